@@ -35,12 +35,12 @@ def cache_dir(*parts: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SetupException(
-            f"the cache directory {path} cannot be made: {error.strerror or error}; "
-            f"correct that, or set {CACHE_VARIABLE} to a directory that can be written"
+            f"the cache directory {path} cannot be created: {error.strerror or error}; fix that, or set "
+            f"{CACHE_VARIABLE} to a writable directory"
         ) from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise SetupException(
-            f"the cache directory {path} cannot be written; correct its permissions, "
-            f"or set {CACHE_VARIABLE} to a directory that can be written"
+            f"the cache directory {path} cannot be written; fix its permissions, or set {CACHE_VARIABLE} to "
+            f"a writable directory"
         )
     return path

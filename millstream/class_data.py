@@ -216,14 +216,14 @@ class ArchiveMaking:
                         place.chmod(stat.S_IMODE(place.stat().st_mode) & ~0o022)
                 short = short_of(directory, self._needed)
                 if short is not None:
-                    log.info("no class-data archive is made: there is little %s", short)
+                    log.info("no class-data archive is created: %s is low", short)
                 elif self._archive.find() is None:
                     self._make()
                     self._archive.clear_others()
         except filelock.Timeout:
-            log.debug("another process makes the class-data archive")
+            log.debug("another process is creating the class-data archive")
         except OSError as error:
-            log.info("no class-data archive was made, so starts go on without one: %s", error)
+            log.info("no class-data archive was created, so processes start without one: %s", error)
 
     def _is_list_full(self) -> bool:
         """Wait until the list hardly grows any more: a slow machine is not through its start by a clock."""
@@ -267,8 +267,8 @@ class ArchiveMaking:
         part.unlink(missing_ok=True)
         if in_time:
             self._archive.refused.touch()
-            log.info("no class-data archive could be made (see %s); starts go on without one", said)
+            log.info("no class-data archive could be created (see %s); processes start without one", said)
         else:
             log.info(
-                "no class-data archive was made within %g s; the next start tries again", _MAKING_SECONDS
+                "no class-data archive was created within %g s; the next start tries again", _MAKING_SECONDS
             )

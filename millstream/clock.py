@@ -37,7 +37,7 @@ def seconds_of(timeout: timedelta) -> float:
         ValueError: it is negative.
     """
     if not isinstance(timeout, timedelta):
-        raise TypeError(f"a timeout is a timedelta, such as timedelta(seconds=10); got {timeout!r}")
+        raise TypeError(f"a timeout must be a timedelta, such as timedelta(seconds=10); got {timeout!r}")
     if timeout < timedelta(0):
         raise ValueError(f"Timeout can't be negative; got {in_words(timeout)}")
     return timeout.total_seconds()

@@ -132,7 +132,8 @@ class StreamsConfig(Mapping[str, Any]):
     def __init__(self, options: Mapping[str, Any]) -> None:
         if not isinstance(options, Mapping):
             raise ConfigException(
-                f"the configuration is a dict of Kafka's keys, such as {{'application.id': 'orders'}}; "
+                f"the configuration must be a dict with Kafka's keys, such as {{'application.id': "
+                f"'orders'}}; "
                 f"got {type(options).__name__}"
             )
         given = {name: _checked(name, value) for name, value in options.items()}
@@ -281,7 +282,7 @@ class StreamsConfig(Mapping[str, Any]):
             return int(as_text(given))
         except ValueError:
             raise ConfigException(
-                f"'transaction.timeout.ms' is {given!r}; it is a whole number of milliseconds"
+                f"'transaction.timeout.ms' is {given!r}; it must be a whole number of milliseconds"
             ) from None
 
     @property
@@ -392,19 +393,19 @@ def _require(given: Mapping[str, Any]) -> None:
         raise ConfigException(
             "'application.id' is missing; it names your application: clients with the same id share the "
             "work, and "
-            "internal topics, state directories and checkpoints begin with it, e.g. "
+            "the names of internal topics, state directories and checkpoints begin with it, e.g. "
             "{'application.id': 'word-count'}"
         )
     if "bootstrap.servers" in missing:
         raise ConfigException(
-            "'bootstrap.servers' is missing; it says where Kafka is, e.g. 'localhost:9092'. To try things "
-            "out without a cluster, 'embedded' starts a Kafka broker of this client's own"
+            "'bootstrap.servers' is missing; it says where Kafka is, e.g. 'localhost:9092'. To try "
+            "Millstream without a cluster, 'embedded' starts a Kafka broker for this client"
         )
 
 
 def _checked(name: Any, value: Any) -> Any:
     if not isinstance(name, str):
-        raise ConfigException(f"a configuration key is a text such as 'application.id'; got {name!r}")
+        raise ConfigException(f"a configuration key must be a string such as 'application.id'; got {name!r}")
     key = KEYS.get(name)
     if key is None:
         return _passed_on(name, value)
@@ -439,8 +440,8 @@ def reset_of(value: Any, name: str = "auto.offset.reset") -> str | int:
     duration_ms = _iso_duration_ms(duration) if kind == "by_duration" else None
     if duration_ms is None:
         raise ConfigException(
-            f"'{name}' is {value!r}; it can be earliest, latest, none, or by_duration and a duration of "
-            "ISO 8601 that is not negative, such as by_duration:PT1H"
+            f"'{name}' is {value!r}; it can be earliest, latest, none, or by_duration with a non-negative "
+            f"ISO 8601 duration, such as by_duration:PT1H"
         )
     return duration_ms
 
@@ -481,7 +482,7 @@ def _passed_on(name: str, value: Any) -> Any:
     if isinstance(value, str | int | float | bool | timedelta | list | tuple) or value is None:
         return value
     raise ConfigException(
-        f"'{name}' is passed on ({goes_to}) and so is a text, a number or a boolean; got "
+        f"'{name}' is passed on ({goes_to}), so it must be a string, a number or a boolean; got "
         f"{type(value).__name__}"
     )
 
@@ -489,17 +490,17 @@ def _passed_on(name: str, value: Any) -> Any:
 def _unknown(name: str) -> str:
     dotted = name.replace("_", ".").lower()
     if dotted in KEYS or dotted in CLIENT_KEYS:
-        return f"unknown configuration '{name}'. Did you mean '{dotted}'? Kafka's keys have dots"
+        return f"unknown configuration '{name}'. Did you mean '{dotted}'? Kafka's keys use dots"
     if dotted in TOPIC_KEYS:
         return f"unknown configuration '{name}'. It is {PREFIXES['topic.']}: write 'topic.{dotted}'"
     if dotted != name and dotted.startswith(tuple(PREFIXES)):
-        return f"unknown configuration '{name}'. Did you mean '{dotted}'? Kafka's keys have dots"
+        return f"unknown configuration '{name}'. Did you mean '{dotted}'? Kafka's keys use dots"
     near = difflib.get_close_matches(dotted, [*KEYS, *CLIENT_KEYS], n=1, cutoff=0.7)
     if near:
         return f"unknown configuration '{name}'. Did you mean '{near[0]}'?"
     return (
-        f"unknown configuration '{name}'; StreamsConfig.describe() lists the keys. Settings of others are "
-        f"passed on behind a prefix: {', '.join(PREFIXES)}"
+        f"unknown configuration '{name}'; StreamsConfig.describe() lists the keys. Settings for other "
+        f"components need a prefix: {', '.join(PREFIXES)}"
     )
 
 
@@ -566,15 +567,13 @@ def _list(key: Key, value: Any) -> tuple[str, ...]:
         return tuple(part.strip() for part in value.split(",") if part.strip())
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return tuple(item.strip() for item in value)
-    raise _wrong(key, value, "a text with commas, or a list of texts")
+    raise _wrong(key, value, "a comma-separated string, or a list of strings")
 
 
 def _serde(key: Key, value: Any) -> Any:
     if not isinstance(value, str):
         if isinstance(value, type) or not (hasattr(value, "serialize") and hasattr(value, "deserialize")):
-            raise _wrong(
-                key, value, f"a Serde, such as Serdes.string(), or one of the names {', '.join(SERDE_NAMES)}"
-            )
+            raise _wrong(key, value, f"a Serde, such as Serdes.string(), or one of {', '.join(SERDE_NAMES)}")
         return value
     java = re.fullmatch(r"(?:org\.apache\.kafka\.common\.serialization\.)?Serdes[$.](\w+?)Serde", value)
     name = _JAVA_SERDES.get(java[1], value) if java else value.lower()
@@ -584,9 +583,10 @@ def _serde(key: Key, value: Any) -> Any:
     near = difflib.get_close_matches(name, SERDE_NAMES, n=1, cutoff=0.5)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     if name == "json":
-        hint = " JSON needs a schema: give Serdes.json('user STRING, amount DOUBLE') instead of a name"
+        hint = " JSON needs a schema: use Serdes.json('user STRING, amount DOUBLE') instead of a name"
     raise ConfigException(
-        f"'{key.name}' is {value!r}, which names no serde; there are {', '.join(SERDE_NAMES)}.{hint}"
+        f"'{key.name}' is {value!r}, which is not the name of a serde; the names are "
+        f"{', '.join(SERDE_NAMES)}.{hint}"
     )
 
 
@@ -629,15 +629,13 @@ def exception_handler(name: str, value: Any) -> Any:
                 f"'{name}' is {shown}, which lacks the method {missing[0]}(context, record, exception)"
             )
         if isinstance(value, type) and not _takes_nothing(value):
-            raise ConfigException(
-                f"'{name}' is {shown}, which is made with arguments; give an instance of it"
-            )
+            raise ConfigException(f"'{name}' is {shown}, whose constructor takes arguments; pass an instance")
         return value
     if own is not None:
-        raise ConfigException(f"'{name}' is {shown}, which is a {own}; a handler for it is a {wanted}")
+        raise ConfigException(f"'{name}' is {shown}, which is a {own}; this key needs a {wanted}")
     raise ConfigException(
-        f"'{name}' is {shown}; it can be {_either(handlers)}, or a handler of your own: a subclass of "
-        f"millstream.{wanted}, given as the class or an instance"
+        f"'{name}' is {shown}; it can be {_either(handlers)}, or your own handler: a subclass of "
+        f"millstream.{wanted}, as a class or an instance"
     )
 
 
@@ -703,7 +701,7 @@ def _check_exactly_once(config: StreamsConfig) -> None:
         checkIfUnexpectedUserSpecifiedClientConfig.
     Differs: what contradicts the guarantee is an error; Kafka Streams logs that it ignores it.
     """
-    said = "does not go with processing.guarantee=exactly_once_v2"
+    said = "conflicts with processing.guarantee=exactly_once_v2"
     prefixes = {"consumer.": ("main.consumer.", "restore.consumer.", "global.consumer."), "producer.": ()}
     for kind, name, fit in _EXACTLY_ONCE_NEEDS:
         for more in ((), *((prefix,) for prefix in prefixes[kind])):
@@ -720,14 +718,15 @@ def _check_exactly_once(config: StreamsConfig) -> None:
         )
     if config.spark.get("spark.speculation", "false").lower() == "true":
         raise ConfigException(
-            f"'spark.speculation' is true, which {said}: two attempts at a task would fence "
-            "each other; leave it out"
+            f"'spark.speculation' is true, which {said}: two attempts of a task would fence each other; "
+            f"leave it out"
         )
     interval_ms, timeout_ms = config["commit.interval.ms"], config.transaction_timeout_ms
     if timeout_ms < interval_ms:
         raise ConfigException(
             f"'transaction.timeout.ms' is {timeout_ms}, less than commit.interval.ms={interval_ms}; a "
-            "micro-batch of so long would always be taken back. Make the one larger or the other smaller"
+            f"micro-batch that takes the whole interval would always be aborted. Increase the timeout or "
+            f"reduce the interval"
         )
 
 
@@ -735,12 +734,12 @@ def _check_application_id(value: str) -> None:
     if not _APPLICATION_ID.fullmatch(value) or value in (".", ".."):
         raise ConfigException(
             f"'application.id' is {value!r}; it becomes part of topic names, directories and checkpoint "
-            "paths, so it has letters, digits, '.', '_' and '-' only"
+            f"paths, so only letters, digits, '.', '_' and '-' are allowed"
         )
     if len(value) > _APPLICATION_ID_MAX:
         raise ConfigException(
             f"'application.id' has {len(value)} characters; internal topics are named after it, so at most "
-            f"{_APPLICATION_ID_MAX} fit"
+            f"{_APPLICATION_ID_MAX} are allowed"
         )
 
 
@@ -754,7 +753,7 @@ def _check_servers(value: tuple[str, ...]) -> None:
         if match is None or not 0 < int(match[2]) < 65536:
             raise ConfigException(
                 f"'bootstrap.servers' has '{server}', which is not host:port, e.g. 'localhost:9092'; "
-                "or the one word 'embedded', for a broker of this client's own"
+                "or 'embedded' alone, which starts a broker for this client"
             )
 
 
@@ -762,8 +761,8 @@ def _check_application_server(value: str) -> None:
     match = _ADDRESS.fullmatch(value)
     if value and (match is None or not value.isprintable() or not 0 < int(match[2]) < 65536):
         raise ConfigException(
-            f"'application.server' is '{value}', which is not host:port, e.g. 'localhost:8080'; it says "
-            "where the other clients of the application reach this one"
+            f"'application.server' is '{value}', which is not host:port, e.g. 'localhost:8080'; it is where "
+            f"the other clients of the application reach this one"
         )
 
 

@@ -1,7 +1,7 @@
-"""The table of configuration keys: what each is called, what fits, what it does. No behaviour.
+"""The table of configuration keys: their names, valid values and effects. No behaviour.
 
-`Effect` is honest about keys of Kafka Streams that are accepted so that a configuration can be taken over as
-it is: some have nothing to act on here, some wait for a later version.
+`Effect` is honest about keys that are accepted only so that a Kafka Streams configuration works unchanged:
+some have nothing to act on here, others wait for a later version.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Type(Enum):
 
 
 class Importance(Enum):
-    """How likely one is to need a key. Source: org.apache.kafka.common.config.ConfigDef.Importance."""
+    """How likely users are to need a key. Source: org.apache.kafka.common.config.ConfigDef.Importance."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -47,12 +47,12 @@ class Key:
     """One row.
 
     Attributes:
-        default: what holds when the key is not given; None: nothing does.
-        required: whether there must be a value.
-        valid: the values that fit (texts are compared without case); empty: any.
-        least, most: the smallest and the largest number that fits.
-        doc: one or two sentences. For a key without effect, why it has none.
-        refused: values that Kafka Streams knows and Millstream refuses, each with the reason.
+                default: the value when the key is not given; None if there is none.
+        required: whether a value must be given.
+        valid: the valid values (compared without case); empty: any.
+        least, most: the smallest and the largest valid number.
+        doc: one or two sentences. For a key without effect, the reason.
+        refused: values that Kafka Streams accepts and Millstream refuses, each with the reason.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Key:
 
     @property
     def fits(self) -> str:
-        """What fits, in words, beyond the type."""
+        """The valid values in words, beyond the type."""
         if self.valid:
             return ", ".join(self.valid)
         if self.least is not None and self.most is not None:
@@ -78,11 +78,11 @@ class Key:
 
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-_SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours this acts on."
-_CACHE = "0: every update goes out. Else a micro-batch is the cache: the last one of each key does."
+_SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours to configure."
+_CACHE = "0: every update is sent. Otherwise only the last update of each key in a micro-batch is sent."
 _BALANCED = "The assignor balances by the number of threads."
 _FAIL_OR_CONTINUE = ("fail", "continue")
-_TIMEOUTS = "A timeout ends what waited, and reaches the thread that owns it."
+_TIMEOUTS = "A timeout ends the waiting operation and is raised in the thread that owns it."
 _GLOBAL = "Spark does not process global tables."
 _METRICS = "There is no registry of Java metrics."
 _JAVA_CLASS = "It names a Java class."
@@ -93,8 +93,8 @@ _WORKING = (
         Type.STRING,
         None,
         _HIGH,
-        "Names the application: its clients share it, and it begins the names of internal topics, state "
-        "directories and checkpoints. Letters, digits, '.', '_' and '-'.",
+        "The application's name, shared by all its clients. Internal topics, state directories and "
+        "checkpoints are prefixed with it. Letters, digits, '.', '_' and '-'.",
         required=True,
     ),
     Key(
@@ -102,8 +102,8 @@ _WORKING = (
         Type.LIST,
         None,
         _HIGH,
-        "Where Kafka is, as host:port, several separated by commas; or 'embedded': a broker of this client's "
-        "own, for trying things out.",
+        "The Kafka brokers, as host:port, separated by commas; or 'embedded' for a broker of this client's "
+        "own, to try things out.",
         required=True,
     ),
     Key(
@@ -111,8 +111,8 @@ _WORKING = (
         Type.STRING,
         None,
         _HIGH,
-        "Where local stores are kept, in a folder named by the application id. By default the user's state "
-        "directory of this machine, in 'millstream'. Differs: upstream's default is the temporary "
+        "The directory of the local stores, which are in a folder named after the application id. Default: "
+        "'millstream' in the user's state directory. Differs: Kafka Streams defaults to the temporary "
         "directory, which a restart may empty.",
     ),
     Key(
@@ -120,18 +120,18 @@ _WORKING = (
         Type.STRING,
         None,
         _HIGH,
-        "Where pipelines keep their progress and Spark its state: a path, or a URI that Spark can write, "
-        "which all clients and executors reach: file, hdfs, viewfs, abfs, abfss or s3a. By default in "
-        "state.dir, which is right for an application of one client.",
+        "Where pipelines keep their progress and Spark its state: a path, or a URI that Spark can write to "
+        "and that all clients and executors can reach (file, hdfs, viewfs, abfs, abfss or s3a). Default: "
+        "inside state.dir, which is right for an application with one client.",
     ),
     Key(
         "source.lost.policy",
         Type.STRING,
         "fail",
         _MEDIUM,
-        "What to do when a topic that a checkpoint has offsets in was deleted and created again, or has lost "
-        "records before they were read. from-beginning keeps the state and reads what the topic has now from "
-        "its beginning; what was gone before it was read stays gone.",
+        "What to do when a topic that a checkpoint has offsets in was deleted and created again, or lost "
+        "records before they were read. from-beginning keeps the state and reads the topic as it is now "
+        "from its beginning; records that were lost unread stay lost.",
         valid=("fail", "from-beginning"),
     ),
     Key(
@@ -139,8 +139,9 @@ _WORKING = (
         Type.STRING,
         "fail",
         _MEDIUM,
-        "What to do when a changelog was deleted, created again or emptied, while the checkpoint has its "
-        "store's state. rebuild writes all of it anew from Spark's state before the pipeline goes on.",
+        "What to do when a changelog was deleted, created again or emptied while the checkpoint still has "
+        "its store's state. rebuild writes the whole changelog again from Spark's state before the pipeline"
+        " resumes.",
         valid=("fail", "rebuild"),
     ),
     Key(
@@ -148,9 +149,10 @@ _WORKING = (
         Type.STRING,
         "micro-batch",
         _MEDIUM,
-        "How Spark runs the pipelines. micro-batch: all that has come since the last time, together. "
-        "real-time: each record as it comes, in milliseconds; what cannot run so is refused. auto: real-time "
-        "where that gives what micro-batches give, and micro-batch elsewhere. See docs/real-time.md.",
+        "How Spark runs the pipelines. micro-batch: all records that have arrived since the last batch, "
+        "together. real-time: each record as it arrives, within milliseconds; pipelines that cannot run "
+        "this way are refused. auto: real-time where the results are the same as with micro-batches, "
+        "micro-batch elsewhere. See docs/real-time.md.",
         valid=("micro-batch", "real-time", "auto"),
     ),
     Key(
@@ -158,8 +160,8 @@ _WORKING = (
         Type.INT,
         60_000,
         _LOW,
-        "How long a batch lasts in Real-Time Mode; at its end it is committed, and a crash repeats at most "
-        "one. From one to the next no record is processed for some tenths of a second, so a short one costs "
+        "How long a batch lasts in Real-Time Mode. Each batch ends with a commit, and a crash repeats at "
+        "most one. Processing pauses for some tenths of a second between batches, so short batches cost "
         "latency.",
         least=100,
     ),
@@ -168,23 +170,23 @@ _WORKING = (
         Type.STRING,
         "at_least_once",
         _MEDIUM,
-        "What holds for output topics after a failure: with at_least_once records may be there twice; with "
-        "exactly_once_v2 each is there once, for who reads with isolation.level=read_committed. Stores are "
-        "exact either way: an update names its key's value, not a difference.",
+        "The guarantee for output topics after a failure. at_least_once: records may be duplicated. "
+        "exactly_once_v2: readers with isolation.level=read_committed see each record once. Stores are "
+        "exact either way: an update holds its key's value, not a difference.",
         valid=("at_least_once", "exactly_once_v2"),
         refused=(
             ("exactly_once", "Kafka Streams 4.0 removed this name; the guarantee is exactly_once_v2"),
             ("exactly_once_beta", "Kafka Streams 4.0 removed this name; the guarantee is exactly_once_v2"),
         ),
     ),
-    Key("num.stream.threads", Type.INT, 1, _MEDIUM, "How many stream threads the client has.", least=1),
+    Key("num.stream.threads", Type.INT, 1, _MEDIUM, "The number of stream threads of the client.", least=1),
     Key(
         "num.standby.replicas",
         Type.INT,
         0,
         _HIGH,
-        "How many other clients keep a warm copy of each store partition, for a fail-over without restoring "
-        "and for stale reads. The leader's value counts; with too few clients there are fewer copies.",
+        "How many other clients keep a warm copy of each store partition, for failover without a restore "
+        "and for stale reads. The group leader's value counts; with too few clients there are fewer copies.",
         least=0,
     ),
     Key(
@@ -192,8 +194,8 @@ _WORKING = (
         Type.INT,
         10_000,
         _MEDIUM,
-        "A store partition that is to move to another client for balance does so when that one's copy is "
-        "behind by no more records than this.",
+        "A store partition moves to another client for balance only once the copy there lags by at most "
+        "this many records.",
         least=0,
     ),
     Key(
@@ -201,8 +203,8 @@ _WORKING = (
         Type.INT,
         86_400_000,
         _LOW,
-        "How much longer than its store the changelog of a windowed store keeps records: clocks differ, and "
-        "record timestamps are not those of the broker.",
+        "How much longer than the store itself the changelog of a windowed store keeps records. Clocks "
+        "differ, and record timestamps are not the broker's.",
         least=0,
     ),
     Key(
@@ -210,8 +212,8 @@ _WORKING = (
         Type.INT,
         2,
         _MEDIUM,
-        "How many store partitions are copied at a time, in the whole application, before they move. 0: they "
-        "move at once, and cannot be read until they are restored where they have gone.",
+        "How many store partitions of the whole application may be warming up at the same time before they "
+        "move. 0: they move at once, and cannot be read at their destination until they are restored.",
         least=0,
     ),
     Key(
@@ -219,110 +221,113 @@ _WORKING = (
         Type.STRING,
         "",
         _LOW,
-        "Where the other clients reach this one, as host:port; told to all of them, so that each knows which "
-        "client has a key. By default nowhere.",
+        "The address at which the other clients reach this one, as host:port. It is shared with all "
+        "clients, so that each knows which client has a key. Default: none.",
     ),
     Key(
         "query.server.enabled",
         Type.BOOLEAN,
         False,
         _MEDIUM,
-        "Whether the client answers queries over HTTP, and passes on what other clients have: see "
-        "docs/query-server.md. It needs millstream[server].",
+        "Whether the client answers queries over HTTP, and forwards those for keys of other clients: see "
+        "docs/query-server.md. Requires millstream[server].",
     ),
     Key(
         "ui.enabled",
         Type.BOOLEAN,
         False,
         _MEDIUM,
-        "Whether the client has a dashboard for browsers, at /ui/ of its query server, which is started for "
-        "it even if query.server.enabled is not set: see docs/dashboard.md. It needs millstream[server].",
+        "Whether the client serves a dashboard for browsers, at /ui/ of its query server. The server is "
+        "started for it even if query.server.enabled is not set: see docs/dashboard.md. Requires "
+        "millstream[server].",
     ),
     Key(
         "query.server.listen",
         Type.STRING,
         "",
         _MEDIUM,
-        "Where it listens, as host:port. By default at application.server if that is this machine's "
-        "loopback, else at 127.0.0.1 with that port; without application.server, at a port that is free.",
+        "The address that the query server listens on, as host:port. Default: application.server if that is"
+        " this machine's loopback address, else 127.0.0.1 with the same port; without application.server, a"
+        " free port.",
     ),
     Key(
         "query.server.token",
         Type.STRING,
         None,
         _MEDIUM,
-        "What a query has to show, as 'Authorization: Bearer <token>'; the same for all clients of the "
-        "application. It has to be set where others than this machine can reach the server. Between clients "
-        "it is proved, and never sent.",
+        "The token that queries must present, as 'Authorization: Bearer <token>'; the same for all clients "
+        "of the application. Required where other machines can reach the server. Clients prove to each "
+        "other that they know it, and never send it.",
     ),
     Key(
         "query.server.peers",
         Type.LIST,
         (),
         _LOW,
-        "Which endpoints of other clients this client asks: names ('*' for any characters), addresses or "
-        "networks, each with ':port' or without. By default any that prove that they know the token; without "
-        "a token, those on this machine.",
+        "The endpoints of other clients that this client may query: names ('*' stands for any characters), "
+        "addresses or networks, with or without ':port'. Default: any that prove that they know the token; "
+        "without a token, those on this machine.",
     ),
     Key(
         "query.server.ssl.certificate.location",
         Type.STRING,
         None,
         _LOW,
-        "A PEM file with the query server's certificate, and those between it and its authority. Set, the "
-        "server speaks https only, and asks the other clients over https: all of them have one.",
+        "A PEM file with the query server's certificate and its intermediate certificates. If set, the "
+        "server speaks https only and queries the other clients over https, so all of them need a "
+        "certificate.",
     ),
     Key(
         "query.server.ssl.key.location",
         Type.STRING,
         None,
         _LOW,
-        "A PEM file with the key of that certificate. By default it is in the same file.",
+        "A PEM file with the certificate's private key. Default: the certificate's file.",
     ),
     Key(
         "query.server.ssl.key.password",
         Type.STRING,
         None,
         _LOW,
-        "What opens that key.",
+        "The password of the private key.",
     ),
     Key(
         "query.server.ssl.ca.location",
         Type.STRING,
         None,
         _LOW,
-        "A PEM file with the authorities of the other clients' certificates. By default those that the "
-        "machine trusts.",
+        "A PEM file with the authorities that sign the other clients' certificates. Default: those that the"
+        " machine trusts.",
     ),
     Key(
         "query.server.cors.origins",
         Type.LIST,
         (),
         _LOW,
-        "The origins whose pages may read answers of the server in a browser (CORS), such as "
-        "https://app.example.org; each exactly. By default none.",
+        "The origins whose pages may read the server's answers in a browser (CORS), each in full, such as "
+        "https://app.example.org. Default: none.",
     ),
     Key(
         "query.server.sql.enabled",
         Type.BOOLEAN,
         False,
         _LOW,
-        "Whether the server answers SQL (POST /v1/sql) to who shows the token. The stores that a query names "
-        "are read into this program's memory. It needs millstream[sql].",
+        "Whether the server answers SQL (POST /v1/sql) to clients that present the token. The stores that a"
+        " query names are read into this program's memory. Requires millstream[sql].",
     ),
     Key(
         "query.server.allow.anonymous",
         Type.BOOLEAN,
         False,
         _LOW,
-        "Whether the server may listen without a token where others can reach it.",
+        "Whether the server may listen without a token on an address that other machines can reach.",
     ),
     Key(
         "client.id",
         Type.STRING,
         "",
         _MEDIUM,
-        "Names the client in logs and thread names. By default the application id and the process id of the "
+        "The client's name in logs and thread names. Default: the application id and the process id of the "
         "state directory.",
     ),
     Key(
@@ -330,7 +335,7 @@ _WORKING = (
         Type.INT,
         -1,
         _MEDIUM,
-        "How many replicas internal topics get; -1: what the brokers' default is.",
+        "The number of replicas of internal topics; -1: the brokers' default.",
         least=-1,
     ),
     Key(
@@ -338,8 +343,8 @@ _WORKING = (
         Type.INT,
         None,
         _MEDIUM,
-        "How many records of a source a micro-batch takes at most. By default whatever there is, so a large "
-        "backlog is one batch, and its first results come when all of it has been read.",
+        "The most records of a source in one micro-batch. By default there is no limit: a large backlog is "
+        "one batch, whose first results appear when all of it has been read.",
         least=1,
     ),
     Key(
@@ -359,46 +364,51 @@ _WORKING = (
         Type.BOOLEAN,
         None,
         _MEDIUM,
-        "Whether a client that has no pipeline to run starts Spark all the same, so that it can take one "
-        "over in a second or two. Without, such a client has no Java process. Not given: true if "
-        "num.standby.replicas is 1 or more, else false.",
+        "Whether a client without a pipeline starts Spark all the same, so that it can take one over in a "
+        "second or two. Otherwise such a client has no Java process. Default: true if num.standby.replicas "
+        "is 1 or more, else false.",
     ),
     Key(
         "allow.os.group.write.access",
         Type.BOOLEAN,
         False,
         _LOW,
-        "Whether the user's group may write the directories of stores and checkpoints (0770), or only read "
-        "them (0750). Nobody else may enter them.",
+        "Whether the user's group may write to the directories of stores and checkpoints (0770), or only "
+        "read them (0750). Other users have no access.",
     ),
     Key(
         "state.cleanup.delay.ms",
         Type.INT,
         600_000,
         _LOW,
-        "How long the local state of a task that this client does not have is kept after its last use.",
+        "How long the local state of a task that this client no longer owns is kept after its last use.",
         least=0,
     ),
-    Key("default.key.serde", Type.SERDE, None, _MEDIUM, "The serde of keys where the topology names none."),
     Key(
-        "default.value.serde", Type.SERDE, None, _MEDIUM, "The serde of values where the topology names none."
+        "default.key.serde", Type.SERDE, None, _MEDIUM, "The serde of keys for which the topology names none."
+    ),
+    Key(
+        "default.value.serde",
+        Type.SERDE,
+        None,
+        _MEDIUM,
+        "The serde of values for which the topology names none.",
     ),
     Key(
         "schema.registry.url",
         Type.ANY,
         None,
         _MEDIUM,
-        "Where the schema registry is, for serdes that have one: an address, several "
-        "separated "
-        "by commas, or 'mock://' and a name for tests.",
+        "The address of the schema registry, for serdes that use one; several are separated by commas. "
+        "'mock://' and a name is a registry for tests.",
     ),
     Key(
         "schema.registry.timeout.ms",
         Type.INT,
         None,
         _LOW,
-        "How long a schema registry that does not answer is asked again, 30 seconds by default; then the "
-        "pipeline fails, and is tried again as the handler says.",
+        "How long a schema registry that does not answer is retried; 30 seconds by default. Then the "
+        "pipeline fails, and the uncaught exception handler decides.",
         least=1,
     ),
     Key(
@@ -406,23 +416,22 @@ _WORKING = (
         Type.BOOLEAN,
         None,
         _MEDIUM,
-        "Whether schemas of what is written are registered, which is the default; else the registry has to "
-        "have "
-        "them.",
+        "Whether the schemas of written records are registered (the default). If not, the registry must "
+        "have them already.",
     ),
     Key(
         "use.latest.version",
         Type.BOOLEAN,
         None,
         _LOW,
-        "Whether what is written has the newest schema of its subject.",
+        "Whether records are written with the newest schema of their subject.",
     ),
     Key(
         "key.subject.name.strategy",
         Type.STRING,
         None,
         _LOW,
-        "How subjects of keys are called: TopicNameStrategy (the default), RecordNameStrategy or "
+        "How subjects of keys are named: TopicNameStrategy (the default), RecordNameStrategy or "
         "TopicRecordNameStrategy.",
     ),
     Key(
@@ -430,14 +439,14 @@ _WORKING = (
         Type.STRING,
         None,
         _LOW,
-        "How subjects of values are called; as key.subject.name.strategy.",
+        "How subjects of values are named; as key.subject.name.strategy.",
     ),
     Key(
         "basic.auth.credentials.source",
         Type.STRING,
         None,
         _LOW,
-        "Where the user of the schema registry is told: URL, in its address, or USER_INFO, in "
+        "Where the schema registry's user and password are given: URL, in its address, or USER_INFO, in "
         "basic.auth.user.info.",
     ),
     Key(
@@ -445,32 +454,31 @@ _WORKING = (
         Type.STRING,
         None,
         _MEDIUM,
-        "The user of the schema registry and the password, with a colon between them.",
+        "The user and password for the schema registry, separated by a colon.",
     ),
     Key(
         "bearer.auth.credentials.source",
         Type.STRING,
         None,
         _LOW,
-        "STATIC_TOKEN: the schema registry is shown bearer.auth.token.",
+        "STATIC_TOKEN: bearer.auth.token is sent to the schema registry.",
     ),
-    Key("bearer.auth.token", Type.STRING, None, _LOW, "What the schema registry is shown."),
+    Key("bearer.auth.token", Type.STRING, None, _LOW, "The token for the schema registry."),
     Key(
         "default.timestamp.extractor",
         Type.ANY,
         None,
         _MEDIUM,
-        "What gives the records of a source their time, where Consumed says nothing: "
-        "FailOnInvalidTimestamp() (the default), LogAndSkipOnInvalidTimestamp(), "
-        "UsePartitionTimeOnInvalidTimestamp(), WallclockTimestampExtractor(), their names, or a "
-        "function of the record.",
+        "What sets the timestamps of source records if Consumed does not say: FailOnInvalidTimestamp() (the"
+        " default), LogAndSkipOnInvalidTimestamp(), UsePartitionTimeOnInvalidTimestamp(), "
+        "WallclockTimestampExtractor(), their names, or a function of the record.",
     ),
     Key(
         "default.dsl.store",
         Type.STRING,
         "rocksDB",
         _LOW,
-        "Which kind of store tables get.",
+        "The kind of store that tables get.",
         valid=("rocksDB", "in_memory"),
     ),
     Key(
@@ -478,8 +486,9 @@ _WORKING = (
         Type.INT,
         0,
         _LOW,
-        "The shortest time from one micro-batch, which ends in a commit, to the next. With 0 one begins as "
-        "soon as there is something to do. Longer: fewer, larger batches and fewer updates of tables.",
+        "The shortest time between the starts of two micro-batches, each of which ends in a commit. With 0,"
+        " the next one starts as soon as there are records. Longer intervals mean fewer, larger batches and"
+        " fewer updates of tables.",
         least=0,
     ),
     Key(
@@ -487,33 +496,52 @@ _WORKING = (
         Type.INT,
         40_000,
         _LOW,
-        "How long a question to Kafka may take, reaching it included.",
+        "How long a request to Kafka may take, including the connection.",
         least=1,
     ),
     Key(
-        "metadata.max.age.ms", Type.INT, 300_000, _LOW, "How old knowledge about topics may become.", least=0
+        "metadata.max.age.ms",
+        Type.INT,
+        300_000,
+        _LOW,
+        "How old topic metadata may become before it is refreshed.",
+        least=0,
     ),
-    Key("connections.max.idle.ms", Type.INT, None, _LOW, "When an idle connection is closed.", least=0),
-    Key("reconnect.backoff.ms", Type.INT, None, _LOW, "How long to wait before connecting anew.", least=0),
-    Key("reconnect.backoff.max.ms", Type.INT, None, _LOW, "How long that may become.", least=0),
-    Key("retry.backoff.ms", Type.INT, None, _LOW, "How long to wait before asking again.", least=0),
+    Key(
+        "connections.max.idle.ms",
+        Type.INT,
+        None,
+        _LOW,
+        "How long a connection may be idle before it is closed.",
+        least=0,
+    ),
+    Key("reconnect.backoff.ms", Type.INT, None, _LOW, "How long to wait before reconnecting.", least=0),
+    Key("reconnect.backoff.max.ms", Type.INT, None, _LOW, "The longest that this wait may become.", least=0),
+    Key("retry.backoff.ms", Type.INT, None, _LOW, "How long to wait before retrying a request.", least=0),
     Key(
         "receive.buffer.bytes",
         Type.INT,
         None,
         _LOW,
-        "The socket's receive buffer; -1: the system's.",
+        "The size of the socket's receive buffer; -1: the system's default.",
         least=-1,
     ),
-    Key("send.buffer.bytes", Type.INT, None, _LOW, "The socket's send buffer; -1: the system's.", least=-1),
+    Key(
+        "send.buffer.bytes",
+        Type.INT,
+        None,
+        _LOW,
+        "The size of the socket's send buffer; -1: the system's default.",
+        least=-1,
+    ),
     Key(
         "replace.thread.max.failures",
         Type.INT,
         10,
         _MEDIUM,
-        "For a handler that answers REPLACE_THREAD, and is no policy of its own: how many failures of a "
-        "pipeline are answered so within replace.thread.window.ms, while it does not get past the records it "
-        "fails on. 100 at most.",
+        "For a handler that answers REPLACE_THREAD without a policy of its own: how many failures of a "
+        "pipeline may be answered this way within replace.thread.window.ms while the pipeline does not get "
+        "past the records it fails on. At most 100.",
         least=1,
     ),
     Key(
@@ -521,7 +549,7 @@ _WORKING = (
         Type.INT,
         3_600_000,
         _LOW,
-        "For how long a failure counts against replace.thread.max.failures.",
+        "How long a failure counts towards replace.thread.max.failures.",
         least=1,
     ),
     Key(
@@ -529,7 +557,7 @@ _WORKING = (
         Type.STRING,
         "SHUTDOWN_CLIENT",
         _MEDIUM,
-        "What takes the place of REPLACE_THREAD when there were more failures than that.",
+        "The answer that takes the place of REPLACE_THREAD once replace.thread.max.failures is exceeded.",
         valid=("SHUTDOWN_CLIENT", "SHUTDOWN_APPLICATION", "SHUTDOWN_THREAD"),
     ),
     Key(
@@ -537,8 +565,8 @@ _WORKING = (
         Type.INT,
         100,
         _LOW,
-        "The longest pause before a thread is replaced the second time; the first time there is none. It "
-        "doubles with each failure, and a random part of it is taken.",
+        "The longest pause before a thread is replaced for the second time; the first replacement is "
+        "immediate. The pause doubles with each failure, and a random fraction of it is used.",
         least=0,
     ),
     Key(
@@ -546,7 +574,7 @@ _WORKING = (
         Type.INT,
         60_000,
         _LOW,
-        "How long that may become.",
+        "The upper limit of that pause.",
         least=0,
     ),
     Key(
@@ -554,7 +582,8 @@ _WORKING = (
         Type.STRING,
         "PLAINTEXT",
         _MEDIUM,
-        "How to talk to Kafka. With 'sasl.…' and 'ssl.…', which are passed on to every client of Kafka's.",
+        "The protocol for connections to Kafka. The 'sasl.…' and 'ssl.…' keys that go with it are passed on"
+        " to every Kafka client.",
         valid=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     Key(
@@ -562,9 +591,9 @@ _WORKING = (
         Type.ANY,
         None,
         _MEDIUM,
-        "For OAUTHBEARER and AWS_MSK_IAM: a Python function that returns a token, or (token, seconds since "
-        "1970 until which it is valid); or an object with such a method token(). It serves the clients in "
-        "this process; Spark's Java client needs 'sasl.login.callback.handler.class'. See docs/logins.md.",
+        "For OAUTHBEARER and AWS_MSK_IAM: a Python function that returns a token, or (token, expiry in "
+        "seconds since 1970); or an object with a method token() that does. It serves the clients in this "
+        "process; Spark's Java client needs 'sasl.login.callback.handler.class'. See docs/logins.md.",
     ),
     Key(
         "deserialization.exception.handler",
@@ -572,8 +601,8 @@ _WORKING = (
         "fail",
         _MEDIUM,
         "What happens to a record whose bytes its serde cannot read: 'fail' (LogAndFailExceptionHandler) "
-        "ends the pipeline, 'continue' (LogAndContinueExceptionHandler) drops the record and counts it. Or a "
-        "DeserializationExceptionHandler of your own, which is asked about each.",
+        "ends the pipeline, 'continue' (LogAndContinueExceptionHandler) drops the record and counts it. Or "
+        "a DeserializationExceptionHandler of your own, which decides for each record.",
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(
@@ -589,11 +618,11 @@ _WORKING = (
         Type.HANDLER,
         "fail",
         _MEDIUM,
-        "What happens to a record for which the Columns of a function raise (a cast, an overflow, a division "
-        "by zero): 'fail' (LogAndFailProcessingExceptionHandler) ends the pipeline, 'continue' "
+        "What happens to a record for which the Columns of a function raise (a cast, an overflow, a "
+        "division by zero): 'fail' (LogAndFailProcessingExceptionHandler) ends the pipeline, 'continue' "
         "(LogAndContinueProcessingExceptionHandler) drops the record and counts it. An exception in Python "
         "(a UDF, a fold) or within an aggregate function always ends the pipeline. Or a "
-        "ProcessingExceptionHandler of your own, which is asked about each.",
+        "ProcessingExceptionHandler of your own, which decides for each record.",
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(
@@ -601,12 +630,12 @@ _WORKING = (
         Type.HANDLER,
         "fail",
         _MEDIUM,
-        "What happens to a record that its serde cannot write, or that Kafka refuses (too large, a time or a "
-        "null key that the topic does not take, no such partition): 'fail' "
+        "What happens to a record that its serde cannot write, or that Kafka rejects (too large, a "
+        "timestamp or null key that the topic does not accept, no such partition): 'fail' "
         "(DefaultProductionExceptionHandler) ends the pipeline, 'continue' "
-        "(LogAndContinueProductionExceptionHandler) drops the record and counts it. Failures that are not "
-        "about one record, and those of changelog records, always end the pipeline. Or a "
-        "ProductionExceptionHandler of your own, which is asked about each.",
+        "(LogAndContinueProductionExceptionHandler) drops the record and counts it. Failures that do not "
+        "concern a single record, and those of changelog records, always end the pipeline. Or a "
+        "ProductionExceptionHandler of your own, which decides for each record.",
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(
@@ -622,16 +651,16 @@ _WORKING = (
         Type.STRING,
         None,
         _MEDIUM,
-        "A topic for the records that are dropped: key and value as they were read, their headers, and "
-        "Kafka's '__streams.errors.…' headers, which say what happened. The topic has to exist.",
+        "A topic for dropped records: their key and value as they were read, their headers, and Kafka's "
+        "'__streams.errors.…' headers, which describe the failure. The topic must exist.",
     ),
     Key(
         "errors.continue.max.ratio",
         Type.DOUBLE,
         1.0,
         _MEDIUM,
-        "When more than this share of the records of recent batches was dropped, the pipeline ends with a "
-        "PipelineException although a handler says 'continue'. 1: never.",
+        "If more than this share of the records of recent batches was dropped, the pipeline ends with a "
+        "PipelineException, even though a handler says 'continue'. 1: never.",
         least=0,
         most=1,
     ),
@@ -666,12 +695,12 @@ _LATER = (
     ),
     *_kept(
         Effect.LATER,
-        "The directory of the application stays.",
+        "The application's directory is never deleted.",
         ("state.cleanup.dir.max.age.ms", Type.INT, -1, _LOW),
     ),
     *_kept(
         Effect.NONE,
-        "For Kafka's console consumer; here WindowedSerdes makes the serdes of windowed keys.",
+        "Meant for Kafka's console consumer; here WindowedSerdes creates the serdes of windowed keys.",
         ("window.size.ms", Type.INT, None, _LOW),
         ("windowed.inner.class.serde", Type.ANY, None, _LOW),
     ),
@@ -685,7 +714,7 @@ _LATER = (
 _WITHOUT_EFFECT = (
     *_kept(
         Effect.NONE,
-        "A client tells when the copy of a store partition is ready to take over, so nobody has to ask.",
+        "A client reports when its copy of a store partition is ready to take over, so no probing is needed.",
         ("probing.rebalance.interval.ms", Type.INT, 600_000, _LOW),
     ),
     *_kept(
@@ -728,39 +757,43 @@ _WITHOUT_EFFECT = (
     ),
     *_kept(
         Effect.NONE,
-        "The clients of Kafka's that we use have a rule of their own for it.",
+        "The Kafka clients that we use have their own rule for this.",
         ("metadata.recovery.rebootstrap.trigger.ms", Type.INT, 300_000, _LOW),
         ("metadata.recovery.strategy", Type.STRING, "rebootstrap", _LOW),
     ),
-    *_kept(Effect.NONE, "There is one store format.", ("dsl.store.format", Type.STRING, "DEFAULT", _LOW)),
+    *_kept(
+        Effect.NONE, "There is only one store format.", ("dsl.store.format", Type.STRING, "DEFAULT", _LOW)
+    ),
     *_kept(
         Effect.NONE,
-        "Where Spark can shuffle, no repartition topic is made anyway.",
+        "Where Spark can shuffle, no repartition topic is created anyway.",
         ("topology.optimization", Type.STRING, "none", _MEDIUM),
     ),
-    *_kept(Effect.NONE, "There is no older version to come from.", ("upgrade.from", Type.STRING, None, _LOW)),
+    *_kept(
+        Effect.NONE, "There is no older version to upgrade from.", ("upgrade.from", Type.STRING, None, _LOW)
+    ),
 )
 
 KEYS: dict[str, Key] = {key.name: key for key in (*_WORKING, *_LATER, *_WITHOUT_EFFECT)}
 
 PREFIXES: dict[str, str] = {
     "spark.": "a setting of the Spark session",
-    "consumer.": "a setting of every consumer: Spark's sources, those that fill stores, the group's member; "
-    "goes before the same key without a prefix",
-    "main.consumer.": "a setting of Spark's sources and the group's member; goes before 'consumer.'",
-    "restore.consumer.": "a setting of the consumers that fill stores; goes before 'consumer.'",
-    "global.consumer.": "a setting of the consumer of global tables; goes before 'consumer.'",
+    "consumer.": "a setting of every consumer: Spark's sources, those that fill stores, the group member; "
+    "overrides the same key without a prefix",
+    "main.consumer.": "a setting of Spark's sources and the group member; overrides 'consumer.'",
+    "restore.consumer.": "a setting of the consumers that fill stores; overrides 'consumer.'",
+    "global.consumer.": "a setting of the consumer of global tables; overrides 'consumer.'",
     "producer.": "a setting of Spark's sinks",
     "admin.": "a setting of the client that creates and describes topics",
     "topic.": "a setting of every internal topic",
     "client.tag.": "describes this client, for placing standby tasks; not used yet",
-    "schema.registry.": "a setting of what asks the schema registry: the keys of its login, and ssl.*",
-    "processing.mode.": "the processing.mode of one pipeline, by the name that explain() shows: "
+    "schema.registry.": "a setting of the schema registry's client: the keys of its login, and ssl.*",
+    "processing.mode.": "the processing.mode of one pipeline, by the name that explain() shows, such as "
     "'processing.mode.p0'",
-    "sasl.": "how every client of Kafka's logs in",
-    "ssl.": "how every client of Kafka's encrypts",
+    "sasl.": "a login setting of every Kafka client",
+    "ssl.": "an encryption setting of every Kafka client",
 }
-"""Whatever begins with one of these is passed on, and checked by who gets it."""
+"""Keys with these prefixes are passed on, and checked by the component that receives them."""
 
 SERDE_NAMES = (
     "bytes",
@@ -777,4 +810,4 @@ SERDE_NAMES = (
     "json_schema",
     "protobuf",
 )
-"""The serdes that a configuration can name."""
+"""The serdes that can be named in a configuration."""

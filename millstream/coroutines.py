@@ -133,7 +133,7 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 
 def _log_unheard(error: BaseException | None) -> None:
     if error is not None:
-        log.warning("a call failed after the coroutine that made it had stopped waiting", exc_info=error)
+        log.warning("a call failed after the coroutine that made it had been cancelled", exc_info=error)
 
 
 def awaitable(method: Callable[P, T], thread: str | None = None) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -240,7 +240,7 @@ async def _until(until: Until) -> bool:
         try:
             loop.call_soon_threadsafe(wake)
         except RuntimeError:
-            log.debug("the loop of a coroutine that waited is closed")
+            log.debug("the event loop of a waiting coroutine is closed")
 
     with until.changes.told_to(listener):
         try:

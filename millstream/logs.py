@@ -123,7 +123,7 @@ def _level(level: int | str) -> int:
     known = std.getLevelNamesMapping()
     if not isinstance(level, str) or level.upper() not in known:
         names = ", ".join(name for name in known if name not in ("NOTSET", "WARN", "FATAL"))
-        raise ValueError(f"level is one of {names}, or a number; got {level!r}")
+        raise ValueError(f"level must be one of {names}, or a number; got {level!r}")
     return known[level.upper()]
 
 

@@ -143,7 +143,7 @@ class Announcer(Generic[S]):
                     listener(new, old)
                 except Exception:
                     self._log.exception(
-                        "%s a state listener failed on %s -> %s; the state is not affected",
+                        "%s a state listener failed on %s -> %s; the state is unaffected",
                         self.owner,
                         old.name,
                         new.name,
@@ -205,7 +205,7 @@ class Machine(Generic[S]):
         with self._changed:
             new = self._rules.after(self._state, cause)
             if new is self._state:
-                self._announcer.note(f"{cause.name} means nothing in {self._state.name}")
+                self._announcer.note(f"{cause.name} is not expected in {self._state.name}")
                 return False
             moved = self._move(new)
         self._announcer.deliver()

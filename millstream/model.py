@@ -145,7 +145,8 @@ class HostInfo(NamedTuple):
         match = _ADDRESS.fullmatch(address)
         if match is None or not address.isprintable() or not 0 < int(match[2]) < 65536:
             raise ValueError(
-                f"'{endpoint}' is no address of a client; one looks like 'localhost:8080': a host, a colon, "
+                f"'{endpoint}' is not a client address; an address looks like 'localhost:8080': a host, a "
+                f"colon, "
                 "and a port between 1 and 65535"
             )
         return cls(match[1].strip("[]"), int(match[2]))

@@ -16,7 +16,7 @@ __all__ = ["NOT_YET", "TellsPythonNames", "TellsWhatIsMissing"]
 
 _PROCESS = "it was removed from Kafka Streams: use process()"
 _PROCESS_VALUES = "it was removed from Kafka Streams: use process_values()"
-_HEADERS = "stores keep timestamps and no headers: use the method without 'with_headers'"
+_HEADERS = "stores keep timestamps but no headers: use the method without 'with_headers'"
 
 NOT_YET: Mapping[str, Mapping[str, str]] = {
     "KStream": {
@@ -28,8 +28,8 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
         "through": "it is deprecated in Kafka Streams: use repartition()",
     },
     "Stores": {
-        "lru_map": "a store is a view of its changelog and holds all keys, as does what the table is made of "
-        "in Spark: none can be forgotten for its number alone; use in_memory_key_value_store() or a window",
+        "lru_map": "a store is a view of its changelog and holds all keys, as Spark's state does, so no key "
+        "can be evicted to keep a maximum number; use in_memory_key_value_store() or a window",
         "persistent_timestamped_key_value_store_with_headers": _HEADERS,
         "persistent_timestamped_window_store_with_headers": _HEADERS,
         "persistent_session_store_with_headers": _HEADERS,
@@ -39,10 +39,9 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
     },
     "KafkaStreams": {
         "client_instance_ids": "brokers give such an id to each Kafka client that pushes metrics to "
-        "them (KIP-714), and those that Spark has for the records do not tell theirs; metrics has the "
-        "client's own figures",
-        "register_metric_for_subscription": "client metrics of KIP-714 are not there yet",
-        "unregister_metric_from_subscription": "client metrics of KIP-714 are not there yet",
+        "them (KIP-714), and Spark's clients do not expose theirs; metrics has this client's own figures",
+        "register_metric_for_subscription": "client metrics (KIP-714) are not supported yet",
+        "unregister_metric_from_subscription": "client metrics (KIP-714) are not supported yet",
         "local_threads_metadata": "it was removed from Kafka Streams: use metadata_for_local_threads()",
         "all_metadata": "it was removed from Kafka Streams: use metadata_for_all_streams_clients()",
     },

@@ -62,15 +62,15 @@ def _tighten(directory: Path, wanted: int) -> None:
         directory.chmod(left)
     except OSError as error:
         log.warning(
-            "'%s' has the permissions %o and records are in it; they cannot be made %o: %s. See to it that "
-            "only those who may read the records can enter it",
+            "'%s' holds records and has the permissions %o, which cannot be changed to %o: %s. Make sure "
+            "that only users who may read the records can access it",
             directory,
             mode,
             left,
             error.strerror or error,
         )
         return
-    log.info("'%s' had the permissions %o; they are %o now: records are in it", directory, mode, left)
+    log.info("'%s' holds records; its permissions were changed from %o to %o", directory, mode, left)
 
 
 def umask_of_children(*, group_writes: bool = False) -> int:

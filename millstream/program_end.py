@@ -135,8 +135,9 @@ def close_client(client: object, name: str, close: Callable[[], object], *parts:
     """
     if _parent:
         raise IllegalStateException(
-            f"client '{name}' cannot start in process {os.getpid()}, which was forked from {_parent} after "
-            "that had run a client: RocksDB's threads exist only there. Start a process of its own for it "
+            f"client '{name}' cannot start in process {os.getpid()}, which was forked from {_parent} after a "
+            f"client had run there: RocksDB's threads exist only in the parent. Start a separate process for "
+            f"it "
             "(subprocess, or multiprocessing's 'spawn'), or fork before the parent's first client starts"
         )
     ending = _Ending(client, name, close, parts)
@@ -185,7 +186,7 @@ def _end() -> None:
         for ending in clients:
             if not ending.is_done(max(0.0, deadline - time.monotonic())):
                 log.warning(
-                    "client '%s' has not closed within %g s; the program ends without it",
+                    "client '%s' did not close within %g s; the program exits without waiting for it",
                     ending.name,
                     _CLIENTS_S,
                 )
@@ -274,7 +275,7 @@ def wait(ended: threading.Event, timeout_s: float | None, *, close: Callable[[],
             ended.wait(timeout_s)
         except (KeyboardInterrupt, Terminated) as asked:
             what = "SIGTERM" if isinstance(asked, Terminated) else "Ctrl-C"
-            log.info("%s %s: closing; another one ends the program at once", owner, what)
+            log.info("%s %s: closing; a second signal ends the program at once", owner, what)
             with at_once_next_time():
                 close()
             if isinstance(asked, Terminated):
@@ -376,8 +377,8 @@ def _refuse(thing: object, name: str) -> None:
     parent, child = os.getppid(), os.getpid()
     message = (
         f"client '{name}' belongs to process {parent}, and this is {child}, which was forked from it. A "
-        "forked process cannot use its parent's client. Ask it over its query server, or hand the child what "
-        "it needs"
+        f"forked process cannot use its parent's client. Query it through its query server, or pass the data "
+        f"to the child"
     )
 
     kind = type(thing).__name__

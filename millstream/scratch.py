@@ -74,7 +74,7 @@ def clear_abandoned(kind: str) -> list[Path]:
         lock.release()
         cleared.append(path)
     if cleared:
-        log.info("removed what killed processes left: %s", ", ".join(map(str, cleared)))
+        log.info("removed files left by killed processes: %s", ", ".join(map(str, cleared)))
     return cleared
 
 

@@ -86,7 +86,7 @@ class SupervisedProcess:
             line = answer.readline()
         if not line.strip().isdigit():
             os.close(self._alive)
-            raise OSError(f"the supervising shell did not start its child; it said {line!r}")
+            raise OSError(f"the supervising shell did not start its child; its output: {line!r}")
         self.pid = int(line)
         program_end.close_in_child(self, partial(os.close, self._alive))
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from millstream.machine import Rules
-from millstream.runtime.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
+from millstream.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
 from millstream.topology.drawing import Arrow, Box, BoxKind, Drawing, Group, drawing_of
 from millstream.topology.svg import svg
 

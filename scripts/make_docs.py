@@ -26,8 +26,8 @@ from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
 from millstream.metrics.missing import MISSING
 from millstream.metrics.table import DEFINITIONS, Definition
-from millstream.runtime.states import CLIENT
 from millstream.server.paths import table_of_parameters, table_of_paths
+from millstream.states import CLIENT
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -40,6 +40,7 @@ BASE = {
     "polling",
     "ports",
     "program_end",
+    "states",
 }
 """What everything above may use."""
 
@@ -64,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "program_end": {"errors"},
     "permissions": set(),
     "machine": {"clock", "errors"},
+    "states": {"machine"},
     "config": {"client_keys", "config_keys", "errors", "foreign", "locations"},
     "ports": {"errors", "model", "topology"},
     "cache": {"errors"},
@@ -379,6 +381,7 @@ DECIDES = [
     "topology/",
     "group/",
     "machine.py",
+    "states.py",
     "model.py",
     "errors.py",
     "clock.py",
@@ -411,7 +414,6 @@ DECIDES = [
             "policies",
             "reactions",
             "roster",
-            "states",
             "supervision",
             "turn",
         )

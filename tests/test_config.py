@@ -77,11 +77,11 @@ def test_the_embedded_broker_is_asked_for_by_name() -> None:
     ("key", "hint"),
     [
         ("aplication.id", "Did you mean 'application.id'?"),
-        ("application_id", "Did you mean 'application.id'? Kafka's keys have dots"),
-        ("num_stream_threads", "Did you mean 'num.stream.threads'? Kafka's keys have dots"),
+        ("application_id", "Did you mean 'application.id'? Kafka's keys use dots"),
+        ("num_stream_threads", "Did you mean 'num.stream.threads'? Kafka's keys use dots"),
         ("NUM_STREAM_THREADS", "Did you mean 'num.stream.threads'?"),
         ("num.streams.threads", "Did you mean 'num.stream.threads'?"),
-        ("max_poll_records", "Did you mean 'max.poll.records'? Kafka's keys have dots"),
+        ("max_poll_records", "Did you mean 'max.poll.records'? Kafka's keys use dots"),
         ("retention.ms", "write 'topic.retention.ms'"),
         ("spark_master", "Did you mean 'spark.master'?"),
         ("auto.offset.rset", "Did you mean 'auto.offset.reset'?"),
@@ -111,7 +111,7 @@ def test_an_unknown_key_is_refused_with_a_suggestion(key: str, hint: str) -> Non
         ("num.stream.threads", timedelta(seconds=1), "a whole number"),
         ("enable.metrics.push", "yes", "true or false"),
         ("state.dir", 7, "a text"),
-        ("bootstrap.servers", 9092, "a text with commas"),
+        ("bootstrap.servers", 9092, "a comma-separated string"),
         ("bootstrap.servers", "", "is empty"),
         ("bootstrap.servers", "localhost", "not host:port"),
         ("bootstrap.servers", "localhost:kafka", "not host:port"),
@@ -132,7 +132,7 @@ def test_an_unknown_key_is_refused_with_a_suggestion(key: str, hint: str) -> Non
         ("auto.offset.reset", "by_duration:1 h", "such as by_duration:PT1H"),
         ("auto.offset.reset", f"by_duration:PT{'9' * 5_000}S", "such as by_duration:PT1H"),
         ("auto.offset.reset", "by_duration:P", "such as by_duration:PT1H"),
-        ("auto.offset.reset", "by_duration:-PT1H", "a duration of ISO 8601 that is not negative"),
+        ("auto.offset.reset", "by_duration:-PT1H", "a non-negative ISO 8601 duration"),
         ("application.id", "my app", "letters, digits"),
         ("application.id", "a/b", "letters, digits"),
         ("application.id", "", "letters, digits"),
@@ -151,8 +151,8 @@ def test_a_value_that_does_not_fit_is_refused_with_its_key(key: str, value: Any,
 
 def test_a_key_is_a_text() -> None:
     """And the configuration a mapping."""
-    assert "a configuration key is a text" in refusal({7: "x"})  # type: ignore[dict-item]
-    with pytest.raises(ConfigException, match="is a dict of Kafka's keys"):
+    assert "a configuration key must be a string" in refusal({7: "x"})  # type: ignore[dict-item]
+    with pytest.raises(ConfigException, match="must be a dict with Kafka's keys"):
         StreamsConfig("app.properties")  # type: ignore[arg-type]
 
 
@@ -426,7 +426,7 @@ def test_what_is_no_handler_is_refused_with_the_reason() -> None:
     for value in (lambda record: "continue", Mine, Mine(), "com.example.Mine", None.__class__, 1):
         text = refusal({"deserialization.exception.handler": value})
         assert "'continue' (LogAndContinueExceptionHandler)" in text
-        assert "a subclass of millstream.DeserializationExceptionHandler, given as the class or an" in text
+        assert "a subclass of millstream.DeserializationExceptionHandler, as a class or an instance" in text
     text = refusal({"processing.exception.handler": handlers.LogAndContinueExceptionHandler})
     assert "is for 'deserialization.exception.handler'" in text
 
@@ -446,7 +446,7 @@ def test_a_handler_of_ones_own_is_a_class_or_an_instance() -> None:
             self.limit = limit
 
     key = "processing.exception.handler"
-    assert "is made with arguments; give an instance" in refusal({key: Demanding})
+    assert "whose constructor takes arguments; pass an instance" in refusal({key: Demanding})
     assert StreamsConfig({**BASE, key: Demanding(3)}).continues("processing")
     for handler in (Mine, Mine()):
         config = StreamsConfig({**BASE, key: handler})
@@ -456,7 +456,7 @@ def test_a_handler_of_ones_own_is_a_class_or_an_instance() -> None:
         assert " at 0x" not in repr(config)
     assert StreamsConfig(BASE).own_handlers == {}
     text = refusal({"production.exception.handler": Mine})
-    assert "which is a ProcessingExceptionHandler; a handler for it is a ProductionExceptionHandler" in text
+    assert "which is a ProcessingExceptionHandler; this key needs a ProductionExceptionHandler" in text
     assert "lacks the method handle_error(context, record, exception)" in refusal({key: Unfinished})
 
 

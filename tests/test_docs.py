@@ -23,7 +23,7 @@ from millstream.client_keys import CLIENT_KEYS
 from millstream.config_keys import KEYS
 from millstream.runtime.failure import Failure
 from millstream.runtime.handler import ask
-from millstream.runtime.states import State
+from millstream.states import State
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -143,7 +143,7 @@ def test_a_subscription_that_cannot_be_read_is_told_of_on_one_line(caplog: pytes
 def test_an_endpoint_that_cannot_be_printed_is_none() -> None:
     """It would come into every message about that client."""
     evil = "eve\x1b[2J:8080"
-    with pytest.raises(ValueError, match="is no address"):
+    with pytest.raises(ValueError, match="is not a client address"):
         HostInfo.parse(evil)
     assert placement_of(Assignment(hosts={evil: ((), ())}), (), "", {})[1] == (evil,)
 

@@ -123,7 +123,7 @@ def test_what_was_looked_at_and_what_to_do_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
-        ("#!/bin/sh\necho boom >&2; exit 3\n", "exit code 3 when asked for its version; it said: boom"),
+        ("#!/bin/sh\necho boom >&2; exit 3\n", "exit code 3 when asked for its version; its output: boom"),
         ("#!/nonexistent/interpreter\n", "cannot be run: No such file"),
     ],
 )

@@ -21,9 +21,9 @@ def test_paths_and_known_schemes_have_a_kind() -> None:
     ("location", "says"),
     [
         ("s3://bucket/cp", "write s3a:// instead"),
-        ("gs://bucket/cp", "has not been tried"),
+        ("gs://bucket/cp", "has not been tested"),
         ("wasbs://c@a.net/cp", "write abfss:// instead"),
-        ("dbfs:/cp", "cannot be on dbfs://.*It can be a path, or on file://, hdfs://"),
+        ("dbfs:/cp", "cannot be on dbfs://.*Use a path, or file://, hdfs://"),
     ],
 )
 def test_any_other_place_is_refused(location: str, says: str) -> None:

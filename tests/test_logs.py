@@ -113,7 +113,7 @@ def test_asked_to_it_sets_up_the_root_logger_and_leaves_its_other_handlers() -> 
 @pytest.mark.parametrize("level", ["LOUD", "", None, True])
 def test_a_level_that_there_is_not_is_refused(level: object) -> None:
     """With those that there are."""
-    with pytest.raises(ValueError, match=r"level is one of .*INFO"):
+    with pytest.raises(ValueError, match=r"level must be one of .*INFO"):
         millstream.logging(level)  # type: ignore[arg-type]
 
 

@@ -31,6 +31,7 @@ FOREIGN = {
     "NO_PROXY",
     "ReadOptions.set_iterate_lower_bound",
     "Snapshot",
+    "addPyFile",
     "conf.isModifiable",
     "kafka.streams.stream_thread_metrics.process_rate",
 }

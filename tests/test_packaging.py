@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import json
+import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
 from email.parser import HeaderParser
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,10 +24,22 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+VERSION = PROJECT["project"]["version"]
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 
 KERNEL = "millstream/kernel/millstream-kernel.jar"
+
+
+@cache
+def script(name: str) -> ModuleType:
+    """A program of scripts/, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"script_{name}", ROOT / "scripts" / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def build(project: Path, target: str, into: Path) -> None:
@@ -70,6 +88,64 @@ def test_a_wheel_from_the_source_distribution_has_the_same_kernel(
         assert sorted(from_sources.namelist()) == sorted(wheel.namelist())
 
 
+PROGRAM = """
+import json, millstream, millstream_demo
+from millstream import StreamsBuilder
+from millstream.kernel import shipped_kernel
+JAR = shipped_kernel().jar
+builder = StreamsBuilder()
+builder.stream("in").filter(lambda value: value.isNotNull()).to("out")
+said = {
+    "files": [millstream.__file__, millstream_demo.__file__, str(JAR)],
+    "kernel": JAR.stat().st_size,
+    "topology": str(builder.build().describe()),
+}
+print(json.dumps(said))
+"""
+
+
+def test_an_installed_wheel_works(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """In an environment of its own, in which nothing of the checkout is found.
+
+    What it depends on is that of the environment that runs the tests: this proves what the wheel has, and not
+    that an index has the rest.
+    """
+    venv, python = tmp_path / "venv", tmp_path / "venv" / "bin" / "python"
+    uv = script("environment").find_uv()
+    make = [uv, "venv", "--quiet", "--offline", "--python", sys.executable, str(venv)]
+    install = [
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--offline",
+        "--no-deps",
+        "--no-index",
+        "--python",
+        str(python),
+    ]
+    for command in (make, [*install, str(wheel.filename)]):
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60)
+    (packages,) = venv.glob("lib/*/site-packages")
+    # A folder that a .pth file names is looked into, and its own .pth files, such as the checkout's, are not.
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+
+    def run(*arguments: str) -> str:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        done = subprocess.run(
+            arguments, cwd=tmp_path, env=clean, check=False, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert run(str(venv / "bin" / "millstream"), "--version").strip() == f"millstream {VERSION}"
+    assert "Count words" in run(str(venv / "bin" / "millstream"), "demo", "--help")
+    said = json.loads(run(str(python), "-c", PROGRAM))
+    assert [file for file in said["files"] if not Path(file).is_relative_to(packages)] == []
+    assert said["kernel"] == wheel.getinfo(KERNEL).file_size
+    assert "KSTREAM-FILTER-0000000001" in said["topology"]
+
+
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     """Name, version, licence, the lowest Python; and the text of the licence is in it."""
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
@@ -86,6 +162,48 @@ def test_the_command_starts_something_that_exists(wheel: zipfile.ZipFile) -> Non
     module, _, function = PROJECT["project"]["scripts"]["millstream"].partition(":")
     tree = ast.parse(wheel.read(f"{module.replace('.', '/')}.py"))
     assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+# --- releases --------------------------------------------------------------------------------------------
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def test_the_notes_of_a_release_are_its_part_of_the_changelog() -> None:
+    """What the workflow that publishes a release says of it; a release that is not written has none."""
+    changelog = (
+        "# Changelog\n\n## 0.2.0 - 2027-01-31\n\n### Added\n\n- one\n\n## 0.1.0 - 2026-12-01\n\n- two\n"
+    )
+    notes = script("make_changelog").notes
+    assert notes(changelog, "0.2.0") == "### Added\n\n- one\n"
+    assert notes(changelog, "0.1.0") == "- two\n"
+    assert notes(changelog, "0.1") is None
+    assert notes("## 0.1.0 (unreleased)\n\nThe first.\n", "0.1.0") is None
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_runs_what_is_there(workflow: Path) -> None:
+    """Targets of the Makefile, and files of the project; nothing but what a developer can run as well."""
+    text = workflow.read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    commands = re.findall(r"- run: (.+)", text)
+    assert ".ci/run" in commands
+    for command in commands:
+        program, *arguments = command.split()
+        if program == "make":
+            assert set(arguments) <= set(targets)
+        elif program == "python":
+            assert (ROOT / arguments[0]).exists()
+        else:
+            assert (ROOT / program).exists() or program in ("mv", "gh"), command
+
+
+def test_who_publishes_has_no_secret() -> None:
+    """Trusted publishing: the index believes the workflow by what it is; nobody keeps a token."""
+    text = (ROOT / ".github" / "workflows" / "publish.yml").read_text(encoding="utf-8")
+    assert "id-token: write" in text
+    assert "secrets." not in text
+    assert "password:" not in text
 
 
 # --- the locks -------------------------------------------------------------------------------------------

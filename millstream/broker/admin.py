@@ -63,7 +63,7 @@ class Admin:
         self._metadata()
         futures = self._client.delete_topics([name], operation_timeout=_SECONDS, request_timeout=_SECONDS)
         _result(futures[name], f"topic {name!r} could not be deleted")
-        self._wait_until(lambda: name not in self.names(), f"topic {name!r} did not go")
+        self._wait_until(lambda: name not in self.names(), f"topic {name!r} was not deleted")
 
     def names(self) -> set[str]:
         return set(self._metadata())
@@ -86,7 +86,7 @@ class Admin:
                     break
                 if self._client is client:
                     self._client = self._connect()
-        assert refused is not None, "it was asked at least once"
+        assert refused is not None, "at least one request was sent"
         raise BrokerException(f"the broker's topics could not be listed: {_text(refused)}") from refused
 
     def _connect(self) -> AdminClient:
@@ -98,7 +98,9 @@ class Admin:
         for _ in looks(_SECONDS, every_s=_VISIBLE_EVERY_SECONDS):
             if condition():
                 return
-        raise BrokerException(f"{otherwise} within {_SECONDS:.0f} s of the controller's yes")
+        raise BrokerException(
+            f"{otherwise} within {_SECONDS:.0f} s after the controller accepted the request"
+        )
 
 
 def _result(future: Future[Any], otherwise: str) -> None:

@@ -72,7 +72,7 @@ class EmbeddedKafka:
             progress: whether to show the download of the jars, as in `ensure_jars`.
         """
         if not 0 <= port <= 65535:
-            raise BrokerException(f"port {port} is none; give one from 1 to 65535, or 0 for a free one")
+            raise BrokerException(f"port {port} is not valid; use 1 to 65535, or 0 for a free port")
         self._wanted_dir = None if data_dir is None else Path(data_dir)
         self._wanted_port = port
         self._heap_mb = heap_mb
@@ -100,7 +100,9 @@ class EmbeddedKafka:
             IllegalStateException: it was started before.
         """
         if self._data is not None or self._closed:
-            raise IllegalStateException("this EmbeddedKafka was started before; make a new one instead")
+            raise IllegalStateException(
+                "this EmbeddedKafka has already been started; create a new one instead"
+            )
         self._check_port()  # first, since what comes next may download
         java = find_java()
         jars = ensure_jars(BROKER_SET, progress=self._progress)
@@ -124,7 +126,7 @@ class EmbeddedKafka:
         """For a message: the exit code, and the last lines of the log."""
         code = self._require_started().exit_code
         if code is None:
-            return "the embedded broker runs"
+            return "the embedded broker is running"
         return f"the embedded broker has ended, with exit code {code}; {self._last_log()}"
 
     def close(self) -> None:
@@ -166,8 +168,8 @@ class EmbeddedKafka:
                 probe.bind((HOST, self._wanted_port))
             except OSError as error:
                 raise BrokerException(
-                    f"port {self._wanted_port} on {HOST} cannot be used: {error.strerror or error}; "
-                    "stop what listens there, or choose another port (0 takes a free one)"
+                    f"port {self._wanted_port} on {HOST} cannot be used: {error.strerror or error}; stop the "
+                    f"process that listens there, or choose another port (0 picks a free one)"
                 ) from error
 
     def _launch(self, java: JavaHome, jars: tuple[Path, ...], data: DataDir, archive: Archive) -> None:
@@ -314,7 +316,7 @@ class EmbeddedKafka:
         except OSError as error:
             return f"its log cannot be read: {error}"
         last = "\n".join(text.splitlines()[-lines:])
-        return f"the last of its log{place}:\n{last}" if last else f"it logged nothing{place}"
+        return f"the end of its log{place}:\n{last}" if last else f"it logged nothing{place}"
 
 
 _PORT_LOST = " (a port was taken by another process meanwhile)"

@@ -65,8 +65,8 @@ class DataDir:
                 lock.acquire()
         except filelock.Timeout as error:
             raise BrokerException(
-                f"the data directory {self.path} is in use by another embedded broker; "
-                "close that one, or give this one a directory of its own"
+                f"the data directory {self.path} is in use by another embedded broker; close that broker, or "
+                f"give this one its own directory"
             ) from error
         except OSError as error:
             raise _unusable(path or Path(tempfile.gettempdir()), error) from error
@@ -75,8 +75,8 @@ class DataDir:
         entries = {entry.name for entry in self.path.iterdir()} if self.path.exists() else set()
         if entries and not entries & set(_OURS):
             raise BrokerException(
-                f"{self.path} is not empty and no data directory of an embedded broker (it has "
-                f"{', '.join(sorted(entries)[:3])}); give an empty or a new one"
+                f"{self.path} is not empty and is not the data directory of an embedded broker (it contains "
+                f"{', '.join(sorted(entries)[:3])}); use an empty or a new directory"
             )
 
     def _check_room(self) -> None:
@@ -86,7 +86,7 @@ class DataDir:
                 self._let_go()
             raise BrokerException(
                 f"the disk of {self.path} has {free // 1_000_000} MB free and the embedded broker needs "
-                f"at least {_LEAST_FREE_BYTES // 1_000_000}; free some, or choose another directory"
+                f"at least {_LEAST_FREE_BYTES // 1_000_000}; free some space, or choose another directory"
             )
 
     @property
@@ -198,7 +198,7 @@ def template(directory: Path, java: JavaHome, jars: Sequence[Path]) -> Path:
             if done.returncode != 0 or not (made / "meta.properties").exists():
                 last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-10:])
                 raise BrokerException(
-                    f"Kafka's storage tool ended with exit code {done.returncode}; the last it said:\n{last}"
+                    f"Kafka's storage tool ended with exit code {done.returncode}; its last output:\n{last}"
                 )
             os.replace(made, formatted)
     return formatted
@@ -208,6 +208,6 @@ def _unusable(path: Path, error: OSError) -> BrokerException:
     if error.errno == errno.ENOSPC:
         return BrokerException(f"the disk of {path} is full; free some space, or choose another directory")
     return BrokerException(
-        f"the embedded broker's data directory {path} cannot be used: {error.strerror or error}; "
-        "correct that, or choose another directory"
+        f"the embedded broker's data directory {path} cannot be used: {error.strerror or error}; fix that, "
+        f"or choose another directory"
     )

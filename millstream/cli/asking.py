@@ -1,4 +1,4 @@
-"""What commands ask of a running client: its query server, over HTTP."""
+"""How commands query a running client: its query server, over HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Url = Annotated[
         "-u",
         envvar="MILLSTREAM_URL",
         show_envvar=True,
-        help="The query server of any of its clients.",
+        help="The query server of any client of the application.",
     ),
 ]
 Token = Annotated[
@@ -34,8 +34,8 @@ Token = Annotated[
         "--token",
         envvar="MILLSTREAM_TOKEN",
         show_envvar=True,
-        help="What that server wants to be shown (query.server.token). The environment is the better place: "
-        "other users see arguments.",
+        help="The server's token (query.server.token). Better set it in the environment: other users can "
+        "see arguments.",
     ),
 ]
 CaFile = Annotated[
@@ -45,8 +45,8 @@ CaFile = Annotated[
         metavar="FILE",
         envvar="MILLSTREAM_CA_FILE",
         show_envvar=True,
-        help="The authorities, in PEM, that the server's certificate is believed of, over https. Without it "
-        "those that this machine trusts.",
+        help="The certificate authorities to trust for https, in PEM. Default: those that this machine "
+        "trusts.",
     ),
 ]
 URL = "http://127.0.0.1:7070"
@@ -63,13 +63,13 @@ def _text(value: object) -> str:
 
 
 class Client:
-    """Asks one query server.
+    """A client of one query server.
 
     Args:
-        ca_file: the authorities, in PEM, of its certificate; None: those that this machine trusts.
+        ca_file: the certificate authorities to trust, in PEM; None: those that this machine trusts.
 
     Raises:
-        typer.BadParameter: the address, the token or the file is none.
+        typer.BadParameter: the address, the token or the file is not valid.
     """
 
     def __init__(self, url: str, token: str | None, ca_file: str | None = None) -> None:
@@ -85,25 +85,25 @@ class Client:
 
     @property
     def url(self) -> str:
-        """Where it asks."""
+        """The server's address."""
         return str(self._base)
 
     def get(
         self, path: str, *, may_be: tuple[int, ...] = (), deadline: Deadline | None = None
     ) -> tuple[int, Mapping[str, Any]]:
-        """Status and body of an answer that is none of an error; one of these statuses need not be one.
+        """Status and body of an answer that is not an error; these statuses may be answers too.
 
         Args:
-            deadline: for several questions together; None: this one has ten seconds.
+            deadline: shared by several requests; None: ten seconds for this one.
 
         Raises:
-            StreamsException, IllegalStateException, ValueError: what the server answers instead; or there
-                is none.
+            StreamsException, IllegalStateException, ValueError: the server's error, or that it does not
+                answer.
         """
         return self._ask("GET", path, None, may_be, deadline)
 
     def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float = _TIMEOUT_S) -> Mapping[str, Any]:
-        """The answer to something that changes the client, or that is too long for an address."""
+        """The answer to a request that changes the client, or is too long for a URL."""
         from millstream.server.wire import Deadline
 
         return self._ask("POST", path, json.dumps(body).encode("ascii"), (), Deadline(timeout_s))[1]
@@ -134,7 +134,7 @@ class Client:
         except WireError as error:
             raise StreamsException(
                 f"{error}. Is a client running there, with a query server (`millstream run --serve 7070`, or "
-                "the setting query.server.enabled)? --url or MILLSTREAM_URL says where"
+                "the setting query.server.enabled)? Give its address with --url or MILLSTREAM_URL"
             ) from error
         if is_told(reply.status, reply.body, may_be):
             return reply.status, reply.body
@@ -144,21 +144,21 @@ class Client:
 
 
 def deadline_of_one() -> Deadline:
-    """Of one question, or of a few that belong together, from now on."""
+    """The deadline of one request, or of a few that belong together, from now on."""
     from millstream.server.wire import Deadline
 
     return Deadline(_TIMEOUT_S)
 
 
 def is_told(status: int, body: Mapping[str, Any], may_be: tuple[int, ...]) -> bool:
-    """Whether this is an answer though its status is that of an error.
+    """Whether this is an answer although its status is an error's.
 
-    A client that is not ready tells of its health with 503; one that is too busy, or a proxy, says 503, too.
+    A client that is not ready reports its health with 503; so does one that is too busy, or a proxy.
     """
     return status in may_be and bool(body) and "error" not in body
 
 
 def _explained(error: Exception, status: int) -> Exception:
     if status == 401:
-        return StreamsException(f"{error}; --token, or MILLSTREAM_TOKEN, says which")
+        return StreamsException(f"{error}; give it with --token or MILLSTREAM_TOKEN")
     return error if isinstance(error, StreamsException) else StreamsException(str(error))

@@ -1,4 +1,4 @@
-"""What `millstream doctor` thinks of what it has found: each check is a function of the facts. Pure."""
+"""The verdicts of `millstream doctor`: each check is a function of the facts. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WRITE = frozenset({"WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
 
 
 class Grade(Enum):
-    """How a check came out."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -43,18 +43,18 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the cluster has told.
+    """The facts about the cluster.
 
     Attributes:
         answer_ms: how long the first answer took.
         sources, sinks: the program's topics, each with its number of partitions; None: it is not there.
         internal_problems: internal topics that do not fit the program, in words.
-        sources_rights, sinks_rights: what this user may do with those that are there.
+        sources_rights, sinks_rights: what this user may do with those that exist.
         cluster_rights: what it may do with the cluster.
-        internal_missing: internal topics that are still to be created.
-        newest_ms: the time of the newest record that is read, by its producer's or broker's clock.
-        now_ms: this machine's time when it was asked for.
-        members: who is in the application's group, or why that cannot be told.
+        internal_missing: the number of internal topics still to be created.
+        newest_ms: the time of the newest input record, by its producer's or broker's clock.
+        now_ms: this machine's time when that record was read.
+        members: the members of the application's group, or why they are unknown.
     """
 
     servers: str
@@ -74,16 +74,16 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was found on this machine, of the configuration, and of the cluster.
+    """The facts about this machine, the configuration, and the cluster.
 
     Attributes:
-        versions: of what Millstream runs on; None: not installed.
+        versions: of the packages that Millstream runs on; None: not installed.
         spark_versions: the Spark versions (major and minor) that there are jars for.
         java, kernel, jars: what was found, or with `_problem` why it cannot be used.
-        config: whether there is one; None with a problem: it is wrong.
-        state_dir: with the problem of writing there, the bytes that are free, and the process that has it.
+        config: a summary; None with a problem: it is wrong.
+        state_dir: with the problem of writing there, the free bytes, and the process that holds it.
         checkpoint: where it is, and why it does not fit the program.
-        cluster: None with a problem: it does not answer; without one: it was not asked.
+        cluster: None with a problem: it does not answer; None without one: it was not queried.
     """
 
     python: str
@@ -123,7 +123,7 @@ def _size(count: int) -> str:
 
 
 def versions(facts: Facts) -> Verdict:
-    """Whether what Millstream runs on is there, in versions that fit."""
+    """Whether the packages that Millstream runs on are installed, in suitable versions."""
     missing = [name for name, version in facts.versions.items() if version is None]
     says = f"Python {facts.python}; " + ", ".join(
         f"{name} {version}" for name, version in facts.versions.items() if version is not None
@@ -170,26 +170,26 @@ def jars(facts: Facts) -> Verdict:
             Grade.WARNING,
             f"{len(facts.jars_missing)} jars of Spark's Kafka connector are not in the cache "
             f"({_size(facts.jars_bytes)}): the first start downloads them",
-            "start once with a network, or copy the cache folder of another machine: MILLSTREAM_CACHE_DIR",
+            "start once with a network, or copy another machine's cache folder: MILLSTREAM_CACHE_DIR",
         )
     return _ok("jars", f"{facts.jars}; {facts.kernel}")
 
 
 def memory(facts: Facts) -> Verdict:
-    """Whether there is memory for a JVM."""
+    """Whether there is enough memory for a JVM."""
     says = f"{_size(facts.memory)} are free"
     if facts.memory < _LITTLE_MEMORY:
         return Verdict(
             "memory",
             Grade.WARNING,
             says,
-            "Spark's driver alone takes up to 2 GB: spark.driver.memory, or end something",
+            "Spark's driver alone takes up to 2 GB: lower spark.driver.memory, or free memory",
         )
     return _ok("memory", says)
 
 
 def open_files(facts: Facts) -> Verdict:
-    """Whether the process may open enough files: for stores and connections."""
+    """Whether the process may open enough files for stores and connections."""
     says = f"this process may open {facts.open_files:,} files"
     if facts.open_files < _ENOUGH_FILES:
         grade = Grade.FAILED if facts.open_files < _FEW_FILES else Grade.WARNING
@@ -214,7 +214,7 @@ def configuration(facts: Facts) -> Verdict:
 
 
 def state(facts: Facts) -> Verdict | None:
-    """Whether state can be written, and whether somebody else has it."""
+    """Whether state can be written, and whether another process holds it."""
     if not facts.state_dir:
         return None
     if facts.state_problem:
@@ -222,7 +222,7 @@ def state(facts: Facts) -> Verdict | None:
             "state",
             Grade.FAILED,
             f"{facts.state_dir}: {facts.state_problem}",
-            "correct that, or set state.dir",
+            "correct this, or set state.dir",
         )
     if facts.locked_by is not None:
         return Verdict(
@@ -254,10 +254,12 @@ def checkpoint(facts: Facts) -> Verdict | None:
             "checkpoint",
             Grade.FAILED,
             facts.checkpoint_problem,
-            "run the program that made it, or begin anew: `millstream reset`",
+            "run the program that made it, or start over: `millstream reset`",
         )
     shared = (
-        "" if facts.checkpoint_is_shared else "; right for an application of one client (checkpoint.location)"
+        ""
+        if facts.checkpoint_is_shared
+        else "; fine for an application with one client (checkpoint.location)"
     )
     return _ok("checkpoint", f"{facts.checkpoint}{shared}")
 
@@ -266,12 +268,15 @@ def checkpoint(facts: Facts) -> Verdict | None:
 
 
 def broker(facts: Facts) -> Verdict:
-    """Whether Kafka answers, and how quickly."""
+    """Whether Kafka answers, and how fast."""
     if facts.cluster_problem:
         return Verdict("broker", Grade.FAILED, facts.cluster_problem, "to try things out: `millstream kafka`")
     if facts.cluster is None:
         return Verdict(
-            "broker", Grade.SKIPPED, "nothing says where Kafka is", "--bootstrap-server, or the configuration"
+            "broker",
+            Grade.SKIPPED,
+            "Kafka's address is not given",
+            "--bootstrap-server, or the configuration",
         )
     says = f"{facts.cluster.servers} answers in {facts.cluster.answer_ms:,.0f} ms"
     if facts.cluster.answer_ms > _SLOW_MS:
@@ -279,13 +284,13 @@ def broker(facts: Facts) -> Verdict:
             "broker",
             Grade.WARNING,
             says,
-            "each micro-batch waits for it; look at the network and the brokers",
+            "each micro-batch waits for it; check the network and the brokers",
         )
     return _ok("broker", says)
 
 
 def topics(facts: Facts) -> Verdict | None:
-    """Whether the program's topics are there, and internal ones fit."""
+    """Whether the program's topics exist, and internal ones fit."""
     cluster = facts.cluster
     if cluster is None or not (cluster.sources or cluster.sinks or cluster.internal_problems):
         return None
@@ -311,7 +316,7 @@ def topics(facts: Facts) -> Verdict | None:
 
 
 def rights(facts: Facts) -> Verdict | None:
-    """Whether this user may read, write and create what the program does."""
+    """Whether this user has the rights to read, write and create that the program needs."""
     cluster = facts.cluster
     if cluster is None or not (cluster.sources_rights or cluster.sinks_rights):
         return None
@@ -326,7 +331,7 @@ def rights(facts: Facts) -> Verdict | None:
             "rights",
             Grade.FAILED,
             f"this user may not {', '.join(denied)}",
-            "have ACLs added; those for internal topics, with the application.id as prefix",
+            "have ACLs added; for internal topics, with the application.id as prefix",
         )
     if cluster.internal_missing and not cluster.cluster_rights & {"CREATE", "ALL"}:
         return Verdict(
@@ -344,7 +349,7 @@ def _lacks(held: frozenset[str], needed: frozenset[str]) -> str:
 
 
 def clock(facts: Facts) -> Verdict | None:
-    """Whether this machine's clock agrees with those of the brokers and producers, as far as records tell."""
+    """Whether this machine's clock agrees with the brokers' and producers', as far as records show."""
     cluster = facts.cluster
     if cluster is None or cluster.newest_ms is None:
         return None
@@ -354,13 +359,13 @@ def clock(facts: Facts) -> Verdict | None:
             "clock",
             Grade.WARNING,
             f"the newest record that is read is {ahead / 1000:,.0f} s in the future of this machine",
-            "set the clocks by NTP; windows close by the records' times, so one such record drops later ones",
+            "set the clocks by NTP; windows close by record time, so one such record makes later ones late",
         )
     return _ok("clock", f"no record is from the future; the newest is {max(0, -ahead) / 1000:,.0f} s old")
 
 
 def group(facts: Facts) -> Verdict | None:
-    """Who runs the application already."""
+    """Whether clients of the application already run."""
     cluster = facts.cluster
     if cluster is None or not facts.config:
         return None
@@ -368,8 +373,8 @@ def group(facts: Facts) -> Verdict | None:
         return Verdict(
             "group",
             Grade.WARNING,
-            f"who runs it cannot be told: {cluster.members_problem}",
-            "have an ACL for READ and DESCRIBE of the group that is named as the application.id",
+            f"the running clients are unknown: {cluster.members_problem}",
+            "have an ACL added: READ and DESCRIBE of the group with the application.id as its name",
         )
     return _ok("group", f"{len(cluster.members)} clients run" if cluster.members else "no client runs now")
 
@@ -394,17 +399,17 @@ CHECKS: tuple[Callable[[Facts], Verdict | None], ...] = (
 
 
 def diagnose(facts: Facts) -> list[Verdict]:
-    """All verdicts; checks that have nothing to look at are left out."""
+    """All verdicts; checks without facts are left out."""
     return [verdict for check in CHECKS if (verdict := check(facts)) is not None]
 
 
 def has_failed(verdicts: Sequence[Verdict]) -> bool:
-    """Whether one of them says that the program cannot run like this."""
+    """Whether one of them says that the program cannot run."""
     return any(each.grade is Grade.FAILED for each in verdicts)
 
 
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:
-    """A line for each, and below it what to do."""
+    """A line for each, and what to do below it."""
     lines = table(
         ("check", "", "found"), [(each.check, each.grade.value, each.says) for each in verdicts]
     ).split("\n")

@@ -1,6 +1,6 @@
-"""`millstream status`, `stores`, `failures`, `pause`, `resume`, `threads`: a running client, seen and told.
+"""`millstream status`, `stores`, `failures`, `pause`, `resume`, `threads`: watch and control a client.
 
-They ask its query server. What is printed is made of the answers by pure functions.
+They call its query server. Pure functions turn the answers into what is printed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READY, _NOT_READY = 0, 1
 def status(
     url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
 ) -> None:
-    """Print how a running client is, and which clients there are. Exit code 0 if it is ready, else 1."""
+    """Print the health of a running client, and list the clients. Exit code 0 if it is ready, else 1."""
     with Client(url, token, ca_file) as client:
         _, health = client.get(path_of("health"), may_be=(503,))
         clients = client.get(path_of("clients"))[1].get("clients", [])
@@ -43,7 +43,7 @@ def status(
 
 
 def status_text(health: Mapping[str, Any], clients: Sequence[Mapping[str, Any]]) -> str:
-    """What a person wants to know of `/v1/health` and `/v1/clients`."""
+    """`/v1/health` and `/v1/clients` for people."""
     details = health.get("details", {})
     pipelines = details.get("pipelines", {})
     lines = {
@@ -85,12 +85,12 @@ def stores(
     token: Token = None,
     ca_file: CaFile = None,
     count: Annotated[
-        bool, typer.Option("--count", help="Also about how many entries each has, on all clients.")
+        bool, typer.Option("--count", help="Also show about how many entries each has on all clients.")
     ] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List the stores of a running application: kind, serdes, partitions, and which are on that client."""
+    """List the stores of a running application: kind, serdes, partitions, and those on this client."""
     with Client(url, token, ca_file) as client:
         found = [dict(each) for each in client.get(path_of("stores"))[1].get("stores", [])]
         if count:
@@ -126,7 +126,7 @@ def _presence(number: str, presence: str) -> str:
 def failures(
     url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
 ) -> None:
-    """List the last failures of a running client: what failed, what was decided, when it is tried again."""
+    """List the latest failures of a running client: what failed, the response, and the next retry."""
     with Client(url, token, ca_file) as client:
         found = client.get(path_of("failures"))[1].get("failures", [])
     tell(json, {"failures": found}, failures_text(found))
@@ -153,15 +153,15 @@ def failures_text(failures: Sequence[Mapping[str, Any]]) -> str:
 def pause(
     url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
 ) -> None:
-    """Pause a running client (KIP-834): nothing is processed there, and its stores answer as they are."""
-    _act(url, token, ca_file, "pause", {}, json, "paused; `millstream resume` has it go on")
+    """Pause a running client (KIP-834): it processes nothing, and its stores can still be queried."""
+    _act(url, token, ca_file, "pause", {}, json, "paused; `millstream resume` resumes it")
 
 
 def resume(
     url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
 ) -> None:
-    """Have a client that was paused go on."""
-    _act(url, token, ca_file, "resume", {}, json, "it goes on")
+    """Resume a paused client."""
+    _act(url, token, ca_file, "resume", {}, json, "resumed")
 
 
 class Change(StrEnum):
@@ -180,7 +180,7 @@ def threads(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List the stream threads of a running client with what they run; add one, or remove one (KIP-663)."""
+    """List the stream threads of a running client and their tasks; add one, or remove one (KIP-663)."""
     if change is not Change.LIST:
         with Client(url, token, ca_file) as client:
             answer = client.post(path_of("threads"), {"change": change.value})
@@ -192,10 +192,10 @@ def threads(
 
 
 def change_text(change: Change, answer: Mapping[str, Any]) -> str:
-    """What has become of the threads; one that is to go may take longer than the server waits."""
+    """The result of the change. A thread may take longer to end than the server waits."""
     if change is Change.ADD:
         return "a thread is added"
-    return "a thread is removed" if answer.get("done") else "a thread is ending, and has not ended yet"
+    return "a thread is removed" if answer.get("done") else "a thread is still ending"
 
 
 def threads_text(threads: Sequence[Mapping[str, Any]]) -> str:

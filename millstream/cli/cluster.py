@@ -1,4 +1,4 @@
-"""What commands ask of the Kafka cluster: the settings for it, its topics, and how far a group is."""
+"""How commands reach the Kafka cluster: its settings, its topics, and a group's offsets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster_config(
     """The configuration for the cluster.
 
     Raises:
-        typer.BadParameter: nothing says where it is.
+        typer.BadParameter: its address is not given.
     """
     from millstream.config import StreamsConfig
 
@@ -47,7 +47,7 @@ def cluster_config(
     given.setdefault("application.id", NOBODY)
     if "bootstrap.servers" not in given:
         raise typer.BadParameter(
-            "say where Kafka is, here, as MILLSTREAM_BOOTSTRAP_SERVERS, or in --config-file",
+            "give Kafka's address here, as MILLSTREAM_BOOTSTRAP_SERVERS, or in --config-file",
             param_hint="--bootstrap-server",
         )
     return StreamsConfig(given)
@@ -84,7 +84,7 @@ def lags(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> list[tuple[TopicPartition, int, int, int]]:
-    """(partition, where its group is, its end, how far that is), in order; what was deleted is no lag."""
+    """(partition, the group's offset, its end, the lag), in order; deleted records do not count as lag."""
     found = []
     for at in sorted(committed):
         if at in ends:

@@ -1,4 +1,4 @@
-"""`millstream completion`: what a shell has to be told so that Tab completes commands and options."""
+"""`millstream completion`: the script that makes a shell complete commands and options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)], debug: Debug = False
 ) -> None:
-    """Print what makes a shell complete commands and options.
+    """Print the script that makes a shell complete commands and options.
 
     For bash: source <(millstream completion bash), in ~/.bashrc. For zsh: write it to a file _millstream in
     a folder of $fpath. For fish: millstream completion fish > ~/.config/fish/completions/millstream.fish

@@ -1,6 +1,6 @@
-"""`millstream demo`: starts the program of examples/demo, and lends it what only Millstream itself can do.
+"""`millstream demo`: starts the program in examples/demo, and does for it what only Millstream itself can.
 
-The demonstration is a user's program, over the public names alone. It cannot fetch jars before it draws
+The demonstration is an ordinary program that uses only the public names. It cannot fetch jars before it draws
 anything, start Spark before there is a client, or print errors as commands do; `Machine` does that for it.
 """
 
@@ -28,18 +28,19 @@ def demo(
         list[Path] | None,
         typer.Argument(
             metavar="FILES",
-            help="Text files, or directories of them. By default the sources of Python's standard library.",
+            help="Text files, or directories of them. Default: the sources of Python's standard library.",
             show_default=False,
         ),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Afterwards keep everything running, and answer queries.")
+        bool, typer.Option("--keep", help="Keep everything running at the end, and answer queries.")
     ] = False,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Print plain lines, as without a terminal; no live screen.")
+        bool,
+        typer.Option("--plain", help="Print plain lines instead of the live screen, as without a terminal."),
     ] = False,
     log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write Millstream's log here, and keep it.")
+        Path | None, typer.Option(metavar="FILE", help="Write Millstream's log to this file, and keep it.")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -54,7 +55,7 @@ def demo(
             log.touch()
         except OSError as error:
             raise typer.BadParameter(f"{log}: {error.strerror or error}", param_hint="--log") from None
-    held = PrivateDirectory("demo")  # until the end, or the next demo would take it for a dead one's
+    held = PrivateDirectory("demo")  # until the end; otherwise the next demo would take it for a leftover
     try:
         code = run(files or (), Machine(context), held.path, keep=keep, plain=plain, log=log)
     except UnfitText as error:
@@ -65,16 +66,16 @@ def demo(
 
 
 class Machine:
-    """What the demonstration cannot do over Millstream's public names."""
+    """What the demonstration cannot do with Millstream's public names."""
 
     def __init__(self, context: typer.Context) -> None:
         self._context = context
 
     def prepare(self) -> None:
-        """Java and the jars, before anything is drawn: the first run downloads them, and shows how far it is.
+        """Find Java and the jars before anything is drawn: the first run downloads them, and shows progress.
 
         Raises:
-            SetupException: there is no Java, or a jar cannot be had.
+            SetupException: there is no Java, or a jar cannot be downloaded.
         """
         from importlib.metadata import version
 
@@ -92,12 +93,12 @@ class Machine:
         return SharedSession(config.spark, config.application_id)
 
     def print_error(self, error: Exception) -> None:
-        """As every command prints what went wrong."""
+        """Print an error as every command does."""
         print_error(error, self._context)
 
     @property
     def program(self) -> str:
-        """How this program was called, so that what is suggested can be copied."""
+        """How this program was called, so that suggested commands can be copied."""
         name = Path(sys.argv[0])
         if name.name == "__main__.py":
             return "python -m millstream"

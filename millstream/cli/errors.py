@@ -1,4 +1,4 @@
-"""How commands fail: what is ours in a short red message and an exit code, never a traceback."""
+"""How commands fail: our own errors are a short red message and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _set_debug(context: typer.Context, value: bool) -> bool:
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of an error.", callback=_set_debug, is_eager=True)
 ]
-"""An option of every command, and of `millstream` itself. Its place on the command line does not matter."""
+"""An option of every command, and of `millstream` itself. It may stand anywhere on the command line."""
 
 
 class ErrorBoundary(TyperGroup):
-    """The group of all commands; what they raise ends here."""
+    """The group of all commands, which catches what they raise."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -43,7 +43,7 @@ class ErrorBoundary(TyperGroup):
             typer.echo("\nstopped", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # Whoever read our output has enough of it (`| head`); nothing can be told to them any more.
+            # The reader of our output has closed it (`| head`); nothing more can be printed.
             sys.stderr.close()
             raise typer.Exit(FAILED) from None
         except Exception as error:
@@ -52,11 +52,11 @@ class ErrorBoundary(TyperGroup):
 
 
 def print_error(error: BaseException, context: typer.Context) -> None:
-    """Say on stderr what went wrong, and with --debug where."""
+    """Print on stderr what went wrong, and with --debug where."""
     if context.find_root().meta.get(_DEBUG):
         typer.echo("".join(traceback.format_exception(error)), err=True)
     if isinstance(error, StreamsException | IllegalStateException):
         text = str(error)
     else:
-        text = f"{type(error).__name__}: {error}\nthis is a bug, please report it; --debug shows where"
+        text = f"{type(error).__name__}: {error}\nthis is a bug; please report it: --debug shows where"
     typer.echo(typer.style("error: ", fg=typer.colors.RED, bold=True) + text, err=True)

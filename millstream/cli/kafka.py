@@ -1,4 +1,4 @@
-"""`millstream kafka`: a real broker in the foreground, for as long as one wants to play."""
+"""`millstream kafka`: a real broker in the foreground."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["kafka", "parse_topic"]
 def kafka(
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Keep the data here. Without it they are temporary and go when the broker stops."),
+        typer.Option(help="Keep the data here. Without it, the data is deleted when the broker stops."),
     ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Listen here, on 127.0.0.1; 0 takes a free port.")
+        int, typer.Option(min=0, max=65535, help="The port to listen on, on 127.0.0.1; 0 picks a free one.")
     ] = 0,
     topic: Annotated[
         list[str] | None,
@@ -49,7 +49,8 @@ def parse_topic(text: str) -> tuple[str, int]:
     name, colon, count = text.partition(":")
     if not name or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
         raise typer.BadParameter(
-            f"{text!r} is no topic; give its name, or name:partitions such as lines:4", param_hint="--topic"
+            f"{text!r} is not a topic; give its name, or name:partitions such as lines:4",
+            param_hint="--topic",
         )
     return name, int(count) if colon else 1
 

@@ -1,4 +1,4 @@
-"""`millstream lag`: how far an application has read, as its group says in Kafka."""
+"""`millstream lag`: how far an application has read, by its group's offsets in Kafka."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lag(
 ) -> None:
     """Print how far an application has read each partition, and how many records are left.
 
-    As Kafka has it: pipelines commit what they have read after each batch. What is new since counts as lag.
+    These are the offsets in Kafka: pipelines commit them after each batch. Records since then count as lag.
     """
     config = cluster_config(config_file, set_, bootstrap_server, application_id)
     with topics_of(config) as topics:
@@ -49,7 +49,7 @@ def lag(
         if not committed:
             raise StreamsException(
                 f"group '{application_id}' has committed nothing on {','.join(config.bootstrap_servers)}: it "
-                "has read nothing yet, or it is another cluster or another application.id"
+                "has read nothing yet, or this is the wrong cluster or application.id"
             )
         rows = lags(committed, topics.beginning_offsets(committed), topics.end_offsets(committed))
     tell(json, lag_as_dict(application_id, rows), lag_table(rows))

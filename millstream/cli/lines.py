@@ -1,4 +1,4 @@
-"""Lines of standard input, handed on in pieces: many at once from a file, soon where few come."""
+"""Lines of standard input, in chunks: large ones from a file, and small ones soon if few lines arrive."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["pieces"]
 
 
 def pieces(lines: Iterable[str], most: int, within_s: float) -> Iterator[list[str]]:
-    """The lines without their ends: `most` at a time, or what has come within this time after the first.
+    """The lines without their ends: up to `most`, or those that arrive within this time after the first.
 
-    They are read on a thread, which ends with the lines or with the process: a read of a pipe cannot be
-    ended otherwise. Ctrl-C comes through after what was read until then.
+    They are read on a thread, which ends with the lines or with the process, because a read of a pipe cannot
+    be interrupted. Ctrl-C takes effect after the lines read so far.
 
     Raises:
         OSError, ValueError: what reading them raised.
@@ -26,7 +26,7 @@ def pieces(lines: Iterable[str], most: int, within_s: float) -> Iterator[list[st
         try:
             for line in lines:
                 read.put(line.rstrip("\r\n"))
-        except (OSError, ValueError) as error:  # ValueError: it is no UTF-8
+        except (OSError, ValueError) as error:  # ValueError: it is not UTF-8
             failed.append(error)
         finally:
             read.put(None)

@@ -1,4 +1,4 @@
-"""The command `millstream`. Each command's own modules are loaded when it runs, so that --help is quick."""
+"""The command `millstream`. Each command's own modules are loaded when it runs, to keep --help fast."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def millstream(
 @app.command(rich_help_panel="This machine")
 def config(
     importance: Annotated[
-        Importance, typer.Option(help="Leave out the settings that are less important than this.")
+        Importance, typer.Option(help="Leave out settings less important than this.")
     ] = Importance.LOW,
     json: Json = False,
 ) -> None:
-    """List every setting of a client: what it is, its default, what it does."""
+    """List every setting of a client: its type, its default, and what it does."""
     from millstream.config import StreamsConfig
     from millstream.config_keys import KEYS
     from millstream.config_keys import Importance as Wanted
@@ -103,7 +103,7 @@ def config(
 
 @app.command(rich_help_panel="This machine")
 def version(json: Json = False) -> None:
-    """Say which versions these are, of Millstream and of what it runs on."""
+    """Print the versions of Millstream and of what it runs on."""
     from millstream.errors import JavaNotFoundException
     from millstream.java import find_java
 
@@ -111,7 +111,7 @@ def version(json: Json = False) -> None:
         java = find_java()
         found = f"{java.version} ({java.source}: {java.home})"
     except JavaNotFoundException:
-        found = "none that fits; `millstream demo` says what was looked at"
+        found = "no suitable one; `millstream doctor` says where it looked"
     versions = {
         "millstream": _installed("millstream"),
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""How commands tell what they found: a table or a text for people, or JSON for programs."""
+"""How commands print their results: a table or text for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def tell(is_json: bool, data: Any, text: str) -> None:
-    """Print one of them: what is in `text` of strangers cannot command the terminal."""
+    """Print one of them. Control characters in `text` that come from data cannot command the terminal."""
     typer.echo(as_json(data) if is_json else printable_lines(text.rstrip("\n")))
 
 
@@ -46,7 +46,7 @@ def _finite(data: Any) -> Any:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: Collection[str] = ()) -> str:
-    """Columns as wide as what is in them, two spaces apart; those in `right` end alike."""
+    """Columns as wide as their contents, two spaces apart; those in `right` are right-aligned."""
     shown = [[printable("-" if cell is None else cell, 200) for cell in row] for row in rows]
     lines = [[printable(head.upper(), 200) for head in heads], *shown]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]

@@ -1,4 +1,4 @@
-"""`millstream prepare`: gets a machine or an image ready, so that programs start there soon, and offline."""
+"""`millstream prepare`: gets a machine or an image ready for fast offline starts."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _ARCHIVE_SECONDS = 900.0
 def prepare(
     jars_only: Annotated[
         bool,
-        typer.Option("--jars-only", help="Only fetch the jars of Spark's Kafka connector; run nothing."),
+        typer.Option("--jars-only", help="Only download the jars of Spark's Kafka connector; run nothing."),
     ] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Get this machine, or an image, ready: fetch jars, count words once, make the class-data archive.
 
-    Programs then start here without a network, and sooner. It takes one or two minutes; run it as the user
-    that will run the programs. Exit code 1 if something that programs need cannot be had.
+    Programs then start faster here, and without a network. It takes one or two minutes; run it as the user
+    that will run the programs. Exit code 1 if something that programs need is not available.
     """
     from millstream.jars import ensure_jars
     from millstream.jars.table import connector_set
@@ -47,7 +47,9 @@ def prepare(
     if not jars_only:
         found |= _run()
         lines.append(f"Spark    counted words {found['first_output_seconds']:.1f} s after the start")
-        lines.append(f"archive  {found['archive'] or 'none, and the log says why: programs start without'}")
+        lines.append(
+            f"archive  {found['archive'] or 'none; programs start without it, and the log says why'}"
+        )
     found["seconds"] = round(time.monotonic() - began, 1)
     lines.append(f"ready after {found['seconds']:.0f} s")
     tell(json, found, "\n".join(lines))
@@ -68,10 +70,10 @@ def _topology() -> Topology:
 
 
 def _run() -> dict[str, Any]:
-    """Count words on a broker of its own, and stay until the archive is made.
+    """Count words on a separate broker, and wait until the archive is made.
 
     Raises:
-        StreamsException: the count was not right in time.
+        StreamsException: the right count did not arrive in time.
     """
     from millstream import KafkaStreams
     from millstream.broker import EmbeddedKafka
@@ -102,7 +104,7 @@ def _run() -> dict[str, Any]:
                     break
             else:
                 raise StreamsException(
-                    f"a count of two words did not come within {_RUN_SECONDS:g} s; "
+                    f"the count of two words did not arrive within {_RUN_SECONDS:g} s; "
                     "`millstream doctor` checks what programs need"
                 )
             first = round(time.monotonic() - began, 1)

@@ -1,6 +1,6 @@
-"""A program as the command line names it, `module:attribute`, and the topology that it means.
+"""A program as the command line names it, `module:attribute`, and its topology.
 
-As uvicorn and gunicorn have it. The module is imported, so what stands in it outside functions runs.
+The form is that of uvicorn and gunicorn. The module is imported, so its code outside functions runs.
 """
 
 from __future__ import annotations
@@ -34,14 +34,18 @@ Program = Annotated[
     typer.Argument(
         metavar=_HINT,
         help="The program, as module:attribute or file.py:attribute. The attribute is a Topology, a "
-        "StreamsBuilder, or a function without parameters that returns one; 'topology' if it is left out.",
+        "StreamsBuilder, or a function without parameters that returns one; 'topology' if omitted.",
         show_default=False,
     ),
 ]
 AppDir = Annotated[
     Path | None,
     typer.Option(
-        "--app-dir", metavar="FOLDER", file_okay=False, exists=True, help="Where modules are. [default: .]"
+        "--app-dir",
+        metavar="FOLDER",
+        file_okay=False,
+        exists=True,
+        help="The folder of the modules. [default: .]",
     ),
 ]
 
@@ -51,7 +55,7 @@ class Named:
     """What a text such as `orders:topology` names.
 
     Attributes:
-        folder: where the module is looked for first, as it was given; None: here.
+        folder: where the module is looked for first, as given; None: the current folder.
     """
 
     module: str
@@ -63,7 +67,7 @@ def parse_program(text: str) -> Named:
     """The program that a text names: `module:attribute`, `path/file.py:attribute`, or without the attribute.
 
     Raises:
-        typer.BadParameter: it names none.
+        typer.BadParameter: it does not name one.
     """
     place, _, attribute = text.partition(":")
     folder: Path | None = None
@@ -74,7 +78,7 @@ def parse_program(text: str) -> Named:
     wanted = (attribute or _USUAL).split(".")
     if not all(part.isidentifier() for part in (*parts, *wanted)):
         raise typer.BadParameter(
-            f"{printable(text)!r} names no program; it looks like orders:topology (module:attribute) or "
+            f"{printable(text)!r} is not a program; one looks like orders:topology (module:attribute) or "
             "orders.py:topology",
             param_hint=_HINT,
         )
@@ -85,7 +89,7 @@ def load_topology(text: str, app_dir: Path | None = None) -> Topology:
     """Import a program, and return its topology.
 
     Raises:
-        typer.BadParameter: there is no such module or attribute, or it is no topology.
+        typer.BadParameter: there is no such module or attribute, or it is not a topology.
         StreamsException: the module, or the function, raises something.
     """
     named = parse_program(text)
@@ -101,7 +105,7 @@ def load_topology(text: str, app_dir: Path | None = None) -> Topology:
 
 
 def _search_first(folder: Path) -> None:
-    """Have this process look for modules there first, and the Python workers of Spark, its children, too."""
+    """Make this process, and Spark's Python workers, its children, look for modules there first."""
     here = str(folder)
     if sys.path[:1] != [here]:
         sys.path.insert(0, here)
@@ -125,7 +129,7 @@ def _imported(name: str, folder: Path) -> ModuleType:
 def _no_module(name: str, folder: Path) -> str:
     there = sorted(path.stem for path in folder.glob("*.py"))
     near = difflib.get_close_matches(name, there, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else "; --app-dir says where else it is"
+    hint = f"; did you mean '{near[0]}'?" if near else "; name its folder with --app-dir"
     return f"there is no module '{name}' in {folder}{hint}"
 
 
@@ -164,7 +168,7 @@ def _topology(found: Any, named: Named) -> Topology:
 
 
 def _raised(what: str, error: Exception) -> StreamsException:
-    """What a user's code raised, with where: the last line of it that is not a library's."""
+    """What a user's code raised, and where: its last line that is not a library's."""
     if isinstance(error, SyntaxError):
         where = f"{error.filename}, line {error.lineno}"
     else:

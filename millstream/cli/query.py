@@ -26,12 +26,14 @@ _SQL_S = 30.0
 
 Store = Annotated[str, typer.Argument(metavar="STORE", help="The store.", show_default=False)]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, as text or JSON.", show_default=False)]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many entries.")]
-Reverse = Annotated[bool, typer.Option("--reverse", help="The last one first.")]
-Stale = Annotated[bool, typer.Option("--stale", help="Standbys, and what is being restored, will do.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="At most this many entries.")]
+Reverse = Annotated[bool, typer.Option("--reverse", help="Print the last entry first.")]
+Stale = Annotated[
+    bool, typer.Option("--stale", help="Also read standby and restoring replicas, which may be behind.")
+]
 AsOf = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="As it was then, of stores with history: 2026-05-01T12:00:00Z."),
+    typer.Option(metavar="TIME", help="The value at that time, in a versioned store: 2026-05-01T12:00:00Z."),
 ]
 
 
@@ -47,7 +49,7 @@ def get(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print the value of one key. Exit code 1 if it has none."""
+    """Print the value of a key. Exit code 1 if it has none."""
     with Client(url, token, ca_file) as client:
         path = path_of("stores", store, "keys", key, stale=stale or None, as_of=as_of)
         status, found = client.get(path, may_be=(404,))
@@ -64,11 +66,9 @@ def get(
 @query.command("range")
 def range_(
     store: Store,
-    from_: Annotated[str | None, typer.Option("--from", metavar="KEY", help="From this key on.")] = None,
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="KEY", help="Up to this key, which is included.")
-    ] = None,
-    prefix: Annotated[str | None, typer.Option(metavar="KEY", help="Keys that begin so.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="KEY", help="The first key.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="KEY", help="The last key, inclusive.")] = None,
+    prefix: Annotated[str | None, typer.Option(metavar="KEY", help="Only keys that start with this.")] = None,
     limit: Limit = _LIMIT,
     reverse: Reverse = False,
     stale: Stale = False,
@@ -79,7 +79,7 @@ def range_(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print entries in the order of their keys' bytes; with --json a line each."""
+    """Print entries in the order of their keys' bytes; with --json, one per line."""
     given = {"from_": from_, "to": to, "prefix": prefix, "as_of": as_of, "stale": stale or None}
     _print(url, token, ca_file, ("stores", store, "entries"), given, limit, reverse=reverse, json=json)
 
@@ -87,14 +87,12 @@ def range_(
 @query.command("windows")
 def windows(
     store: Store,
-    key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="Of this key; of all without one.")
-    ] = None,
+    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="The key. Without it, all keys.")] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Windows that start then or later.")
+        str | None, typer.Option("--from", metavar="TIME", help="Windows that start at this time or later.")
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Windows that start then or earlier.")
+        str | None, typer.Option("--to", metavar="TIME", help="Windows that start at this time or earlier.")
     ] = None,
     limit: Limit = _LIMIT,
     reverse: Reverse = False,
@@ -105,7 +103,7 @@ def windows(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print the windows of a window store; with --json a line each."""
+    """Print the windows of a window store; with --json, one per line."""
     place = ("stores", store, "windows") if key is None else ("stores", store, "windows", key)
     given = {"from_": from_, "to": to, "stale": stale or None}
     _print(url, token, ca_file, place, given, limit, reverse=reverse, json=json)
@@ -114,14 +112,12 @@ def windows(
 @query.command("sessions")
 def sessions(
     store: Store,
-    key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="Of this key; of all without one.")
-    ] = None,
+    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="The key. Without it, all keys.")] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Sessions that end then or later.")
+        str | None, typer.Option("--from", metavar="TIME", help="Sessions that end at this time or later.")
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="Sessions that start then or earlier.")
+        str | None, typer.Option("--to", metavar="TIME", help="Sessions that start at this time or earlier.")
     ] = None,
     limit: Limit = _LIMIT,
     reverse: Reverse = False,
@@ -132,7 +128,7 @@ def sessions(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print the sessions of a session store; with --json a line each."""
+    """Print the sessions of a session store; with --json, one per line."""
     place = ("stores", store, "sessions") if key is None else ("stores", store, "sessions", key)
     given = {"earliest_end": from_, "latest_start": to, "stale": stale or None}
     _print(url, token, ca_file, place, given, limit, reverse=reverse, json=json)
@@ -144,7 +140,7 @@ def sql(
         str, typer.Argument(metavar="SQL", help="One SELECT; stores are its tables.", show_default=False)
     ],
     local: Annotated[
-        bool, typer.Option("--local", help="Only what that client has; else what all of them have.")
+        bool, typer.Option("--local", help="Read only that client's state instead of all clients'.")
     ] = False,
     url: Url = URL,
     token: Token = None,
@@ -152,7 +148,7 @@ def sql(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run SQL over stores: in that client, whose server answers it if query.server.sql.enabled is set."""
+    """Run SQL over stores. The client's server answers it if query.server.sql.enabled is set."""
     with Client(url, token, ca_file) as client:
         answer = client.post(path_of("sql", local=local or None), {"query": text}, timeout_s=_SQL_S)
     columns, rows = [column["name"] for column in answer["columns"]], answer["rows"]
@@ -223,7 +219,7 @@ def entries_text(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def sql_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table; numbers end alike."""
+    """A table; numbers are right-aligned."""
     right = {
         name
         for place, name in enumerate(columns)

@@ -1,4 +1,4 @@
-"""How records are shown and written on the command line: serdes by name, and bytes nobody knows. Pure."""
+"""How records are shown and written on the command line: serdes by name, and unknown bytes. Pure."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _BYTES = "$bytes"
 
 
 class Form(StrEnum):
-    """How bytes are read and written: serdes by their names, and three of the command line's own."""
+    """How bytes are read and written: serdes by name, and three forms of the command line's own."""
 
     AUTO = "auto"
-    """Text if it is text, else 0x and hexadecimal digits."""
+    """Text if the bytes are text, else 0x and hexadecimal digits."""
     BYTES = "bytes"
     """Base64."""
     JSON = "json"
@@ -60,7 +60,7 @@ Reader = Callable[[bytes], Any]
 
 
 def text_or_bytes(data: bytes) -> Any:
-    """Text, if it is some that can be printed; else its bytes, as `as_bytes`."""
+    """Text, if it can be printed; else the bytes, as in `as_bytes`."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -69,15 +69,15 @@ def text_or_bytes(data: bytes) -> Any:
 
 
 def as_bytes(data: bytes) -> dict[str, str]:
-    """Bytes as JSON has them here: what `bytes_of` reads."""
+    """Bytes as JSON represents them here; `bytes_of` reads it."""
     return {_BYTES: base64.b64encode(data).decode("ascii")}
 
 
 def bytes_of(part: object) -> bytes | None:
-    """The bytes of what `as_bytes` gave; None: it is something else.
+    """The bytes that `as_bytes` represented; None: it is something else.
 
     Raises:
-        ValueError: it is no base64.
+        ValueError: it is not base64.
     """
     if not isinstance(part, dict) or set(part) != {_BYTES}:
         return None
@@ -85,7 +85,7 @@ def bytes_of(part: object) -> bytes | None:
 
 
 def reader_of(form: Form, serde: Callable[[str], Any]) -> Reader:
-    """What reads bytes in a form; `serde` gives a serde by its name."""
+    """The function that reads bytes in a form; `serde` gives a serde by its name."""
     match form:
         case Form.AUTO:
             return text_or_bytes
@@ -106,11 +106,11 @@ def _json(data: bytes) -> Any:
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is none of JSON's numbers")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def written(form: Form, text: str | None, serde: Callable[[str], Any]) -> bytes | None:
-    """The bytes of what somebody typed; None: nothing, a tombstone or no key.
+    """The bytes of typed text; None: a tombstone or no key.
 
     Raises:
         typer.BadParameter: it does not fit.
@@ -129,7 +129,7 @@ def written(form: Form, text: str | None, serde: Callable[[str], Any]) -> bytes 
                 data: bytes | None = serde(form.value).serialize(_value(form, text))
                 return data
     except (ValueError, SerializationException) as error:
-        raise typer.BadParameter(f"{printable(text, 80)!r} is no {form.value}: {error}") from None
+        raise typer.BadParameter(f"{printable(text, 80)!r} is not valid as {form.value}: {error}") from None
 
 
 def _as_utf8(value: Any) -> bytes:
@@ -165,8 +165,8 @@ def _value(form: Form, text: str) -> Any:
 def record_as_dict(record: Record, key: Reader, value: Reader) -> dict[str, Any]:
     """Ready for `as_json`. What cannot be read has `key_error` or `value_error`, and is `{"$bytes": base64}`.
 
-    So is what JSON would take for something else: a value that is there and reads as nothing, a number that
-    is none. `record_of_line` makes the same record of it, with the same serdes.
+    So is what JSON would misrepresent: a present value that reads as None, or a number such as NaN.
+    `record_of_line` turns it back into the same record, with the same serdes.
     """
     shown: dict[str, Any] = {
         "topic": record.topic,
@@ -194,7 +194,7 @@ def _told(data: bytes, read: Any) -> Any:
 
 
 def record_line(shown: Mapping[str, Any], *, headers: bool) -> str:
-    """One record on one line: where, when, key and value. What is in it cannot command the terminal."""
+    """One record on one line: position, time, key and value. Nothing in it can command the terminal."""
     parts = [
         f"{printable(shown['topic'])}-{shown['partition']}@{shown['offset']}",
         shown_time(int(shown["timestamp"])),
@@ -232,7 +232,7 @@ def shown_time(timestamp: int) -> str:
 
 
 def parse_time(text: str, hint: str) -> int:
-    """Milliseconds since the epoch of a number of them, or of a time of ISO 8601, in UTC if it names no zone.
+    """Milliseconds since the epoch, from that number or from an ISO 8601 time, in UTC if it names no zone.
 
     Raises:
         typer.BadParameter: it is neither.
@@ -243,7 +243,8 @@ def parse_time(text: str, hint: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is no time; it is 2026-05-01T12:00:00Z, or milliseconds since 1970", param_hint=hint
+            f"{text!r} is not a time; give one like 2026-05-01T12:00:00Z, or milliseconds since 1970",
+            param_hint=hint,
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
@@ -257,5 +258,5 @@ def parse_header(text: str) -> tuple[str, bytes]:
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise typer.BadParameter(f"{text!r} is no header; it is name=value", param_hint="--header")
+        raise typer.BadParameter(f"{text!r} is not a header; give name=value", param_hint="--header")
     return name, value.encode("utf-8")

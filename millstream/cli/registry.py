@@ -17,19 +17,19 @@ def registry(
     bootstrap_servers: Annotated[
         str | None,
         typer.Option(
-            help="Keep the schemas in a compacted topic of this Kafka. Without it they are in memory and go "
-            "when "
-            "the registry stops."
+            help="Keep the schemas in a compacted topic of this Kafka. Without it they are in memory, "
+            "and are "
+            "lost when the registry stops."
         ),
     ] = None,
     topic: Annotated[str, typer.Option(help="The topic.")] = "_schemas",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Listen here, on 127.0.0.1; 0 takes a free port.")
+        int, typer.Option(min=0, max=65535, help="The port to listen on, on 127.0.0.1; 0 picks a free one.")
     ] = 8081,
     debug: Debug = False,
 ) -> None:
     """Run a small schema registry on this machine until Ctrl-C. It is for development: one process, no login,
-    and it compares versions of Avro alone."""
+    and compatibility checks for Avro only."""
     from millstream.registry.http import RegistryServer
     from millstream.registry.topic import RegistryTopic
 
@@ -41,7 +41,7 @@ def registry(
         try:
             server = RegistryServer(port, known=known, append=log.append if log else lambda changes: None)
         except OSError as error:
-            raise typer.BadParameter(f"nobody can listen on {port}: {error}", param_hint="--port") from None
+            raise typer.BadParameter(f"cannot listen on port {port}: {error}", param_hint="--port") from None
         kept = "in memory" if log is None else f"in the topic '{topic}' of {bootstrap_servers}"
         typer.echo(f"A schema registry for development: schema.registry.url={server.url}")
         typer.echo(f"Schemas are kept {kept}: {len(server.state.subjects())} subjects. Ctrl-C stops it.")

@@ -1,8 +1,8 @@
 """Start a program again whenever its files change: `millstream run --reload`, for development.
 
-Python files are looked at every half second. The program is a child process in a session of its own, so that
-Ctrl-C reaches this process alone, which then ends it; and it ends by itself when this process is gone, since
-its stdin does. A program that fails is started again at the next change.
+Python files are checked every half second. The program is a child process in a session of its own, so
+Ctrl-C reaches only this process, which then ends the child. The child also ends when this process dies,
+because its stdin closes. A program that fails is started again at the next change.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _CLOSE_S = 30.0
 """How long the program may take to close."""
 _SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv"}
 _MOST = 5_000
-"""How many files are looked at: whoever starts this in a home directory does not mean all of it."""
+"""How many files are watched at most: a start in a home directory is not meant for all of it."""
 
 Stamps = Mapping[Path, tuple[int, int]]
 
 
 def files_of(places: Iterable[Path]) -> Stamps:
-    """The files to look at: those named, and the Python files of folders; each with its time and size."""
+    """The files to watch: those named, and the Python files of folders, each with its time and size."""
     found: dict[Path, tuple[int, int]] = {}
-    for place in sorted(places, key=Path.is_dir):  # a file that is named is looked at however many there are
+    for place in sorted(places, key=Path.is_dir):  # a named file is watched however many there are
         for path in _python_files(place) if place.is_dir() else (place,):
-            with contextlib.suppress(OSError):  # it was there just now
+            with contextlib.suppress(OSError):  # it was deleted just now
                 stat = path.stat()
                 found[path] = (stat.st_mtime_ns, stat.st_size)
             if len(found) >= _MOST:
@@ -58,7 +58,7 @@ def _python_files(folder: Path) -> Iterable[Path]:
 
 
 def changes(before: Stamps, now: Stamps) -> list[Path]:
-    """The files that are new, gone or different."""
+    """The files that are new, deleted or changed."""
     return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
 
 
@@ -71,13 +71,13 @@ def watch_and_run(arguments: Sequence[str], places: Sequence[Path]) -> None:
     """Run the command as a child, again at each change, until Ctrl-C or SIGTERM.
 
     Raises:
-        KeyboardInterrupt, SystemExit: that came, and the child has ended.
+        KeyboardInterrupt, SystemExit: Ctrl-C or SIGTERM; the child has ended.
     """
     command = [sys.executable, "-m", "millstream", *child_arguments(arguments)]
     with Terminable():
         while True:
             seen = files_of(places)
-            typer.echo(f"--reload: looking at {len(seen)} files", err=True)
+            typer.echo(f"--reload: watching {len(seen)} files", err=True)
             child = subprocess.Popen(
                 command, env={**os.environ, RELOADED: "1"}, stdin=subprocess.PIPE, start_new_session=True
             )
@@ -102,13 +102,13 @@ def _wait_for_change(child: subprocess.Popen[bytes], seen: Stamps, places: Seque
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Have it close; kill it if it does not in time."""
+    """Close it; kill it if it does not close in time."""
     if child.poll() is None:
         child.send_signal(signal.SIGTERM)
         try:
             child.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
-            typer.echo(f"--reload: the program has not closed within {_CLOSE_S:g} s; it is killed", err=True)
+            typer.echo(f"--reload: the program did not close within {_CLOSE_S:g} s and is killed", err=True)
             child.kill()
             child.wait()
     assert child.stdin is not None
@@ -116,7 +116,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def end_with_parent() -> None:
-    """In the child: end, as by SIGTERM, when the process that has started it is gone."""
+    """In the child: end, as by SIGTERM, when the parent process is gone."""
     threading.Thread(target=_await_parents_end, name="cli-ParentWatch", daemon=True).start()
 
 

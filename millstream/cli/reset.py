@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["duration_of", "reset", "target_of"]
 
-_WHERE = "Where input topics are read from (one of these; --to-earliest without any)"
+_WHERE = "Where to read input topics from (at most one of these; default --to-earliest)"
 
 
 def reset(
@@ -27,28 +27,28 @@ def reset(
     bootstrap_server: BootstrapServer = None,
     input_topics: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TOPIC,…", help="The input topics; without it, those that the checkpoints know."
-        ),
+        typer.Option(metavar="TOPIC,…", help="The input topics. Default: those in the checkpoints."),
     ] = None,
     internal_topics: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TOPIC,…", help="Delete only these internal topics; without it, all of the application."
+            metavar="TOPIC,…", help="Delete only these internal topics. Default: all of the application's."
         ),
     ] = None,
     to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", rich_help_panel=_WHERE, help="From the first record there is.")
+        bool, typer.Option("--to-earliest", rich_help_panel=_WHERE, help="From the earliest record.")
     ] = False,
     to_latest: Annotated[
-        bool, typer.Option("--to-latest", rich_help_panel=_WHERE, help="From what comes after the reset.")
+        bool,
+        typer.Option("--to-latest", rich_help_panel=_WHERE, help="From the first record after the reset."),
     ] = False,
     to_datetime: Annotated[
         str | None,
         typer.Option(
             rich_help_panel=_WHERE,
             metavar="TIME",
-            help="From the first record of a time on: 2026-05-01T12:00:00.000; UTC, if it names no zone.",
+            help="From the first record at or after this time: 2026-05-01T12:00:00.000; UTC if it names "
+            "no zone.",
         ),
     ] = None,
     to_offset: Annotated[
@@ -56,12 +56,13 @@ def reset(
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option(rich_help_panel=_WHERE, metavar="PT…", help="From so long ago: PT1H30M, P7D."),
+        typer.Option(rich_help_panel=_WHERE, metavar="PT…", help="From this long ago: PT1H30M, P7D."),
     ] = None,
     shift_by: Annotated[
         int | None,
         typer.Option(
-            rich_help_panel=_WHERE, help="So many records further than the group is now; back with a minus."
+            rich_help_panel=_WHERE,
+            help="Shift the group's offsets by this many records; negative shifts back.",
         ),
     ] = None,
     from_file: Annotated[
@@ -70,7 +71,7 @@ def reset(
             rich_help_panel=_WHERE,
             exists=True,
             dir_okay=False,
-            help="CSV: topic,partition,offset, a line each.",
+            help="From the offsets in a CSV file, with lines topic,partition,offset.",
         ),
     ] = None,
     state_dir: Annotated[Path | None, typer.Option(help="The clients' state.dir.")] = None,
@@ -78,21 +79,19 @@ def reset(
     config_file: ConfigFile = None,
     set_: Setting = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
     ] = False,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help="Take members out of the group that do not live any more; close clients first."
-        ),
+        typer.Option("--force", help="Remove dead members from the group; close all clients first."),
     ] = False,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Have an application begin anew: input topics from where you say, and nothing of what it had.
+    """Reset an application: it reads its input topics again, from where you say, and starts with empty state.
 
-    Deletes its internal topics, its checkpoints and its local state, and sets the offsets of its group. What
-    it has written to its outputs stays. Close all its clients first; --dry-run shows what will be done.
+    Deletes its internal topics, its checkpoints and its local state, and sets the offsets of its group. Its
+    output topics keep their records. Close all its clients first; --dry-run shows what will be done.
     """
     from millstream.config import StreamsConfig
     from millstream.runtime.reset import Reset, raise_if_alive, reset_application
@@ -122,11 +121,11 @@ def reset(
 
     say(f"{'Would reset' if dry_run else 'Resetting'} {plan}")
     if dry_run:
-        say("Nothing was changed; without --dry-run, this is done.")
+        say("Nothing was changed. Run it without --dry-run to do this.")
     else:
         raise_if_alive(plan, force)
         reset_application(config, parts, asked, tell=lambda step: say(f"… {step}"))
-        say("Done. The next start creates the internal topics again and begins as said above.")
+        say("Done. The next start creates the internal topics again and begins as shown above.")
     if json:
         typer.echo(as_json(plan_as_dict(plan, done=not dry_run)))
 
@@ -158,10 +157,10 @@ def target_of(
     file: Path | None,
     shift: int | None,
 ) -> To:
-    """What the options say; a shift is "earliest" here, and told apart by itself.
+    """The start that the options choose; a shift is "earliest" here, and handled separately.
 
     Raises:
-        typer.BadParameter: several of them are given, or one cannot be read.
+        typer.BadParameter: several of them are given, or one cannot be parsed.
     """
     from millstream.runtime.reset_plan import parse_offsets
 
@@ -176,14 +175,16 @@ def target_of(
     }
     chosen = [name for name, is_given in given.items() if is_given]
     if len(chosen) > 1:
-        raise typer.BadParameter(f"{' and '.join(chosen)} cannot go together; give one of them")
+        raise typer.BadParameter(f"{' and '.join(chosen)} cannot be combined; give one of them")
     if latest:
         return "latest"
     if when is not None:
         try:
             return datetime.fromisoformat(when)
         except ValueError as error:
-            raise typer.BadParameter(f"{when!r} is no time: {error}", param_hint="--to-datetime") from error
+            raise typer.BadParameter(
+                f"{when!r} is not a time: {error}", param_hint="--to-datetime"
+            ) from error
     if offset is not None:
         return offset
     if ago is not None:
@@ -209,14 +210,14 @@ def duration_of(text: str) -> timedelta:
     )
     if found is None or not any(found.groups()):
         raise typer.BadParameter(
-            f"{text!r} is no duration such as PT1H30M or P7D", param_hint="--by-duration"
+            f"{text!r} is not a duration such as PT1H30M or P7D", param_hint="--by-duration"
         )
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
 def _names(given: list[str] | None) -> list[str] | None:
-    """Topics, given one by one, or several with commas."""
+    """Topics, given one by one or separated by commas."""
     if not given:
         return None
     return [name.strip() for each in given for name in each.split(",") if name.strip()]

@@ -1,8 +1,7 @@
-"""`millstream run`: a program in the foreground, until it is told to end.
+"""`millstream run`: a program in the foreground, until Ctrl-C or SIGTERM.
 
-What happens is told on stdout, a line each: states, READY, the end. The log is on stderr. How it ends is the
-exit code: 0 it was closed, 1 it ended in ERROR or could not start, 2 it was called wrongly, 130 Ctrl-C, 143
-SIGTERM.
+States, READY and the end are printed on stdout, one per line. The log goes to stderr. The exit codes are
+0 closed, 1 ended in ERROR or failed to start, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from millstream.logs import logging as show_logs
 
 if TYPE_CHECKING:
     from millstream.runtime.client import KafkaStreams
-    from millstream.runtime.states import State
+    from millstream.states import State
 
 __all__ = ["Level", "Teller", "run", "serving_settings"]
 
@@ -48,28 +47,29 @@ def run(
     config_file: ConfigFile = None,
     set_: Setting = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="How many stream threads (num.stream.threads).")
+        int | None,
+        typer.Option("--threads", min=1, help="The number of stream threads (num.stream.threads)."),
     ] = None,
     serve: Annotated[
         str | None,
         typer.Option(
             "--serve",
             metavar="[HOST:]PORT",
-            help="Answer queries there, over HTTP (query.server.*); `millstream status`, `query` and `top` "
-            "ask it. Without a host only this machine can.",
+            help="Serve queries over HTTP at this address (query.server.*), for `millstream status`, `query` "
+            "and `top`. Without a host, only for this machine.",
         ),
     ] = None,
     ui: Annotated[
         bool,
-        typer.Option("--ui", help="Serve the dashboard for browsers too, where queries are answered."),
+        typer.Option("--ui", help="Also serve the dashboard, at the address of --serve."),
     ] = False,
     reload: Annotated[
         bool,
         typer.Option(
-            "--reload", help="For development: start again whenever a Python file of the program changes."
+            "--reload", help="For development: restart whenever a Python file of the program changes."
         ),
     ] = False,
-    log_level: Annotated[Level, typer.Option("--log-level", help="What of the log is shown, on stderr.")] = (
+    log_level: Annotated[Level, typer.Option("--log-level", help="The level of the log on stderr.")] = (
         Level.WARNING
     ),
     app_dir: AppDir = None,
@@ -78,8 +78,8 @@ def run(
 ) -> None:
     """Run a program until Ctrl-C or SIGTERM.
 
-    Its configuration comes from a file, the environment and flags; the later ones go first. Exit codes: 0
-    closed, 1 ended in ERROR, 2 called wrongly, 130 Ctrl-C, 143 SIGTERM.
+    Its configuration comes from a file, the environment and flags; later ones override earlier ones. Exit
+    codes: 0 closed, 1 ended in ERROR, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM.
     """
     if reload:
         named = parse_program(program)
@@ -119,7 +119,7 @@ def run(
 
 
 def run_until_ended(streams: KafkaStreams, teller: Teller) -> None:
-    """Run a client that was not started yet, and tell of it.
+    """Run a client that was not started yet, and report on it.
 
     Raises:
         StreamsException: it could not start, or ended in ERROR.
@@ -157,15 +157,15 @@ class Teller:
         self._say({"event": "state", "from": old, "to": new}, f"State transition from {old} to {new}")
 
     def ready(self, client: str, servers: str, url: str | None) -> None:
-        """It runs; told once, since it may be RUNNING again and again."""
+        """Report once that it runs, since it may enter RUNNING several times."""
         if self._was_ready:
             return
         self._was_ready = True
         seconds = round(time.monotonic() - self._began, 1)
         asked = (
-            f"ask it at {url}" + (f" (dashboard: {url}/ui/)" if self._has_ui else "")
+            f"queries at {url}" + (f" (dashboard: {url}/ui/)" if self._has_ui else "")
             if url is not None
-            else "nobody can ask it: --serve 7070 lets the other commands"
+            else "no query server: add one with --serve 7070"
         )
         self._say(
             {
@@ -175,7 +175,8 @@ class Teller:
                 "bootstrap_servers": servers,
                 "url": url,
             },
-            f"READY in {seconds} s: client {printable(client)} on {printable(servers)}; {asked}. Ctrl-C ends "
+            f"READY in {seconds} s: client {printable(client)} on {printable(servers)}; {asked}. Ctrl-C "
+            "stops "
             "it.",
         )
 
@@ -188,7 +189,7 @@ def serving_settings(serve: str | None) -> dict[str, Any]:
     """The settings that `--serve` stands for.
 
     Raises:
-        typer.BadParameter: it is no address.
+        typer.BadParameter: it is not an address.
     """
     if serve is None:
         return {}
@@ -199,6 +200,7 @@ def serving_settings(serve: str | None) -> dict[str, Any]:
         HostInfo.parse(address)
     except ValueError:
         raise typer.BadParameter(
-            f"{serve!r} is no address to listen at; it looks like 7070 or 0.0.0.0:7070", param_hint="--serve"
+            f"{serve!r} is not an address to listen on; give one like 7070 or 0.0.0.0:7070",
+            param_hint="--serve",
         ) from None
     return {"query.server.enabled": True, "query.server.listen": address}

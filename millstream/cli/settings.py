@@ -1,8 +1,8 @@
-"""The configuration of a command: from a file, the environment and flags, the later ones first. Pure, but for
-reading the file.
+"""The configuration of a command: from a file, the environment and flags; later ones override earlier ones.
+Pure, except for reading the file.
 
 A setting's name in the environment is `MILLSTREAM_` and its key in capitals, with `_` for dots:
-`MILLSTREAM_BOOTSTRAP_SERVERS`. In a file it stands as it is, in TOML or as Java's properties.
+`MILLSTREAM_BOOTSTRAP_SERVERS`. A file has the keys unchanged, as TOML or as Java properties.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ OTHERS = frozenset(
         "MILLSTREAM_URL",
     }
 )
-"""Variables of ours that are no settings of a client."""
+"""Our variables that are not settings of a client."""
 _OF_KUBERNETES = re.compile(r"MILLSTREAM_(?:.+_)?(?:SERVICE_(?:HOST|PORT.*)|PORT(?:_.*)?)")
-"""What Kubernetes and Docker set in each container when a service is called millstream."""
+"""Variables that Kubernetes and Docker set in each container if a service is called millstream."""
 
 ConfigFile = Annotated[
     Path | None,
@@ -58,7 +58,7 @@ ConfigFile = Annotated[
         dir_okay=False,
         envvar="MILLSTREAM_CONFIG_FILE",
         show_envvar=True,
-        help="Settings of the client: TOML if it ends in .toml, else name=value a line.",
+        help="The client's settings: TOML if the name ends in .toml, else lines of name=value.",
     ),
 ]
 Setting = Annotated[
@@ -67,13 +67,16 @@ Setting = Annotated[
         "--set",
         "-s",
         metavar="KEY=VALUE",
-        help="One setting of the client, such as num.stream.threads=2. Can be given more than once, and goes "
-        "before the environment (MILLSTREAM_NUM_STREAM_THREADS), which goes before the file.",
+        help="One setting of the client, such as num.stream.threads=2. Can be given more than once. "
+        "Overrides the "
+        "environment (MILLSTREAM_NUM_STREAM_THREADS), which overrides the file.",
     ),
 ]
 BootstrapServer = Annotated[
     str | None,
-    typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT", help="Where Kafka is (bootstrap.servers)."),
+    typer.Option(
+        "--bootstrap-server", "-b", metavar="HOST:PORT", help="Kafka's address (bootstrap.servers)."
+    ),
 ]
 ApplicationId = Annotated[
     str | None, typer.Option("--application-id", "-a", metavar="ID", help="The application.id.")
@@ -86,10 +89,10 @@ def settings(
     flags: Sequence[str] | None = None,
     named: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """All settings that are given; flags go before the environment, and that before the file.
+    """All given settings; flags override the environment, which overrides the file.
 
     Args:
-        named: of flags that have a name of their own, by key; None: it was not given.
+        named: the values of flags with a name of their own, by key; None: not given.
 
     Raises:
         typer.BadParameter: the file, or a flag, cannot be read.
@@ -97,7 +100,7 @@ def settings(
     given: dict[str, Any] = {} if file is None else from_file(file)
     from_outside, unknown = from_environment(environ)
     for name in unknown:
-        typer.echo(f"warning: {name} is no setting; `millstream config` lists them", err=True)
+        typer.echo(f"warning: {name} is not a setting; `millstream config` lists them", err=True)
     given |= from_outside
     given |= from_flags(flags or ())
     return given | {key: value for key, value in (named or {}).items() if value is not None}
@@ -117,7 +120,7 @@ def from_file(file: Path) -> dict[str, Any]:
 
 
 def from_properties(text: str, name: str) -> dict[str, Any]:
-    """Java properties: `name=value`, a line each; # and ! begin a comment."""
+    """Java properties: `name=value`, one per line; # and ! begin a comment."""
     found: dict[str, Any] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -135,7 +138,7 @@ def from_toml(text: str, name: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _unreadable(f"{name} is no TOML: {error}") from error
+        raise _unreadable(f"{name} is not TOML: {error}") from error
     found: dict[str, Any] = {}
     _flatten(document, "", name, found)
     return found
@@ -147,13 +150,13 @@ def _flatten(table: Mapping[str, Any], prefix: str, name: str, found: dict[str, 
         if isinstance(value, dict):
             _flatten(value, f"{full}.", name, found)
         elif isinstance(value, date | time):
-            raise _unreadable(f"{name}: '{full}' is a date or a time; no setting is one")
+            raise _unreadable(f"{name}: '{full}' is a date or a time, which no setting accepts")
         else:
             found[full] = value
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The settings among the variables, and the variables that look like one and are none."""
+    """The settings among the variables, and the variables that only look like one."""
     found: dict[str, Any] = {}
     unknown = []
     for variable, value in sorted(environ.items()):
@@ -177,7 +180,7 @@ def _key_of(variable: str) -> str | None:
         begins = prefix.replace(".", "_").upper()
         if variable.startswith(begins) and len(variable) > len(begins):
             rest = variable.removeprefix(begins)
-            # Behind a prefix stands a key of ours or of Kafka's, or one that nobody here knows.
+            # A prefix is followed by a key of ours, of Kafka's, or an unknown one.
             return prefix + _BY_VARIABLE.get(rest, rest.replace("_", ".").lower())
     return None
 
@@ -189,7 +192,7 @@ def from_flags(flags: Sequence[str]) -> dict[str, Any]:
         key, equals, value = flag.partition("=")
         if not equals or not key.strip():
             raise typer.BadParameter(
-                f"{flag!r} is no setting; one looks like num.stream.threads=2", param_hint="--set"
+                f"{flag!r} is not a setting; one looks like num.stream.threads=2", param_hint="--set"
             )
         found[key.strip()] = value
     return found

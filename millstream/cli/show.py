@@ -1,4 +1,4 @@
-"""`millstream describe`, `explain` and `graph`: what a program is. They need neither Kafka nor Spark."""
+"""`millstream describe`, `explain` and `graph`: a program's topology. They need neither Kafka nor Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["GraphFormat", "describe", "described", "explain", "explained", "form
 
 
 class GraphFormat(StrEnum):
-    """What a drawing is written as."""
+    """The format of a drawing."""
 
     SVG = "svg"
     MERMAID = "mermaid"
@@ -33,7 +33,7 @@ def describe(program: Program, app_dir: AppDir = None, json: Json = False, debug
 
 
 def explain(program: Program, app_dir: AppDir = None, json: Json = False, debug: Debug = False) -> None:
-    """Print which Spark queries run a program, what each reads, keeps and writes, and why it is cut there."""
+    """Print the Spark queries that run a program: what each reads, stores and writes, and why there."""
     topology = load_topology(program, app_dir)
     tell(json, explained(topology), topology.explain())
 
@@ -46,14 +46,14 @@ def graph(
         typer.Option(
             "--format",
             "-f",
-            help="[default: as the file's name ends; without a file, mermaid]",
+            help="[default: by the file's extension; mermaid without a file]",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", dir_okay=False, metavar="FILE", help="Write it there. [default: print it]"
+            "--output", "-o", dir_okay=False, metavar="FILE", help="The file to write. [default: print it]"
         ),
     ] = None,
     json: Json = False,
@@ -81,7 +81,7 @@ def graph(
 
 
 def format_of(given: GraphFormat | None, output: Path | None) -> GraphFormat:
-    """What to write, by what was said and the file's name."""
+    """The format, from the option or the file's name."""
     if given is not None:
         return given
     return GraphFormat.SVG if output is not None and output.suffix == ".svg" else GraphFormat.MERMAID

@@ -1,6 +1,6 @@
-"""`millstream top`: a running client on the whole screen, drawn anew each second. q ends it, p holds it.
+"""`millstream top`: a running client on the whole screen, redrawn each second. q quits, p pauses.
 
-What is drawn is made of samples by pure functions; the loop only asks, draws and reads keys.
+Pure functions turn samples into the picture; the loop only queries, draws and reads keys.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["Sample", "key_of", "picture", "rates", "sample", "spark", "top", "to
 _KEPT = 120
 _BARS = "▁▂▃▄▅▆▇█"
 _FEW_LINES = 3
-"""A table is left out where there is no room for so many of its rows."""
+"""A table is left out if there is no room for this many of its rows."""
 
 Cells = tuple["str | Text", ...]
 Rows = tuple[Sequence[str], Sequence[str], Sequence[Cells]]
-"""The heads of columns, those whose cells end alike, and the rows."""
+"""The column heads, the right-aligned columns, and the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the client has told at one moment; `error`: why it has told nothing, and the rest is older."""
+    """The client's answers at one moment; `error`: why it did not answer, and the rest is older."""
 
     url: str
     health: Mapping[str, Any] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Sample:
 
 
 def top(
-    every: Annotated[float, typer.Option(min=0.2, help="How many seconds are between two pictures.")] = 1.0,
+    every: Annotated[float, typer.Option(min=0.2, help="The seconds between two updates.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print it once, as without a terminal.")] = False,
     url: Url = URL,
     token: Token = None,
@@ -69,7 +69,7 @@ def top(
 ) -> None:
     """Watch a running client: state, pipelines with rates and lag, threads, stores, clients, failures.
 
-    q ends it, p holds the picture. Where there is no terminal it is printed once.
+    q quits, p pauses the display. Without a terminal it is printed once.
     """
     with Client(url, token, ca_file) as client:
         first = sample(client)
@@ -83,7 +83,7 @@ def sample(client: Client) -> Sample:
     """Ask for everything.
 
     Raises:
-        StreamsException: it cannot be asked.
+        StreamsException: it cannot be reached.
     """
     deadline = deadline_of_one()
     return Sample(
@@ -116,7 +116,7 @@ def rates(shown: Sample) -> dict[str, float]:
 
 
 def spark(values: Sequence[float], width: int) -> str:
-    """The last values as bars; the highest of them is as high as a bar can be."""
+    """The last values as bars, scaled to the highest."""
     last = list(values)[-width:]
     most = max(last, default=0.0)
     if most <= 0:
@@ -130,7 +130,7 @@ def spark(values: Sequence[float], width: int) -> str:
 def picture(
     shown: Sample, past: Mapping[str, Sequence[float]], *, width: int, height: int, held: bool
 ) -> RenderableType:
-    """The whole screen, as high as it may be: what matters most stands above."""
+    """The whole screen, up to the given height: what matters most comes first."""
     from rich.console import Group
     from rich.text import Text
 
@@ -147,7 +147,7 @@ def picture(
         if rows and most >= min(len(rows), _FEW_LINES):
             parts += [_table(heads, right, rows, most), Text("")]
             left -= min(len(rows), most) + 2
-    keys = "q ends it   p goes on" if held else "q ends it   p holds the picture"
+    keys = "q quits   p resumes" if held else "q quits   p pauses"
     parts.append(Text(f"{keys}   {shown.url}", style="dim", no_wrap=True, overflow="ellipsis"))
     return Group(*parts)
 
@@ -172,7 +172,7 @@ def _head(shown: Sample) -> list[Text]:
 
 
 def _table(heads: Sequence[str], right: Sequence[str], rows: Sequence[Cells], most: int) -> RenderableType:
-    """A table of so many rows at most; the last of them says how many more there are."""
+    """A table with at most this many rows; the last says how many more there are."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -255,7 +255,7 @@ def _failures(shown: Sample) -> Rows:
 
 
 def _plain(value: object) -> Text:
-    """Text that others wrote: nothing in it is markup, nor a command to the terminal."""
+    """Text from outside: nothing in it is taken as markup or as a command to the terminal."""
     from rich.text import Text
 
     return Text(printable(value, 200))
@@ -324,7 +324,7 @@ def _keys() -> Iterator[int]:
 
 
 def _key(descriptor: int, until: float) -> str | None:
-    """The first key that is pressed; None: there was none in time."""
+    """The first key pressed; None: none in time."""
     ready, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
     if not ready:
         return None
@@ -333,7 +333,7 @@ def _key(descriptor: int, until: float) -> str | None:
 
 
 def key_of(pressed: bytes) -> str:
-    """The key of what a terminal sends; empty: one that is none of ours, such as an arrow. The end is q."""
+    """The key in a terminal's input; empty: not one of ours, such as an arrow. End of input is q."""
     if len(pressed) > 1 and pressed.startswith(b"\x1b"):
         return ""
     return pressed[:1].decode("latin-1") or "q"

@@ -40,11 +40,11 @@ __all__ = ["Begin", "begin_of", "first_offsets", "produce", "record_of_line", "t
 _USUALLY = 10
 _MOST = 10_000
 _WITHIN_S = 0.5
-"""So long after a line it is written: whoever writes into a pipe may pause."""
+"""How long a line waits for more before it is written: the writer of a pipe may pause."""
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
-KeyForm = Annotated[Form, typer.Option("--key", "-k", help="How keys are read.")]
-ValueForm = Annotated[Form, typer.Option("--value", "-v", help="How values are read.")]
+KeyForm = Annotated[Form, typer.Option("--key", "-k", help="The format of keys.")]
+ValueForm = Annotated[Form, typer.Option("--value", "-v", help="The format of values.")]
 
 
 def tail(
@@ -53,7 +53,11 @@ def tail(
     last: Annotated[
         int | None,
         typer.Option(
-            "--last", "-n", min=0, max=_MOST, help=f"At most so many of the last. [default: {_USUALLY}]"
+            "--last",
+            "-n",
+            min=0,
+            max=_MOST,
+            help=f"At most this many of the last records. [default: {_USUALLY}]",
         ),
     ] = None,
     from_: Annotated[
@@ -61,21 +65,22 @@ def tail(
         typer.Option(
             "--from",
             metavar="earliest|OFFSET|TIME",
-            help="Instead, all from the beginning, an offset, or a time such as 2026-05-01T12:00:00Z.",
+            help="Instead, all records from the earliest, from an offset, or from a time such as "
+            "2026-05-01T12:00:00Z.",
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new records until Ctrl-C.")
     ] = False,
-    partition: Annotated[int | None, typer.Option(min=0, help="Of this partition alone.")] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many records.")] = None,
-    timeout: Annotated[float | None, typer.Option(min=0.0, help="End after so many seconds.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many records.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0.0, help="Stop after this many seconds.")] = None,
     key: KeyForm = Form.AUTO,
     value: ValueForm = Form.AUTO,
-    headers: Annotated[bool, typer.Option("--headers", help="Show headers, too.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", help="Also show headers.")] = False,
     uncommitted: Annotated[
         bool,
-        typer.Option("--uncommitted", help="Also what transactions that are open or aborted have written."),
+        typer.Option("--uncommitted", help="Also show records of open and aborted transactions."),
     ] = False,
     config_file: ConfigFile = None,
     set_: Setting = None,
@@ -84,14 +89,14 @@ def tail(
 ) -> None:
     """Print records of a topic: at most the last ten, or from where you say.
 
-    --follow goes on with what comes. 'auto' shows text as text and other bytes as 0x and hexadecimal digits.
-    avro, json_schema and protobuf ask the registry of the setting schema.registry.url. With --json each
-    record is a line, in which bytes are {"$bytes": base64}: `produce --records` writes the same of it.
+    --follow keeps printing new records. 'auto' shows text as text and other bytes as 0x and hexadecimal
+    digits. avro, json_schema and protobuf use the registry in the setting schema.registry.url. With --json
+    each record is one line, in which bytes are {"$bytes": base64}; `produce --records` reads these lines.
     """
     from millstream.kafka.records import read_records
 
     if last is not None and from_ is not None:
-        raise typer.BadParameter("--last and --from cannot go together; give one of them")
+        raise typer.BadParameter("--last and --from cannot be combined; give one of them")
     begin = begin_of(from_)
     config = cluster_config(config_file, set_, bootstrap_server)
     key_reader = reader_of(key, lambda name: serde_of(config, name, topic, is_key=True))
@@ -129,7 +134,7 @@ def tail(
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Where reading begins: an offset, or a time; without either, the beginning."""
+    """Where reading begins: an offset or a time; without either, the beginning."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -139,7 +144,7 @@ def begin_of(text: str | None) -> Begin:
     """What `--from` says.
 
     Raises:
-        typer.BadParameter: it says nothing known.
+        typer.BadParameter: it is not a known form.
     """
     if text is None or text == "earliest":
         return Begin()
@@ -155,7 +160,7 @@ def first_offsets(
     partitions: list[TopicPartition],
     ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Where each partition is read from: never before its beginning, nor behind its end."""
+    """Where each partition is read from: never before its beginning or after its end."""
     firsts = topics.beginning_offsets(partitions)
     if last is not None:
         return {at: max(firsts[at], ends[at] - last) for at in partitions}
@@ -167,7 +172,7 @@ def first_offsets(
 
 
 def serde_of(config: StreamsConfig, name: str, topic: str, *, is_key: bool) -> Any:
-    """The serde of a name, with the registry of the configuration."""
+    """The serde with this name, with the registry in the configuration."""
     from millstream.dsl.registry_serdes import bound, reading
     from millstream.dsl.serdes import Serdes
     from millstream.registry.settings import RegistrySettings
@@ -181,41 +186,48 @@ def produce(
         list[str] | None,
         typer.Argument(
             metavar="VALUE",
-            help="A record for each value; without any, stdin has a record a line.",
+            help="One record for each value. Without any, one record for each line of stdin.",
             show_default=False,
         ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
-    key_text: Annotated[str | None, typer.Option("--with-key", "-K", help="The key of all of them.")] = None,
+    key_text: Annotated[str | None, typer.Option("--with-key", "-K", help="The key of all records.")] = None,
     separator: Annotated[
         str | None,
-        typer.Option(help="In values and lines, what stands before this is the key, such as ':' or a tab."),
+        typer.Option(help="What separates the key from the value in values and lines, such as ':' or a tab."),
     ] = None,
     lines_are_json: Annotated[
         bool,
         typer.Option(
             "--records",
-            help='Lines are JSON, as `tail --json` prints them: {"key": …, "value": …, "headers": [[…, …]], '
-            '"partition": …, "timestamp": …}; only the value is needed.',
+            help='Read JSON lines, as `tail --json` prints them: {"key": …, "value": …, "headers": [[…, …]], '
+            '"partition": …, "timestamp": …}; only the value is required.',
         ),
     ] = False,
-    tombstone: Annotated[bool, typer.Option("--tombstone", help="One record without a value.")] = False,
+    tombstone: Annotated[bool, typer.Option("--tombstone", help="Write one record without a value.")] = False,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of all of them."),
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="NAME=VALUE",
+            help="A header of all records. Can be given more than once.",
+        ),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option(min=0, help="Into this partition. [default: by the key]")
+        int | None, typer.Option(min=0, help="Write to this partition. [default: by the key]")
     ] = None,
-    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help="Their time. [default: now]")] = None,
-    key: Annotated[Form, typer.Option("--key", "-k", help="How keys are written.")] = Form.STRING,
-    value: Annotated[Form, typer.Option("--value", "-v", help="How values are written.")] = Form.STRING,
+    timestamp: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The records' time. [default: now]")
+    ] = None,
+    key: Annotated[Form, typer.Option("--key", "-k", help="The format of keys.")] = Form.STRING,
+    value: Annotated[Form, typer.Option("--value", "-v", help="The format of values.")] = Form.STRING,
     config_file: ConfigFile = None,
     set_: Setting = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write records to a topic, and print where each is. The topic has to exist."""
+    """Write records to a topic, and print where each was written. The topic must exist."""
     from millstream.kafka.records import write_records
 
     config = cluster_config(config_file, set_, bootstrap_server)
@@ -273,7 +285,7 @@ def record_of_line(
     key_form: Form = Form.STRING,
     value_form: Form = Form.STRING,
 ) -> Record:
-    """The record that one line says. `usual` has what the line does not say; a line of None is a tombstone.
+    """The record in one line. `usual` has defaults for what the line omits; None as line is a tombstone.
 
     Raises:
         typer.BadParameter: it does not fit.
@@ -302,15 +314,15 @@ def _record_of_json(
     try:
         given = json_.loads(line)
     except ValueError as error:
-        raise typer.BadParameter(f"{line[:80]!r} is no JSON: {error}", param_hint="--records") from None
+        raise typer.BadParameter(f"{line[:80]!r} is not JSON: {error}", param_hint="--records") from None
     if not isinstance(given, dict):
-        raise typer.BadParameter(f"{line[:80]!r} is no JSON object", param_hint="--records")
+        raise typer.BadParameter(f"{line[:80]!r} is not a JSON object", param_hint="--records")
 
     def data_of(part: Any, write: Callable[[str | None], bytes | None], takes_json: bool) -> bytes | None:
         try:
             data = bytes_of(part)
         except ValueError as error:
-            raise typer.BadParameter(f"$bytes is no base64: {error}", param_hint="--records") from None
+            raise typer.BadParameter(f"$bytes is not base64: {error}", param_hint="--records") from None
         if data is not None:
             return data
         is_text = part is None or (isinstance(part, str) and not takes_json)
@@ -322,7 +334,7 @@ def _record_of_json(
     )
     partition, timestamp = given.get("partition", usual.partition), given.get("timestamp", usual.timestamp)
     if not isinstance(partition, int) or not isinstance(timestamp, int):
-        raise typer.BadParameter("partition and timestamp are whole numbers", param_hint="--records")
+        raise typer.BadParameter("partition and timestamp must be whole numbers", param_hint="--records")
     return Record(
         usual.topic,
         partition,

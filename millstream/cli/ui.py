@@ -16,7 +16,7 @@ __all__ = ["ui"]
 
 def ui(
     open_: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open it in this machine's browser, if there is one.")
+        bool, typer.Option("--open/--no-open", help="Open it in this machine's browser, if it has one.")
     ] = True,
     url: Url = URL,
     token: Token = None,
@@ -27,10 +27,10 @@ def ui(
     """Open the dashboard of a running client, and print its address.
 
     The client serves it if `ui.enabled` is set (`millstream run --ui`). If its server has a token, the page
-    asks for it: it is never part of an address.
+    asks for it: a token is never part of an address.
     """
     with Client(url, token, ca_file) as client:
-        client.get(path_of("dashboard"))  # it says what to do if there is none
+        client.get(path_of("dashboard"))  # the error says what to do if there is none
         address = f"{client.url}/ui/"
     opened = open_ and not json and webbrowser.open(address)
     tell(json, {"url": address}, f"the dashboard is at {address}" + ("" if opened else "; open it there"))

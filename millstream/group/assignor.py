@@ -198,7 +198,7 @@ def _read(
         try:
             if len(data or b"") > MOST_USER_DATA_BYTES:
                 raise TaskAssignmentException(
-                    f"they take {len(data):,} bytes, and {MOST_USER_DATA_BYTES:,} is the most"
+                    f"they take {len(data):,} bytes, but the limit is {MOST_USER_DATA_BYTES:,}"
                 )
             info = MemberInfo.from_subscription(SubscriptionInfo.decode(bytes(data or b"")))
         except TaskAssignmentException as error:
@@ -285,13 +285,14 @@ def _why_odd(side: Side, chosen: Side, clients: str, others: str) -> str:
     (topology, checkpoint), (their_topology, their_checkpoint) = side, chosen
     if topology != their_topology:
         return (
-            f"{clients} run(s) another topology ({_told(topology)}) than {others} ({_told(their_topology)}), "
-            "which have the work of this application. Run the same program on all clients, or use another "
+            f"{clients} run(s) a different topology ({_told(topology)}) from {others} "
+            f"({_told(their_topology)}), which own(s) the work of this application. Run the same program on "
+            f"all clients, or use another "
             "application.id"
         )
     return (
-        f"{clients} would keep checkpoints in {_told(checkpoint)}, and {others} keep(s) them in "
-        f"{_told(their_checkpoint)}. Set checkpoint.location to a place that all clients reach"
+        f"{clients} would keep checkpoints in {_told(checkpoint)}, but {others} keep(s) them in "
+        f"{_told(their_checkpoint)}. Set checkpoint.location to a location that all clients can reach"
     )
 
 
@@ -323,8 +324,9 @@ def _one_process_each(
         before = known.get(process_id, proven[0] if len(proven) == 1 else None)
         if before not in group:
             memory.warn(
-                "Group members %s have one process id, %s, and nothing tells whose it is: a state directory "
-                "was copied, or one of them pretends. Neither is believed to hold anything",
+                "Group members %s have one process id, %s, and its owner cannot be determined: a state "
+                "directory was copied, or one member impersonates another. The state that they claim to hold "
+                "is ignored",
                 listed(group, 5),
                 process_id,
             )
@@ -350,8 +352,8 @@ def _believed(
         found[member], strange = only_known(info, program)
         if strange:
             memory.warn(
-                "Group member '%s' says that it holds what this application does not have, which counts for "
-                "nothing: %s",
+                "Group member '%s' claims pipelines or tasks that this application does not have; these "
+                "claims are ignored: %s",
                 printable(member),
                 strange,
             )
@@ -367,8 +369,8 @@ def _believed(
                 continue
             if name not in info.stopping:
                 memory.warn(
-                    "Group member '%s' says that it holds pipeline '%s', which '%s' has claimed; it is not "
-                    "believed",
+                    "Group member '%s' claims pipeline '%s', but the checkpoint is claimed by '%s'; its "
+                    "claim is ignored",
                     printable(member),
                     name,
                     printable(owners[0]),

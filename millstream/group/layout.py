@@ -164,7 +164,7 @@ def _read_sums(source: Reader) -> dict[TaskId, int]:
 def _refuse_named_topology(message: str, task: TaskId, length: int) -> None:
     if length > 0:
         raise TaskAssignmentException(
-            f"Failed to decode {message}: task {task} is of a named topology, and those are not supported"
+            f"Failed to decode {message}: task {task} belongs to a named topology, which is not supported"
         )
 
 

@@ -129,9 +129,10 @@ def unknown_work(
     if not strange:
         return None
     return TaskAssignmentException(
-        f"the group's leader, client {listed([assignment.leader or '(not named)'])}, gave this client work "
-        f"that its topology does not have: {listed(strange)}. It leads with another program: run the same "
-        "version on all clients, or stop that one; this client takes part again once another client leads"
+        f"the group's leader, client {listed([assignment.leader or '(not named)'])}, assigned work to this "
+        f"client that its topology does not have: {listed(strange)}. It runs a different program: run the "
+        f"same version on all clients, or stop that one; this client resumes once another client leads the "
+        f"group"
     )
 
 

@@ -184,7 +184,7 @@ class MemberInfo:
         where = "a subscription's"
         for task in info.task_offset_sums:
             if task.subtopology < 0 or task.partition < 0:
-                raise _wrong(where, "tasks", "task numbers that are not negative")
+                raise _wrong(where, "tasks", "non-negative task numbers")
         return cls(
             process_id=info.process_id,
             client_id=tags.get("client", ""),
@@ -241,7 +241,7 @@ def fitting(info: MemberInfo, most: int = MOST_USER_DATA_BYTES) -> tuple[bytes, 
         data = shorter
     if len(data) > most:
         raise TaskAssignmentException(
-            f"Failed to encode a subscription: it takes {len(data)} bytes, and {most} is the most; give the "
+            f"Failed to encode a subscription: it takes {len(data)} bytes, but the limit is {most}; give the "
             "client and its stores shorter names, or split the topology into two applications"
         )
     return data, tuple(left_out)
@@ -339,8 +339,8 @@ class Assignment:
         trailer = _dump({name: value for name, value in said.items() if value}).encode()
         if len(trailer) > MOST_TRAILER_BYTES:
             raise TaskAssignmentException(
-                f"Failed to encode an assignment: it takes {len(trailer)} bytes, and {MOST_TRAILER_BYTES} is "
-                "the most; run fewer clients, or a topology with fewer tasks"
+                f"Failed to encode an assignment: it takes {len(trailer)} bytes, but the limit is "
+                f"{MOST_TRAILER_BYTES}; run fewer clients, or a topology with fewer tasks"
             )
         out = Writer("an assignment")
         out.raw(kafka.encode())
@@ -365,14 +365,14 @@ class Assignment:
         where = "an assignment's"
         for task in (*kafka.active_tasks, *kafka.standby_tasks):
             if task.subtopology < 0 or task.partition < 0:
-                raise _wrong(where, "tasks", "task numbers that are not negative")
+                raise _wrong(where, "tasks", "non-negative task numbers")
         if not rest and kafka.error_code != AssignorError.NONE:
             return cls(**common)
         source = Reader(rest, "an assignment's trailer")
         if source.take(len(_MAGIC)) != _MAGIC:
             raise TaskAssignmentException(
-                "Failed to decode an assignment: what follows Kafka's fields is not Millstream's; do all "
-                "clients of the application run Millstream?"
+                "Failed to decode an assignment: the data after Kafka's fields is not Millstream's; check "
+                "that all clients of the application run Millstream"
             )
         if source.left > MOST_TRAILER_BYTES + 4:
             raise TaskAssignmentException(
@@ -431,7 +431,7 @@ def _load(where: str, name: str, text: str) -> object:
 
 def _wrong(where: str, name: str, wanted: str) -> TaskAssignmentException:
     return TaskAssignmentException(
-        f"Corrupted user data byte[]. {where} '{name}' should be {wanted}, and is not"
+        f"Corrupted user data byte[]. {where} '{name}' should be {wanted}, but is not"
     )
 
 
@@ -510,7 +510,7 @@ def _tasks(where: str, name: str, value: object) -> Tasks:
 
 def _count(where: str, name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
-        raise _wrong(where, name, "numbers that are not negative")
+        raise _wrong(where, name, "non-negative numbers")
     return value
 
 

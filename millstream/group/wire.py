@@ -49,8 +49,8 @@ class Reader:
         """The next `size` bytes."""
         if not 0 <= size <= self.left:
             raise TaskAssignmentException(
-                f"Failed to decode {self._what}: {size} bytes should follow at byte {self._position} of "
-                f"{len(self._data)}, and {self.left} do"
+                f"Failed to decode {self._what}: {size} bytes are expected at byte {self._position} of "
+                f"{len(self._data)}, but only {self.left} are left"
             )
         start = self._position
         self._position += size
@@ -77,7 +77,7 @@ class Reader:
         if not 0 <= count <= self.left // smallest:
             raise TaskAssignmentException(
                 f"Corrupted user data byte[]. {self._what} announces {count} entries at byte "
-                f"{self._position - 4}, and {self.left} bytes follow"
+                f"{self._position - 4}, but only {self.left} bytes follow"
             )
         return count
 
@@ -149,8 +149,8 @@ class Writer:
         data = halves.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
         if len(data) > _MOST_UTF_BYTES:
             raise TaskAssignmentException(
-                f"Failed to encode {self._what}: a string takes {len(data)} bytes, and "
-                f"{_MOST_UTF_BYTES} is the most"
+                f"Failed to encode {self._what}: a string takes {len(data)} bytes, but the limit is "
+                f"{_MOST_UTF_BYTES}"
             )
         self._number(_UINT16, len(data))
         self.raw(data)

@@ -82,12 +82,12 @@ def ensure(
     except filelock.Timeout as error:
         raise ArtifactException(
             f"another process has been downloading into {directory} for {LOCK_SECONDS / 60:.0f} minutes; "
-            "end it, or wait for it, and try again"
+            f"stop it or wait for it, then try again"
         ) from error
     except OSError as error:
         raise ArtifactException(
-            f"jars cannot be put into {directory}: {error.strerror or error}; make room there or correct its "
-            f"permissions, or set {CACHE_VARIABLE} to another directory"
+            f"jars cannot be written to {directory}: {error.strerror or error}; free some space there or fix "
+            f"its permissions, or set {CACHE_VARIABLE} to another directory"
         ) from error
     return paths
 
@@ -114,7 +114,7 @@ def _fetch(
         if not damaged:
             shutil.rmtree(incoming, ignore_errors=True)
             return
-        log.warning("%s came damaged (attempt %d)", ", ".join(j.coordinates for j in damaged), attempt)
+        log.warning("%s arrived damaged (attempt %d)", ", ".join(j.coordinates for j in damaged), attempt)
         wanted = damaged
     raise _wrong(damaged[0], directory)
 
@@ -151,7 +151,7 @@ def _is_good(jar: Jar, directory: Path) -> bool:
         return True
     if not path.exists():
         return False
-    log.warning("%s is not the file it must be; it is moved aside and fetched again", path)
+    log.warning("%s has the wrong checksum; it is moved aside and downloaded again", path)
     path.replace(_aside(jar, directory))
     return False
 
@@ -171,9 +171,9 @@ def _unavailable(failed: Mapping[Jar, str], set_name: str, directory: Path) -> A
     return ArtifactException(
         f"the jar {jar.coordinates}{more} is not in the cache and could not be downloaded: {reason}\n"
         f"  cache: {directory} ({CACHE_VARIABLE} sets another)\n"
-        "Jars are downloaded once, so the first run needs a network: connect and try again (what has arrived "
-        f"is kept), set {REPOSITORY_VARIABLE} to the address of a Maven repository that can be reached, or "
-        "copy the cache directory from a machine that has it",
+        f"Jars are downloaded once, so the first run needs a network: connect and try again (completed "
+        f"downloads are kept), set {REPOSITORY_VARIABLE} to the address of a reachable Maven repository, or "
+        f"copy the cache directory from a machine that has it",
         artifact=jar.coordinates,
     )
 
@@ -181,11 +181,11 @@ def _unavailable(failed: Mapping[Jar, str], set_name: str, directory: Path) -> A
 def _wrong(jar: Jar, directory: Path) -> ArtifactException:
     aside = _aside(jar, directory)
     return ArtifactException(
-        f"the jar {jar.coordinates} was downloaded twice and is not what it must be\n"
+        f"the jar {jar.coordinates} was downloaded twice, both times with the wrong checksum\n"
         f"  expected SHA-256: {jar.sha256} ({jar.size} bytes)\n"
         f"  actual SHA-256:   {_sha256(aside)} ({aside.stat().st_size} bytes)\n"
-        f"  kept for a look:  {aside}\n"
-        "A proxy or a mirror may answer with something else: look into the file, then correct that or set "
+        f"  kept for inspection:  {aside}\n"
+        "A proxy or a mirror may return another file: inspect it, then fix the proxy or set "
         f"{REPOSITORY_VARIABLE} to the address of another Maven repository, and try again",
         artifact=jar.coordinates,
     )

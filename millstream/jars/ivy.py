@@ -92,9 +92,9 @@ def find_ivy() -> Path:
         found = sorted((home / "jars").glob("ivy-*.jar"))
         if found:
             return found[-1]
-    looked_at = ", ".join(str(home / "jars") for home in homes) or "no PySpark is installed"
+    looked_at = ", ".join(str(home / "jars") for home in homes) or "PySpark is not installed"
     raise ArtifactException(
-        f"Ivy, which downloads jars and comes with PySpark, is not there (looked at: {looked_at}); "
+        f"Ivy, which downloads jars and comes with PySpark, was not found (searched: {looked_at}); "
         "install pyspark, or set MILLSTREAM_MAVEN_REPOSITORY to the address of a Maven repository",
         artifact="org.apache.ivy:ivy",
     )

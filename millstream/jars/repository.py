@@ -50,8 +50,8 @@ def from_repository(root: str, *, back_off_s: float = BACK_OFF_SECONDS) -> Trans
     """
     if urlsplit(root).scheme not in ("http", "https", "file"):
         raise ArtifactException(
-            f"MILLSTREAM_MAVEN_REPOSITORY is {root!r}, which is no http:, https: or file: address; "
-            "set it to the root of a Maven repository, or unset it for the default one"
+            f"MILLSTREAM_MAVEN_REPOSITORY is {root!r}, which is not an http:, https: or file: address; set "
+            f"it to the root of a Maven repository, or unset it for the default one"
         )
     base, authorization = _split(root)
 

@@ -99,8 +99,8 @@ def connector_set(spark_version: str) -> str:
     if name is None:
         known = ", ".join(f"{version}.x" for version in connector_versions())
         raise ArtifactException(
-            f"no Kafka connector is known for Spark {spark_version}; there is one for {known}. "
-            "Install one of these, or bring the connector yourself: `spark.jars` with its files, or "
+            f"no Kafka connector is known for Spark {spark_version}; the supported versions are {known}. "
+            f"Install one of these, or provide the connector yourself: `spark.jars` with its files, or "
             f"`spark.jars.packages` with `org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}`",
             artifact="org.apache.spark:spark-sql-kafka-0-10_2.13",
         )
@@ -117,8 +117,8 @@ def object_store_set(hadoop_version: str = "3.5.0") -> str:
     if name not in jar_sets():
         known = ", ".join(each.removeprefix(_S3A_SETS) for each in jar_sets() if each.startswith(_S3A_SETS))
         raise ArtifactException(
-            f"Spark has Hadoop {hadoop_version}, for which no jars of S3A are known; there are some for "
-            f"{known}. Bring them yourself: `spark.jars.packages` with "
+            f"Spark has Hadoop {hadoop_version}, for which no S3A jars are known; the supported versions are "
+            f"{known}. Provide them yourself: `spark.jars.packages` with "
             f"`org.apache.hadoop:hadoop-aws:{hadoop_version}`",
             artifact="org.apache.hadoop:hadoop-aws",
         )

@@ -211,8 +211,8 @@ def build(kind: Callable[..., T], options: Mapping[str, Any]) -> T:
     except KafkaException as error:
         raise ConfigException(
             f"the clients that fill stores and create topics refuse their configuration: {_reason(error)}. "
-            f"{_KERBEROS if 'GSSAPI' in str(error) else ''}What is "
-            "for Spark's consumers alone goes behind 'main.consumer.', for its producers behind 'producer.'"
+            f"{_KERBEROS if 'GSSAPI' in str(error) else ''}Settings for Spark's consumers alone take the "
+            f"prefix 'main.consumer.', those for its producers 'producer.'"
         ) from error
 
 
@@ -221,7 +221,7 @@ def unreachable(config: StreamsConfig, what: str, error: BaseException) -> Strea
     servers = ",".join(config.bootstrap_servers)
     return StreamsException(
         f"could not {what}: {_reason(error)}; bootstrap.servers is '{servers}', request.timeout.ms "
-        f"{config.request_timeout_s * 1000:.0f}. Check that Kafka is running there and can be reached"
+        f"{config.request_timeout_s * 1000:.0f}. Check that Kafka is running there and is reachable"
     )
 
 
@@ -280,7 +280,7 @@ def _truststore(name: str, value: str, options: Mapping[str, Any]) -> dict[str, 
         return {"ssl.ca.location": value}
     raise ConfigException(
         f"'ssl.truststore.location' is '{value}', a Java key store, which the clients that fill "
-        "stores cannot read; give the certificates as PEM: 'ssl.truststore.type': 'PEM' and a .pem file "
+        "stores cannot read; provide the certificates as PEM: 'ssl.truststore.type': 'PEM' and a .pem file "
         "(keytool -exportcert -rfc writes one)"
     )
 
@@ -293,7 +293,7 @@ def _keystore(value: str, options: Mapping[str, Any]) -> dict[str, str]:
     raise ConfigException(
         f"'ssl.keystore.location' is '{value}', which is neither PEM nor PKCS#12; convert it (keytool "
         "-importkeystore -deststoretype PKCS12) and set 'ssl.keystore.type': 'PKCS12', or give "
-        "'ssl.keystore.key' and 'ssl.keystore.certificate.chain' as PEM texts"
+        "'ssl.keystore.key' and 'ssl.keystore.certificate.chain' as PEM strings"
     )
 
 
@@ -388,8 +388,8 @@ def _ssl_context(options: Mapping[str, str]) -> ssl.SSLContext:
             context.set_ciphers(options["ssl.cipher.suites"].replace(",", ":"))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigException(
-            f"the certificates that 'ssl.*' names cannot be used: {error}; they have to be PEM: certificates "
-            "that begin with '-----BEGIN CERTIFICATE-----', and a key"
+            f"the certificates that 'ssl.*' names cannot be used: {error}; they must be PEM: certificates "
+            f"that begin with '-----BEGIN CERTIFICATE-----', and a key"
         ) from error
     return context
 
@@ -407,7 +407,7 @@ def _pem_file(name: str, options: Mapping[str, str]) -> str | None:
     )
     raise ConfigException(
         f"'{name}' is '{value}', a Java key store, which the client that joins the group cannot read; give "
-        f"{texts} as PEM texts, which every client here takes"
+        f"{texts} as PEM strings, which every client accepts"
     )
 
 

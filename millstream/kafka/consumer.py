@@ -166,7 +166,7 @@ class KafkaChangelogConsumer:
                 try:
                     headers = _headers_of(message)
                 except (SystemError, UnicodeDecodeError):  # confluent-kafka: a name that is not UTF-8
-                    client_log.debug("a record of '%s' has headers that are not ours", where[0])
+                    client_log.debug("a record of '%s' has headers that Millstream did not write", where[0])
             if headers:
                 name, value = headers[-1]
                 epoch = highest
@@ -208,7 +208,7 @@ class KafkaChangelogConsumer:
         """Nobody has answered for so long. It may be that the native consumer does not know whom to ask."""
         if not self._silence.unanswered(waited_s):
             return
-        client_log.info("changelog consumer: nobody answers; its connections are made anew")
+        client_log.info("changelog consumer: no broker answers; reconnecting")
         self._open().close()
         self._consumer = build(Consumer, restore_consumer_config(self._config))
         if self._assigned:
@@ -236,9 +236,9 @@ class KafkaChangelogConsumer:
         self._look_at = time.monotonic() + _LOOK_EVERY_S
         if confirmed:
             raise StreamsException(
-                f"changelog '{confirmed[0]}' does not exist any more; its store cannot be kept up to date. "
-                "Start again with changelog.lost.policy=rebuild, which writes it anew from Spark's state; or "
-                "start afresh with `millstream reset`"
+                f"changelog '{confirmed[0]}' no longer exists, so its store cannot be kept up to date. "
+                f"Restart with changelog.lost.policy=rebuild, which rewrites it from Spark's state, or start "
+                f"afresh with `millstream reset`"
             )
 
     def _batch(
@@ -261,7 +261,7 @@ class KafkaChangelogConsumer:
             partition = TopicPartition(message.topic() or "", message.partition() or 0)
             raise OffsetOutOfRange(
                 f"position {self._next.get(partition)} of changelog partition '{partition}' is not in the "
-                f"log: {error.str()}; the topic was truncated, or deleted and made anew",
+                f"log: {error.str()}; the topic was truncated, or deleted and created again",
                 partition=partition,
             )
         if code in _MAY_COME_BACK or error.retriable():
@@ -270,7 +270,7 @@ class KafkaChangelogConsumer:
         if error.fatal() or message.topic() is not None:
             raise StreamsException(
                 f"changelog '{message.topic() or '?'}' cannot be read: {error.name()}: {error.str()}; "
-                "check that the topic exists and that this client may read it"
+                "check that the topic exists and that this client is allowed to read it"
             )
         client_log.warning("changelog consumer: %s", error)
 
@@ -291,7 +291,7 @@ class KafkaChangelogConsumer:
             partition = TopicPartition(answer.topic, answer.partition)
             if answer.error is not None or answer.offset < 0:
                 why = KafkaException(answer.error) if answer.error is not None else TimeoutError()
-                raise unreachable(self._config, f"ask for the offsets of '{partition}'", why)
+                raise unreachable(self._config, f"look up the offsets of '{partition}'", why)
             found[partition] = answer.offset
         return found
 
@@ -319,9 +319,9 @@ class KafkaChangelogConsumer:
             else:
                 self._silence.answered()
                 return answers
-        assert refused is not None, "it was asked at least once"
+        assert refused is not None, "at least one request was sent"
         names = ", ".join(f"'{each.topic}-{each.partition}'" for each in asked[:5])
-        raise unreachable(self._config, f"ask for the offsets of {names}", refused) from refused
+        raise unreachable(self._config, f"look up the offsets of {names}", refused) from refused
 
     def _heard(self, topic: str) -> float | None:
         """When the cluster has answered, just now; None: it has not."""
@@ -349,7 +349,7 @@ class KafkaChangelogConsumer:
 
 def _of_former_version(changelog: str) -> StreamsException:
     return StreamsException(
-        f"changelog '{changelog}' was written by a former version of Millstream, which partitioned it "
-        "otherwise and kept timestamps in headers; this version cannot read it. Have the application begin "
-        "anew with `millstream reset`, or use a new application.id"
+        f"changelog '{changelog}' was written by an earlier version of Millstream, which partitioned it "
+        f"differently and kept timestamps in headers; this version cannot read it. Start afresh with "
+        f"`millstream reset`, or use a new application.id"
     )

@@ -165,7 +165,7 @@ def check_library() -> None:
         if method is None or found != parameters:
             raise SetupException(
                 f"kafka-python {library_version} is installed, whose {BaseCoordinator.__name__}.{name} takes "
-                f"{found if method else 'nothing: it is gone'}, not {parameters}; group membership was "
+                f"{found if method else 'nothing: it was removed'}, not {parameters}; group membership was "
                 "written for 3.0.12: install that version (pip install 'kafka-python==3.0.12')"
             )
 
@@ -289,7 +289,7 @@ class GroupClient:
                 if is_final(error):
                     await self._give_up(error)
                     return
-                library_log.debug("group '%s': %s; will try again", self._group_id, error)
+                library_log.debug("group '%s': %s; retrying", self._group_id, error)
                 pause = _AGAIN_S
             except Exception as error:
                 # A mistake in what the listener answered; joining again would only repeat it.
@@ -355,7 +355,7 @@ class GroupClient:
                 return
             identities = [
                 LeaveGroupRequest.MemberIdentity(
-                    member_id=member, group_instance_id=None, reason="its process has died"
+                    member_id=member, group_instance_id=None, reason="its process died"
                 )
                 for member in left_behind
             ]
@@ -365,7 +365,7 @@ class GroupClient:
                 _PREDECESSORS_MS,
             )
             log.info(
-                "removed %d member(s) of a process that has died from group '%s'",
+                "removed %d member(s) of a dead process from group '%s'",
                 len(left_behind),
                 self._group_id,
             )
@@ -536,7 +536,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
     def reset_generation(self, member_id: str = _NO_MEMBER) -> None:
         super().reset_generation(member_id)
         if not self.leaving:
-            self._listener.fenced("the group does not know this member or its generation any more")
+            self._listener.fenced("the group no longer knows this member or its generation")
         self._wake()
 
     def _process_sync_group_response(self, response: Any, send_time: float) -> Any:
@@ -564,7 +564,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
                 topics.setdefault(topic, []).append(number)
         except Exception:
             # It is for show; the assignment itself counts.
-            log.exception("the partitions of an assignment cannot be told to Kafka's tools")
+            log.exception("the partitions of an assignment cannot be published for Kafka's tools")
             return []
         return [(topic, sorted(numbers)) for topic, numbers in sorted(topics.items())]
 

@@ -76,7 +76,7 @@ class KafkaGroups:
         """
         wanted = sorted(set(members))
         self._ask(
-            f"take members out of group '{group}'",
+            f"remove members from group '{group}'",
             lambda admin: _checked(
                 admin.remove_group_members(
                     group, [MemberToRemove(member_id=each, reason=_WHY) for each in wanted]
@@ -90,8 +90,8 @@ class KafkaGroups:
             if not left:
                 return
         raise TimeoutException(
-            f"members {listed(sorted(left))} of group '{group}' are still there; stop their clients, and try "
-            "again"
+            f"members {listed(sorted(left))} of group '{group}' are still in it; stop their clients, then "
+            f"try again"
         )
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -125,7 +125,7 @@ class KafkaGroups:
                 refused = error
                 if not getattr(error, "retriable", False):
                     break
-        assert refused is not None, "it was asked at least once"
+        assert refused is not None, "at least one request was sent"
         raise unreachable(self._config, what, refused) from refused
 
 

@@ -86,10 +86,10 @@ def _no_password(options: Mapping[str, Any], mechanism: str, module: str, jaas: 
     if handler:
         return (
             f"'{_LOGIN_HANDLER}' names a Java class, {handler}, which the clients in this process cannot "
-            "run; give a user name and a password in 'sasl.jaas.config' as well"
+            "run; also give a user name and a password in 'sasl.jaas.config'"
         )
     if not module:
-        return f"'sasl.mechanism' is {mechanism}, and there is no user name; give 'sasl.jaas.config'"
+        return f"'sasl.mechanism' is {mechanism}, but there is no user name; set 'sasl.jaas.config'"
     missing = sorted({"username", "password"} - jaas.keys())
     return (
         f"'sasl.jaas.config' has no {' and no '.join(missing)}; for {mechanism} it looks like "
@@ -120,12 +120,11 @@ def _tokens(options: Mapping[str, Any], mechanism: str, jaas: Mapping[str, str])
         key, make = tuple(sorted(claims.items())), lambda: unsecured(claims)
     elif url:
         raise ConfigException(
-            f"'{_ENDPOINT}' is '{url}', and 'sasl.jaas.config' has no clientId and no clientSecret for it"
+            f"'{_ENDPOINT}' is '{url}', but 'sasl.jaas.config' has no clientId and clientSecret for it"
         )
     else:
         raise ConfigException(
-            f"'sasl.mechanism' is {mechanism}, and nothing says where the clients in this process get "
-            f"tokens"
+            f"'sasl.mechanism' is {mechanism}, but the clients in this process have no source of tokens"
             f"{_and_java(options)}: give '{TOKEN_PROVIDER}', a function that returns one, or '{_ENDPOINT}' "
             "with clientId and clientSecret in 'sasl.jaas.config'"
         )
@@ -244,8 +243,8 @@ def _oauth_for_java(
         return {} if "sasl.jaas.config" in made else {"sasl.jaas.config": _jaas(module)}
     if _ENDPOINT not in made:
         raise ConfigException(
-            f"'sasl.mechanism' is OAUTHBEARER: '{TOKEN_PROVIDER}' serves the clients in this process, and "
-            f"Spark reads and writes with a Java client of its own. Give it '{_LOGIN_HANDLER}', a Java class "
+            f"'sasl.mechanism' is OAUTHBEARER: '{TOKEN_PROVIDER}' serves the clients in this process, but "
+            f"Spark uses its own Java client. Set '{_LOGIN_HANDLER}', a Java class "
             f"on Spark's class path (spark.jars, spark.jars.packages), or '{_ENDPOINT}' with clientId and "
             "clientSecret in 'sasl.jaas.config'"
         )

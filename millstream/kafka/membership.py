@@ -178,7 +178,7 @@ class KafkaMembership:
         with self._changed:
             if self._client is not None or self._over:
                 raise IllegalStateException(
-                    f"the membership in group '{self._group_id}' was started before; make a new one"
+                    f"the membership in group '{self._group_id}' has already been started; create a new one"
                 )
             self._patience_from = time.monotonic()
             self._client = GroupClient(self._options, self._topics, _Bridge(self), self._forget)
@@ -223,7 +223,8 @@ class KafkaMembership:
             left = max(0.1, deadline - time.monotonic())
             if not client.leave(self._last_offsets, "the client closes", left):
                 log.warning(
-                    "group '%s': no answer to leaving it in %g s; the others go on after the session timeout",
+                    "group '%s': no answer to the leave request in %g s; the other members continue after "
+                    "the session timeout",
                     self._group_id,
                     timeout_s,
                 )
@@ -278,7 +279,7 @@ class KafkaMembership:
             if not standing.inside and not self._told_of_waiting:
                 self._told_of_waiting = True
                 log.warning(
-                    "not a member of group '%s': no answer from %s for %g s (%s); trying on",
+                    "not a member of group '%s': no answer from %s for %g s (%s); still trying",
                     self._group_id,
                     ",".join(self._options["bootstrap_servers"]),
                     patience,
@@ -297,7 +298,7 @@ class KafkaMembership:
         except Exception:
             # The next news must come through whatever the client made of this.
             log.exception(
-                "group '%s': the client failed at %s", self._group_id, type(news).__name__.strip("_")
+                "group '%s': the client failed to handle %s", self._group_id, type(news).__name__.strip("_")
             )
 
     def _commit(self) -> None:
@@ -310,7 +311,7 @@ class KafkaMembership:
         try:
             offsets = self._member.offsets()
         except Exception:
-            log.exception("group '%s': the client cannot tell its offsets", self._group_id)
+            log.exception("group '%s': the client cannot report its offsets", self._group_id)
             return {}
         with self._changed:
             known = self._standing.committed
@@ -397,24 +398,25 @@ def _failure(error: BaseException, group: str, session_timeout_ms: int) -> Strea
     failure: StreamsException
     if isinstance(error, kafka_errors.InconsistentGroupProtocolError):
         failure = TaskAssignmentException(
-            f"group '{group}' has members of another kind, so the broker refuses ours (protocol "
+            f"group '{group}' has members of another kind, so the broker rejects this client (protocol "
             f"'{PROTOCOL}', INCONSISTENT_GROUP_PROTOCOL): something else uses this application.id as its "
             "group id, a Java Kafka Streams application or a consumer. 'kafka-consumer-groups --describe "
-            f"--members --group {group}' shows it; give one of the two another id, or stop the other"
+            f"--members --group {group}' shows it; give one of the two another id, or stop the other one"
         )
     elif isinstance(error, kafka_errors.InvalidSessionTimeoutError):
         failure = StreamsException(
-            f"the broker refuses session.timeout.ms {session_timeout_ms} for group '{group}'; set "
-            "'consumer.session.timeout.ms' between its group.min.session.timeout.ms (6000 by default) and "
+            f"the broker rejects session.timeout.ms {session_timeout_ms} for group '{group}'; set "
+            f"'consumer.session.timeout.ms' to a value between the broker's group.min.session.timeout.ms "
+            f"(6000 by default) and "
             "group.max.session.timeout.ms (1800000)"
         )
     elif isinstance(error, kafka_errors.AuthorizationError):
         failure = StreamsException(
-            f"this client may not join group '{group}' ({type(error).__name__}); allow its user READ on the "
-            "group (kafka-acls --add --operation Read --group ...) and on the source topics"
+            f"this client is not allowed to join group '{group}' ({type(error).__name__}); grant its user "
+            f"READ on the group (kafka-acls --add --operation Read --group ...) and on the source topics"
         )
     elif isinstance(error, kafka_errors.InvalidGroupIdError):
-        failure = StreamsException(f"the broker refuses '{group}' as a group id; change application.id")
+        failure = StreamsException(f"the broker rejects '{group}' as a group id; change application.id")
     elif isinstance(error, kafka_errors.GroupMaxSizeReachedError):
         failure = StreamsException(
             f"group '{group}' is full; raise the broker's group.max.size, or run fewer clients"
@@ -422,9 +424,9 @@ def _failure(error: BaseException, group: str, session_timeout_ms: int) -> Strea
     elif is_final(error):
         failure = StreamsException(
             f"group '{group}' cannot be joined: {type(error).__name__}: {printable(error)}; check "
-            "security.protocol, sasl.* and the broker's version"
+            f"security.protocol, sasl.* and the broker's version"
         )
     else:
-        failure = StreamsException(f"group '{group}': the client failed in a rebalance: {error!r}")
+        failure = StreamsException(f"group '{group}': the client failed during a rebalance: {error!r}")
     failure.__cause__ = error
     return failure

@@ -88,7 +88,7 @@ def patiently(config: StreamsConfig, what: str, attempt: Callable[[float], T], t
             if left <= _TELL_EVERY_S or error.args[0].code() not in AWAY:
                 raise
         log.warning(
-            "no answer from Kafka for %.0f s (to %s): %s; trying until it is %.0f s (request.timeout.ms)",
+            "no answer from Kafka for %.0f s (to %s): %s; giving up after %.0f s (request.timeout.ms)",
             time.monotonic() - began,
             what,
             "; ".join(reachability(config.bootstrap_servers)),
@@ -106,8 +106,8 @@ def _met(server: str) -> str:
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S):
             return (
-                "takes connections, but does not answer as expected (is it Kafka, and does security.protocol "
-                "fit?)"
+                "accepts connections, but does not answer as expected (is it Kafka, and is security.protocol "
+                "right?)"
             )
     except TimeoutError:
         return "does not answer at all"

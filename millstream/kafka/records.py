@@ -61,8 +61,8 @@ def read_records(
                 error = message.error()
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise StreamsException(
-                        f"{at} cannot be read: {error.name()}: {error.str()}; see that the topic is there "
-                        "and that this user may read it"
+                        f"{at} cannot be read: {error.name()}: {error.str()}; check that the topic exists "
+                        f"and that this user is allowed to read it"
                     )
                 offset = int(message.offset() or 0)
                 if error is None and (ends is None or (at in left and offset < left[at])):
@@ -161,6 +161,6 @@ def _refused(config: StreamsConfig, error: KafkaException) -> StreamsException:
     if cause.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
         return unreachable(config, "write a record", error)
     return StreamsException(
-        f"a record could not be written: {cause.name()}: {cause.str()}; see that the partition exists, and "
-        "that this user may write to the topic"
+        f"a record could not be written: {cause.name()}: {cause.str()}; check that the partition exists, and "
+        f"that this user is allowed to write to the topic"
     )

@@ -81,8 +81,8 @@ def from_program(provider: Any, clock: Callable[[], float] = time.time) -> Token
     ask = getattr(provider, "token", provider)
     if not callable(ask):
         raise ConfigException(
-            "'sasl.oauthbearer.token.provider' is neither a function that returns a token nor an object with "
-            f"a method token(); it is a {type(provider).__name__}"
+            f"'sasl.oauthbearer.token.provider' must be a function that returns a token or an object with a "
+            f"method token(); it is a {type(provider).__name__}"
         )
 
     def source() -> Token:
@@ -90,8 +90,8 @@ def from_program(provider: Any, clock: Callable[[], float] = time.time) -> Token
         text, expires_at = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
         if not isinstance(text, str) or not text:
             raise StreamsException(
-                "'sasl.oauthbearer.token.provider' returned no token, but a "
-                f"{type(text).__name__}; it returns a text, or (text, seconds since 1970)"
+                f"'sasl.oauthbearer.token.provider' returned a {type(text).__name__} instead of a token; it "
+                f"must return a string, or (string, seconds since 1970)"
             )
         extensions = getattr(provider, "extensions", dict)
         claims = claims_of(text)
@@ -132,8 +132,8 @@ def from_endpoint(
     """Tokens of an identity provider, by OAuth's client credentials (RFC 6749, 4.4), as KIP-768 has it."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ConfigException(
-            f"'sasl.oauthbearer.token.endpoint.url' is '{url}'; Python's clients ask an http or https URL. "
-            "For tokens from elsewhere give 'sasl.oauthbearer.token.provider', a function that returns one"
+            f"'sasl.oauthbearer.token.endpoint.url' is '{url}'; Python's clients need an http or https URL. "
+            f"For tokens from elsewhere set 'sasl.oauthbearer.token.provider', a function that returns one"
         )
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     login = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
@@ -155,7 +155,7 @@ def from_endpoint(
             lives_s = float(found.get("expires_in", claims_of(text).get("exp", 0) - clock()))
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
             raise StreamsException(
-                f"'{url}' gave no token for client '{client_id}': {type(error).__name__}: {error}; check "
+                f"'{url}' returned no token for client '{client_id}': {type(error).__name__}: {error}; check "
                 "sasl.oauthbearer.token.endpoint.url, and the client id and secret"
             ) from error
         return Token(
@@ -213,7 +213,7 @@ def amazons(clock: Callable[[], float] = time.time) -> Tokens:
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:
         raise ConfigException(
-            "'sasl.mechanism' is AWS_MSK_IAM, and neither AWS_REGION nor AWS_DEFAULT_REGION is set"
+            "'sasl.mechanism' is AWS_MSK_IAM, but neither AWS_REGION nor AWS_DEFAULT_REGION is set"
         )
 
     def source() -> Token:

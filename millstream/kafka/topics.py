@@ -153,9 +153,9 @@ class KafkaTopics:
             if not exist and (not untold or time.monotonic() - began >= _SETTLE_S):
                 return found
         raise StreamsException(
-            f"topics {_few(exist)} exist, says the controller, and no broker at "
-            f"'{','.join(self._config.bootstrap_servers)}' shows them after {self._timeout_s:.0f} s; see "
-            "whether the brokers are well"
+            f"topics {_few(exist)} exist according to the controller, but no broker at "
+            f"'{','.join(self._config.bootstrap_servers)}' shows them after {self._timeout_s:.0f} s; check "
+            f"the brokers"
         )
 
     def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
@@ -206,9 +206,8 @@ class KafkaTopics:
                     self.create([replace(topic, configs=configs)], replication_factor)
                     continue
                 raise InternalTopicException(
-                    f"topic '{name}' could not be created: {error.args[0].str()}; create it yourself, or "
-                    f"correct "
-                    "what the message names (replication.factor, topic.*, or the rights of this client)"
+                    f"topic '{name}' could not be created: {error.args[0].str()}; create it yourself, or fix "
+                    f"the cause (replication.factor, topic.*, or this client's permissions)"
                 ) from error
         names = {topic.name for topic in topics}
         self._wait_until(lambda: names <= self.describe(names).keys(), deadline, names, "created")
@@ -248,7 +247,7 @@ class KafkaTopics:
                         break
         finally:
             consumer.close()
-        assert refused is not None, "it was asked at least once"
+        assert refused is not None, "at least one request was sent"
         raise unreachable(self._config, f"read the offsets of group '{group}'", refused) from refused
 
     def delete(self, names: Iterable[str]) -> None:
@@ -283,8 +282,8 @@ class KafkaTopics:
             if not isinstance(cause, KafkaException) or cause.args[0].code() != KafkaError.NON_EMPTY_GROUP:
                 raise
             raise IllegalStateException(
-                f"group '{group}' has members, so clients of the application run; close all of them first "
-                "(one that was killed is forgotten after session.timeout.ms)"
+                f"group '{group}' has members, so clients of the application are running; close them all "
+                f"first (a killed client is removed after session.timeout.ms)"
             ) from cause
 
     def close(self) -> None:
@@ -349,8 +348,8 @@ class KafkaTopics:
             if shown():
                 return
         raise StreamsException(
-            f"topics {', '.join(sorted(names))} were {what} and the cluster does not show it after "
-            f"{self._timeout_s:.0f} s; raise request.timeout.ms if it is slow"
+            f"topics {', '.join(sorted(names))} were {what} but the cluster does not show it after "
+            f"{self._timeout_s:.0f} s; raise request.timeout.ms if the cluster is slow"
         )
 
     def _ask(
@@ -397,7 +396,7 @@ class KafkaTopics:
             except TimeoutError as error:
                 refused = error
                 break
-        assert refused is not None, "it was asked at least once"
+        assert refused is not None, "at least one request was sent"
         raise unreachable(self._config, what, refused) from refused
 
     def _awaited(self, admin: AdminClient, future: Future[T]) -> Callable[[float], T]:

@@ -16,7 +16,7 @@ __all__ = ["Kernel", "shipped_kernel"]
 _JAR = Path(__file__).with_name("millstream-kernel.jar")
 _PROPERTIES = "io/millstream/kernel/kernel.properties"
 _FIX = (
-    "in a checkout of the sources run `make setup`; otherwise install Millstream again: "
+    "in a source checkout run `make setup`; otherwise reinstall Millstream: "
     "pip install --force-reinstall --no-deps millstream"
 )
 
@@ -52,7 +52,7 @@ def shipped_kernel(jar: Path = _JAR) -> Kernel:
         return Kernel(jar, made_from["version"], made_from["digest"])
     except FileNotFoundError as error:
         raise SetupException(
-            f"the Millstream kernel, a jar that Spark needs to run, is not there: {jar}; {_FIX}"
+            f"the Millstream kernel, a jar that Spark needs, is missing: {jar}; {_FIX}"
         ) from error
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise SetupException(

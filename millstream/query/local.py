@@ -96,7 +96,7 @@ class LocalReader:
             raise InvalidStateStoreTypeException(
                 f"store '{self.of.store}' keeps no history, so that it cannot be read as of an earlier time",
                 store=self.of.store,
-                client_state=plan.snapshot.client_state,
+                client_state=plan.snapshot.client_state.name,
                 next_step="declare it with Materialized.with_history(timedelta(hours=1))",
             )
         reader = LocalReader(

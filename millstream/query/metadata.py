@@ -298,13 +298,13 @@ def _check(snapshot: StoreSnapshot, store: str | None = None) -> None:
     if outcome is Outcome.NOT_STARTED:
         error = StreamsNotStartedException(
             f"{client}, so it knows nothing of other clients yet",
-            client_state=state,
+            client_state=state.name,
             next_step="call start() first",
         )
     else:
         error = StateStoreNotAvailableException(
             f"{client}, so it knows nothing of other clients any more",
-            client_state=state,
+            client_state=state.name,
             next_step="ask another client",
         )
     raise error

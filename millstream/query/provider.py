@@ -26,6 +26,7 @@ from millstream.errors import (
     UnknownStateStoreException,
 )
 from millstream.model import StoreKind, TaskId, TopicPartition
+from millstream.states import GlobalThreadState, State, ThreadState
 
 __all__ = [
     "LocalStore",
@@ -117,15 +118,14 @@ class StoreSnapshot:
     """All that a query decides by, at one moment.
 
     Attributes:
-        client_state: as `KafkaStreams.state` names it.
         threads: the state of each stream thread, by its name; dead ones may be left out.
         stores: every store of the topology, by name.
         local: the parts that are on this client, by store name; a store that has none may be left out.
     """
 
     client_id: str
-    client_state: str
-    threads: Mapping[str, str] = field(default_factory=dict)
+    client_state: State
+    threads: Mapping[str, ThreadState | GlobalThreadState] = field(default_factory=dict)
     stores: Mapping[str, StoreDeclaration] = field(default_factory=dict)
     local: Mapping[str, Sequence[LocalStore]] = field(default_factory=dict)
 
@@ -183,13 +183,9 @@ class Outcome(Enum):
     WRONG_TYPE = "wrong type"
 
 
-_ALIVE = ("RUNNING", "REBALANCING")
-_STALE_READS = ("RUNNING", "STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED")
-
-
 def decide(
     *,
-    client_state: str,
+    client_state: State,
     known: bool,
     type_fits: bool,
     settled: bool,
@@ -208,9 +204,9 @@ def decide(
         that left is told (MIGRATED) instead of being left out silently. A standby is no answer to a query
         that did not ask for one, and a partition that is here only as a standby is a wrong one.
     """
-    if client_state == "CREATED":
+    if client_state.has_not_started:
         return Outcome.NOT_STARTED
-    if client_state not in _ALIVE:
+    if not client_state.is_running_or_rebalancing:
         return Outcome.NOT_AVAILABLE
     if not known:
         return Outcome.UNKNOWN
@@ -231,24 +227,26 @@ def decide(
 
 def is_settled(snapshot: StoreSnapshot) -> bool:
     """Whether no partition is on its way: the client and each of its live threads are RUNNING."""
-    return snapshot.client_state == "RUNNING" and all(
-        state in ("RUNNING", "DEAD") for state in snapshot.threads.values()
+    return snapshot.client_state is State.RUNNING and all(
+        state.is_running or state.is_dead for state in snapshot.threads.values()
     )
 
 
-def presence_of(part: LocalStore, thread_state: str | None, *, stale: bool) -> Presence:
+def presence_of(
+    part: LocalStore, thread_state: ThreadState | GlobalThreadState | None, *, stale: bool
+) -> Presence:
     """What one part is good for, by its role and the state of its thread (None: there is no such thread).
 
     Source: StreamThreadStateStoreProvider.stores().
     Differs: what is not restored yet is WAITING even if its thread is RUNNING.
     """
-    if thread_state is None or thread_state == "DEAD":
+    if thread_state is None or thread_state.is_dead:
         return Presence.ABSENT
     if stale:
-        return Presence.READABLE if thread_state in _STALE_READS else Presence.WAITING
+        return Presence.READABLE if thread_state.is_alive else Presence.WAITING
     if part.role is Role.STANDBY:
         return Presence.STANDBY
-    if part.role is Role.RESTORING or thread_state != "RUNNING":
+    if part.role is Role.RESTORING or not thread_state.is_running:
         return Presence.WAITING
     return Presence.READABLE
 
@@ -308,7 +306,7 @@ def refusal(
     what = f"store '{name}'" if partition is None else f"partition {partition} of store '{name}'"
     state = snapshot.client_state
     numbers = ", ".join(map(str, here)) or "none"
-    facts: dict[str, Any] = {"store": name, "partition": partition, "client_state": state}
+    facts: dict[str, Any] = {"store": name, "partition": partition, "client_state": state.name}
     elsewhere = f"query_metadata_for_key('{name}', key) names the client that"
     match outcome:
         case Outcome.NOT_STARTED:
@@ -406,6 +404,8 @@ def _unknown(name: str, snapshot: StoreSnapshot) -> tuple[str, str]:
 
 def _busy_threads(snapshot: StoreSnapshot) -> str:
     busy = [
-        f"'{name}' is {state}" for name, state in snapshot.threads.items() if state not in ("RUNNING", "DEAD")
+        f"'{name}' is {state}"
+        for name, state in snapshot.threads.items()
+        if not (state.is_running or state.is_dead)
     ]
     return f" (thread {', thread '.join(busy)})" if busy else ""

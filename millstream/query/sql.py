@@ -332,7 +332,7 @@ def _migrated(view: StoreView, error: ClosedStoreError) -> InvalidStateStoreExce
         f"store '{error.store}' was closed under a query: client '{snapshot.client_id}' is "
         f"{snapshot.client_state}",
         store=error.store,
-        client_state=snapshot.client_state,
+        client_state=snapshot.client_state.name,
         next_step="run the query again",
     )
 

@@ -43,6 +43,7 @@ from millstream.query.request import (
     WindowRangeQuery,
 )
 from millstream.query.result import FailureReason, QueryResult, StateQueryResult, VersionedRecord
+from millstream.states import State, ThreadState
 from millstream.stores.api import ClosedStoreError
 
 __all__ = ["answerable", "raise_if_none_can_answer", "run_query", "to_answer"]
@@ -150,7 +151,8 @@ def raise_if_none_can_answer(snapshot: StoreSnapshot, store: str) -> None:
     """
     known = store in snapshot.stores
     outcome = decide(
-        client_state=snapshot.client_state if known else "RUNNING",  # what is unknown stays so in any state
+        # What is unknown stays so in any state.
+        client_state=snapshot.client_state if known else State.RUNNING,
         known=known,
         type_fits=True,
         settled=True,
@@ -262,7 +264,7 @@ class _About:
                 f"{what} is not here yet: {client} is {snapshot.client_state}, and it may be on its way; "
                 "retry once the client is RUNNING"
             )
-        state = snapshot.threads.get(part.thread, "DEAD")
+        state = snapshot.threads.get(part.thread, ThreadState.DEAD)
         closed = ", and was closed since" if cause is not None else ""
         return (
             f"Query requires a running active task, but partition was in state {state} and was "

@@ -270,7 +270,7 @@ class Assembly:
             broker = self._parts.broker(self._directory.path / "kafka")
             self.hold("embedded broker", broker.close)
             self._config = self._config.replace({"bootstrap.servers": broker.bootstrap_servers})
-            log.info("embedded broker is at %s", broker.bootstrap_servers)
+            log.info("embedded broker listens at %s", broker.bootstrap_servers)
         step()
         self._topics = self._parts.topics(self._config)
         self.hold("admin client", self._topics.close)
@@ -382,7 +382,7 @@ class Assembly:
                     pipelines.begin()
             except Exception:
                 # Nothing depends on it. What is wrong with Kafka shows when the client joins.
-                log.debug("whether there are other clients cannot be told", exc_info=True)
+                log.debug("cannot determine whether there are other clients", exc_info=True)
             finally:
                 groups.close()
 
@@ -456,7 +456,7 @@ class Assembly:
         try:
             return self._directory.tasks()
         except ProcessorStateException as error:
-            log.warning("which tasks have state here cannot be told: %s", error)
+            log.warning("cannot determine which tasks have state here: %s", error)
             return ()
 
     def global_parts(self) -> tuple[StorePart, ...]:
@@ -557,7 +557,7 @@ class Assembly:
         # A claim may take long. Who closes does not wait for another pipeline's.
         if not self._claiming.acquire(timeout=_NOTE_S if self._interrupted else -1):
             raise StreamsException(
-                f"the topics of pipeline '{pipeline}' could not be noted within {_NOTE_S:g} s"
+                f"the topics of pipeline '{pipeline}' could not be recorded within {_NOTE_S:g} s"
             )
         try:
             with self._remembering:
@@ -613,7 +613,7 @@ class Assembly:
         try:
             owner = claims_of(LocalCheckpointFiles(root), root).owner(pipeline)
         except StreamsException as error:
-            log.warning("who runs pipeline '%s' cannot be looked up: %s", printable(pipeline), error)
+            log.warning("cannot look up who runs pipeline '%s': %s", printable(pipeline), error)
             return None
         return PipelineOwner(owner.holder, owner.secret) if owner is not None else PipelineOwner()
 
@@ -645,8 +645,8 @@ class Assembly:
             elif not claims.is_held(claim):
                 # Never claimed back: whoever has it now may be the one whom the group gave it.
                 raise TaskMigratedException(
-                    f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, was claimed by another "
-                    "client since"
+                    f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, has since been claimed "
+                    f"by another client"
                 )
             compiled = engine.fitting(compiled, claim)
             reconciler.settle(

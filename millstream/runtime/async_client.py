@@ -26,7 +26,7 @@ from millstream.query.request import StateQueryRequest
 from millstream.query.result import StateQueryResult
 from millstream.runtime.close_options import CloseOptions
 from millstream.runtime.reset_plan import ResetPlan, To
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = ["AsyncClient"]
 
@@ -71,7 +71,7 @@ class AsyncClient:
         try:
             await self._call(self.start, "Start")
         except asyncio.CancelledError:
-            log.info("stream-client [%s] its start was cancelled; closing", self._client_id)
+            log.info("stream-client [%s] start() was cancelled; closing", self._client_id)
             await self.close_async()
             raise
 

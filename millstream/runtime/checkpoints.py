@@ -174,7 +174,7 @@ class Checkpoints:
         """What was noted of the pipeline's topics; None: nothing."""
         notes = read_notes(pipeline, files)
         if notes is None and files.read(_notes_of(pipeline)) is not None:
-            log.warning("'%s/%s' cannot be read and is written anew", self._location, _notes_of(pipeline))
+            log.warning("'%s/%s' cannot be read and is rewritten", self._location, _notes_of(pipeline))
         return notes
 
     def note(self, pipeline: str, notes: Notes, files: CheckpointFiles) -> None:
@@ -212,8 +212,8 @@ class Checkpoints:
         """
         if self._local is None:
             raise StreamsException(
-                f"the checkpoints are at '{self._location}', which is not a path of this machine; delete "
-                "that folder with the tools of its file system"
+                f"the checkpoints are at '{self._location}', which is not a local path; delete that folder "
+                f"with the tools of its file system"
             )
         files = LocalCheckpointFiles(self._local)
         names = files.list()
@@ -234,7 +234,7 @@ class Checkpoints:
             return Fingerprint(**known, operators=operators, format=int(content.get("format", 1)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning(
-                "fingerprint '%s/%s' cannot be read and is written anew: %s",
+                "fingerprint '%s/%s' cannot be read and is rewritten: %s",
                 self._location,
                 _fingerprint_of(pipeline),
                 error,
@@ -246,9 +246,9 @@ class Checkpoints:
         return (
             f"pipeline '{pipeline}' of application '{self._application_id}' has a checkpoint at "
             f"'{self._location}/{pipeline}' that was made by {made} version of Millstream (format "
-            f"{old.format}, this one has {new.format}), which wrote its internal topics otherwise. Going on "
-            "from it would look for keys in partitions where they are not. Have the application begin anew "
-            "with `millstream reset`, use a new application.id, or go on with that version"
+            f"{old.format}, this one has {new.format}), which wrote its internal topics differently. "
+            f"Resuming from it would look for keys in the wrong partitions. Start afresh with `millstream "
+            f"reset`, use a new application.id, or keep using that version"
         )
 
     def _misfit(self, pipeline: str, old: Fingerprint, new: Fingerprint) -> str:
@@ -265,8 +265,8 @@ class Checkpoints:
         return (
             f"pipeline '{pipeline}' of application '{self._application_id}' has a checkpoint at "
             f"'{self._location}/{pipeline}' that was made by another program:{changes}\n"
-            "Going on from it would mix up offsets or state; docs/semantics.md has a table of what may "
-            "change. Use a new application.id, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
+            "Resuming from it would mix up offsets or state; docs/semantics.md lists what may change. Use a "
+            "new application.id, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
         )
 
 

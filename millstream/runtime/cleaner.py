@@ -97,7 +97,7 @@ class StateCleaner:
             delay_s if every_s is None else every_s,
             self.clean,
             log=log,
-            failure=f"cleaning '{directory.path}' failed; it is tried again",
+            failure=f"cleaning '{directory.path}' failed; it will be retried",
         )
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from millstream.display import badge, block, details, facts, note, table, title
 from millstream.model import LagInfo, ThreadMetadata
 from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = ["client_html"]
 

@@ -16,7 +16,7 @@ from millstream.runtime.events import Opening, Phase
 from millstream.runtime.failure import Budget, Failure
 from millstream.runtime.history import FailureHistory
 from millstream.runtime.roster import Roster
-from millstream.runtime.states import GlobalThreadState, State, ThreadState, all_running
+from millstream.states import GlobalThreadState, State, ThreadState, all_running
 
 if TYPE_CHECKING:
     from millstream.group.userdata import Assignment

@@ -26,10 +26,10 @@ class CloseOptions:
         client.close(CloseOptions(timedelta(seconds=10)))
 
     Attributes:
-        timeout: None: until it is done. Zero: not at all.
+        timeout: None: wait until it is done. Zero: do not wait.
 
     Source: org.apache.kafka.streams.CloseOptions.
-    Differs: a client always leaves its group, so that others go on with its work at once; Kafka Streams by
+    Differs: a client always leaves its group, so that others take over its work at once; Kafka Streams by
         default remains in it until its session times out. Remaining is refused.
 
     Raises:
@@ -41,15 +41,16 @@ class CloseOptions:
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not isinstance(self.timeout, timedelta):
-            raise ValueError(f"the timeout of CloseOptions is a timedelta or None, got {self.timeout!r}")
+            raise ValueError(f"the timeout of CloseOptions must be a timedelta or None; got {self.timeout!r}")
         if self.group_membership_operation is GroupMembershipOperation.REMAIN_IN_GROUP:
             raise ValueError(
-                "a client leaves its group when it closes: if it remained there, nobody would go on with its "
-                "work until session.timeout.ms is over"
+                "a client leaves its group when it closes: if it stayed in the group, no client would "
+                "continue its work until session.timeout.ms has passed"
             )
         if self.group_membership_operation is not GroupMembershipOperation.LEAVE_GROUP:
             raise ValueError(
-                "the group membership operation of CloseOptions is GroupMembershipOperation.LEAVE_GROUP, got "
+                "the group membership operation of CloseOptions must be "
+                "GroupMembershipOperation.LEAVE_GROUP; got "
                 f"{self.group_membership_operation!r}"
             )
 

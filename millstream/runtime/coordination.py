@@ -98,9 +98,8 @@ def react(assignment: Assignment, client_id: str) -> Reaction:
             missing = listed(names) or "(not named)"
             return FailThreads(
                 MissingSourceTopicException(
-                    f"One or more source topics were missing during rebalance: {missing}, as "
-                    f"'{leader}' sees it, which leads the group. Create them, or change the "
-                    "topology",
+                    f"One or more source topics were missing during rebalance: {missing}, according to the "
+                    f"group leader '{leader}'. Create them, or change the topology",
                     names,
                 )
             )
@@ -118,7 +117,7 @@ def react(assignment: Assignment, client_id: str) -> Reaction:
             return FailThreads(
                 TaskAssignmentException(
                     "Hit an unexpected exception during task assignment phase of rebalance: "
-                    + (reason or f"see the log of '{leader}', which leads the group")
+                    + (reason or f"see the log of the group leader '{leader}'")
                 )
             )
         case code:
@@ -137,7 +136,7 @@ def agreement_asked(turn: Turn) -> None:
     """A thread begins. After an agreement that was an error the group is to agree once more."""
     if turn.state.group.refused:
         turn.set_group(refused=False)
-        turn.rejoin("a stream thread begins again after the group could not agree")
+        turn.rejoin("a stream thread restarts after the group could not agree")
 
 
 def said(turn: Turn, event: Said) -> None:
@@ -214,8 +213,8 @@ def _tell_too_few(turn: Turn, assignment: Assignment) -> None:
         turn.say(
             logging.WARNING,
             f"num.standby.replicas is {about.standbys} and the application has {there} client(s), so each "
-            f"task has {about.standbys - missing} standby(s); start {missing} more client(s), or ask for "
-            "fewer standbys",
+            f"task has {about.standbys - missing} standby(s); start {missing} more client(s), or configure "
+            f"fewer standbys",
         )
     turn.set_group(told_too_few=bool(missing))
 
@@ -246,7 +245,7 @@ def lost(turn: Turn, reason: str) -> None:
     turn.set_group(lost=reason, placement=None, took_part=False)
     turn.say(
         logging.WARNING,
-        f"is not in its group any more: {reason}; it stops its pipelines and joins again",
+        f"is no longer in its group: {reason}; it stops its pipelines and rejoins",
     )
     _let_all_go(turn)
 
@@ -278,7 +277,7 @@ def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) 
     turn.set(plan=replace(plan, sources={**plan.sources, **topics}))
     turn.say(
         logging.INFO,
-        "source topics have more partitions, which Spark reads from now on: "
+        "source topics have more partitions, which Spark now reads too: "
         + ", ".join(f"{name} {old} to {now.partitions}" for name, (old, now) in sorted(grown.items())),
     )
     for entry in turn.state.live:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from millstream.model import LagInfo, ThreadMetadata, TopicPartition
 from millstream.runtime.global_thread import GlobalStreamThread
-from millstream.runtime.states import ThreadState
 from millstream.runtime.thread import StreamThread
+from millstream.states import GlobalThreadState, ThreadState
 
 __all__ = ["Crew"]
 
@@ -53,10 +53,10 @@ class Crew:
         """The name of the one that the caller runs on."""
         return next((thread.name for thread in self.threads if thread.is_current()), None)
 
-    def states(self) -> dict[str, str]:
-        """The name of the state that each thread is in, the global one included."""
+    def states(self) -> dict[str, ThreadState | GlobalThreadState]:
+        """The state that each thread is in, by its name; the global one included."""
         every = (*self.threads, *(() if self._global is None else (self._global,)))
-        return {thread.name: thread.state.name for thread in every}
+        return {thread.name: thread.state for thread in every}
 
     def metadata(self) -> tuple[ThreadMetadata, ...]:
         """What each owns and how far that is."""

@@ -41,9 +41,9 @@ def check_epoch(partition: TopicPartition, epoch: int, offset: int, claimed: int
     last = "no claim is known" if claimed is None else f"the last claim has {claimed}"
     raise StreamsException(
         f"changelog '{partition}' has a record of epoch {epoch} at offset {offset}, which no claim can have "
-        f"had ({last}): something else than Millstream wrote it. If it were believed, all that the pipeline "
-        "writes from now on would be left out. Next: close the clients, delete that topic, and start with "
-        "changelog.lost.policy=rebuild, which writes it anew from Spark's state"
+        f"had ({last}): something other than Millstream wrote it. If it were accepted, everything that the "
+        f"pipeline writes later would be ignored. Next: close the clients, delete that topic, and start with "
+        f"changelog.lost.policy=rebuild, which rewrites it from Spark's state"
     )
 
 
@@ -75,7 +75,7 @@ def highest_epoch(
         if time.monotonic() > deadline:
             raise StreamsException(
                 f"the ends of changelogs {', '.join(map(str, sorted(left)))} could not be read in "
-                f"{_WITHIN_S:g} s; check that the brokers that have them are up"
+                f"{_WITHIN_S:g} s; check that the brokers that host them are up"
             )
         for batch in consumer.poll(0.1):
             if batch.rose_at >= 0:

@@ -17,8 +17,8 @@ from millstream.ports import TopicDescription
 from millstream.runtime.assignment import Share
 from millstream.runtime.failure import Failure
 from millstream.runtime.roster import Give, Lose
-from millstream.runtime.states import GlobalThreadState, State, ThreadState
 from millstream.runtime.supervision import CallHook
+from millstream.states import GlobalThreadState, State, ThreadState
 
 if TYPE_CHECKING:
     from millstream.group.userdata import Assignment

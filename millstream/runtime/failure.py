@@ -39,27 +39,28 @@ _SHORT = 200
 
 
 class StreamThreadExceptionResponse(Enum):
-    """What to do about an exception that reached the end of a thread: what a handler returns.
+    """What to do about an exception that ended a thread; returned by a handler.
 
     Source: KIP-671; StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.
     Differs: has SHUTDOWN_THREAD, of the KIP's earlier draft.
     """
 
     REPLACE_THREAD = "REPLACE_THREAD"
-    """Another thread takes over what the failed one owned and goes on from the last commit, so that what
-    failed is tried again: at once the first time, then after a growing pause, until the budget is used up.
-    For the global thread, which cannot be replaced: SHUTDOWN_CLIENT."""
+    """Another thread takes over the failed one's work and resumes from the last commit, so the failed work is
+    retried: at once the first time, then after a growing pause, until the budget is used up. For the global
+    thread, which cannot be replaced: SHUTDOWN_CLIENT."""
 
     SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
-    """This client closes and ends in ERROR; other clients of the application take over its work. What
-    happens without a handler."""
+    """This client closes and ends in ERROR; other clients of the application take over its work. The default
+    without a handler."""
 
     SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
-    """Every client of the application closes and ends in ERROR; each is told by the group, and why."""
+    """Every client of the application closes and ends in ERROR; the group carries the request and its
+    reason."""
 
     SHUTDOWN_THREAD = "SHUTDOWN_THREAD"
-    """The thread ends and is not replaced; what it owned goes to the client's other threads. For the last
-    one, and for the global thread: SHUTDOWN_CLIENT."""
+    """The thread ends and is not replaced; its work moves to the client's other threads. For the last one,
+    and for the global thread: SHUTDOWN_CLIENT."""
 
     def __str__(self) -> str:
         return self.name
@@ -173,7 +174,7 @@ class Budget:
             records it failed on.
         first_delay: the pause before the first replacement.
         backoff: the longest pause before the second one. It doubles each time, up to `backoff_max`; the pause
-            taken is a random part of it (full jitter), so that clients do not all come back at once.
+            taken is a random part of it (full jitter), so that clients do not all retry at once.
 
     Raises:
         ValueError: a number does not fit, or `then` is REPLACE_THREAD.
@@ -188,16 +189,16 @@ class Budget:
 
     def __post_init__(self) -> None:
         if isinstance(self.max_failures, bool) or not isinstance(self.max_failures, int):
-            raise TypeError(f"max_failures is a whole number; got {self.max_failures!r}")
+            raise TypeError(f"max_failures must be a whole number; got {self.max_failures!r}")
         if not 1 <= self.max_failures <= MOST_FAILURES:
             raise ValueError(
-                f"max_failures is from 1 to {MOST_FAILURES}, which is what the history keeps of each "
-                f"pipeline; got {self.max_failures}"
+                f"max_failures is from 1 to {MOST_FAILURES}, which is how many failures of each pipeline the "
+                f"history keeps; got {self.max_failures}"
             )
         for name in ("window", "first_delay", "backoff", "backoff_max"):
             value = getattr(self, name)
             if not isinstance(value, timedelta):
-                raise TypeError(f"{name} is a timedelta, such as timedelta(minutes=10); got {value!r}")
+                raise TypeError(f"{name} must be a timedelta, such as timedelta(minutes=10); got {value!r}")
             if value < NO_PAUSE or (name == "window" and value == NO_PAUSE):
                 raise ValueError(
                     f"{name} can't be {'zero or ' if name == 'window' else ''}negative; got {in_words(value)}"
@@ -211,7 +212,7 @@ class Budget:
             raise TypeError(not_a_response("then", self.then))
         if self.then is Response.REPLACE_THREAD:
             raise ValueError(
-                "then is what happens when replacing has not helped, so it can't be REPLACE_THREAD; take "
+                "then is what happens when replacing has not helped, so it can't be REPLACE_THREAD; use "
                 "SHUTDOWN_CLIENT, SHUTDOWN_APPLICATION or SHUTDOWN_THREAD"
             )
 
@@ -235,8 +236,8 @@ class Answer:
 def not_a_response(what: str, value: object) -> str:
     hint = ""
     if isinstance(value, str) and value in StreamThreadExceptionResponse.__members__:
-        hint = f"; write StreamThreadExceptionResponse.{value}, not its name as a text"
-    return f"{what} is a StreamThreadExceptionResponse, such as .SHUTDOWN_CLIENT; got {value!r}{hint}"
+        hint = f"; write StreamThreadExceptionResponse.{value}, not its name as a string"
+    return f"{what} must be a StreamThreadExceptionResponse, such as .SHUTDOWN_CLIENT; got {value!r}{hint}"
 
 
 def in_short(error: BaseException) -> str:

@@ -284,7 +284,7 @@ class CheckpointClaims:
     def _crowded(self, pipeline: str, tries: int) -> StreamsException:
         return StreamsException(
             f"the checkpoint of pipeline '{pipeline}' at '{self._root}' could not be claimed in {tries} "
-            "tries: others claim it all the time; check that the clients of the application form one group"
+            f"tries: others keep claiming it; check that the clients of the application form one group"
         )
 
     def _next_owner(self, number: int, generation: int, holder: str, previous: Owner | None) -> Owner:
@@ -331,12 +331,12 @@ class CheckpointClaims:
         else:
             raise StreamsException(
                 f"'{self._root}/{old}' could not be fenced in {_FENCE_S:g} s ({failure or 'it comes back'}); "
-                "stop the client that still writes there, or see to the rights of this one"
+                "stop the client that still writes there, or check this client's permissions"
             ) from failure
         if aside:
             log.warning(
-                "'%s/%s' was made anew by a client that has lost it (%d times); what it wrote is put aside "
-                "as '%s'",
+                "'%s/%s' was created again by a client that had lost it (%d times); its files were moved to "
+                "'%s'",
                 self._root,
                 old,
                 len(aside),
@@ -353,7 +353,7 @@ class CheckpointClaims:
         by = f" by {later.holder} (epoch {later.epoch})" if later is not None else ""
         return TaskMigratedException(
             f"the checkpoint of pipeline '{pipeline}' at '{self._root}' was claimed at the same time"
-            f"{by}; this client leaves it to that one"
+            f"{by}; this client yields to that one"
         )
 
     def _newest_owner(self, pipeline: str, number: int, there: Places) -> Owner | None:
@@ -375,9 +375,7 @@ class CheckpointClaims:
             delete(name)
         except StreamsException as error:
             # The claim is good without it, and the next one tries again.
-            log.warning(
-                "'%s/%s' is not needed any more and could not be deleted: %s", self._root, name, error
-            )
+            log.warning("'%s/%s' is no longer needed and could not be deleted: %s", self._root, name, error)
 
 
 # --- local files -------------------------------------------------------------------------------------------
@@ -421,7 +419,7 @@ class LocalCheckpointFiles:
         source, target = self._root / old, self._root / new
         with self._told("renamed", old):
             if os.path.lexists(target):
-                raise FileExistsError(errno.EEXIST, f"'{target}' is there already")
+                raise FileExistsError(errno.EEXIST, f"'{target}' already exists")
             target.parent.mkdir(parents=True, exist_ok=True)
             # With the slash the system refuses if the directory has become a file: a fence is never moved.
             slash = "/" if source.is_dir() else ""
@@ -432,7 +430,7 @@ class LocalCheckpointFiles:
             return True
 
     def create_file(self, path: str) -> bool:
-        """Make an empty file. False: something of that name is there already."""
+        """Make an empty file. False: something of that name already exists."""
         file = self._root / path
         with self._told("made", path):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -482,8 +480,8 @@ class LocalCheckpointFiles:
             yield
         except OSError as error:
             raise StreamsException(
-                f"'{self._root / path}' could not be {what}: {error}; see to the space and the rights at "
-                "checkpoint.location"
+                f"'{self._root / path}' could not be {what}: {error}; check the free space and the "
+                f"permissions at checkpoint.location"
             ) from error
 
 
@@ -537,6 +535,6 @@ def checkpoint_identity(root: str) -> str:
         return str(uuid.UUID(file.read_text(encoding="ascii").strip()))
     except (OSError, ValueError) as error:
         raise StreamsException(
-            f"'{file}', which tells this location of checkpoints from others, could not be read or made: "
-            f"{error}; see to the rights there, or delete the file while no client runs"
+            f"'{file}', which identifies this checkpoint location, could not be read or created: {error}; "
+            f"check the permissions there, or delete the file while no client runs"
         ) from error

@@ -10,8 +10,8 @@ from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.errors import IllegalStateException, StreamsNotStartedException, TopologyException
 from millstream.foreign import ESCAPED
 from millstream.runtime.assembly import Assembly
-from millstream.runtime.states import State
 from millstream.runtime.store_thread import Stopped
+from millstream.states import State
 from millstream.topology.topology import Topology
 
 __all__ = ["DataFrames"]
@@ -35,11 +35,11 @@ class DataFrames:
         raise NotImplementedError
 
     def refresh_table(self, table: DataFrameTable | str) -> int:
-        """Read the DataFrame of a table anew; returns when the rows that have changed are written.
+        """Read the DataFrame of a table again; returns when the changed rows have been written.
 
         `table` is what `StreamsBuilder.from_dataframe` returned, or its name. Each client of the application
         can do it, for all of them. The refresh takes effect, whole, with the first micro-batch that begins
-        after this has returned, and no later; for records that were processed before, nothing changes. A
+        after this has returned, and no later; records that were already processed are unaffected. A
         micro-batch that was under way, and one that is repeated after a failure, keep the rows they had.
 
         Returns:
@@ -58,7 +58,7 @@ class DataFrames:
         found = self._topology.frame_tables.get(name)
         if found is None:
             known = ", ".join(f"'{each}'" for each in self._topology.frame_tables) or "none"
-            raise TopologyException(f"no table of a DataFrame is called {name!r}; the program has {known}")
+            raise TopologyException(f"no DataFrame table is called {name!r}; the program has {known}")
         return self._while_running(lambda: self._assembly.refresh(found))
 
     def dataframe(self, stream: StreamDataFrame | str, **options: Any) -> Any:
@@ -94,5 +94,5 @@ class DataFrames:
         except Stopped:
             pass
         raise IllegalStateException(
-            f"client '{self._client_id}' is {self.state}, and its Spark has ended with it or is about to"
+            f"client '{self._client_id}' is {self.state}, and its Spark session has ended or is about to"
         )

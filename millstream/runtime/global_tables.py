@@ -55,7 +55,7 @@ def global_parts(
         where = f" on '{servers}'" if servers else ""
         raise MissingSourceTopicException(
             f"{facts}; create {'it' if len(missing) == 1 else 'them'}{where}, or correct the topology, then "
-            "start a new client",
+            f"start a new client",
             tuple(sorted(missing)),
         )
     return tuple(parts)
@@ -115,8 +115,8 @@ def declared_serdes(
             if serde is None:
                 raise TopologyException(
                     f"{table.name}: no {side} serde for the {what.replace('_', ' ')} of topic "
-                    f"'{table.topic}'; give it one, builder.{what}('{table.topic}', "
-                    "Consumed.with_(Serdes.string(), Serdes.string())), or set the configuration "
+                    f"'{table.topic}'; set one, builder.{what}('{table.topic}', "
+                    f"Consumed.with_(Serdes.string(), Serdes.string())), or set the configuration "
                     f"default.{side}.serde"
                 )
         serdes[stored.name] = (

@@ -33,7 +33,6 @@ from millstream.model import ThreadMetadata, TopicPartition
 from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.events import GlobalMoved
-from millstream.runtime.states import GLOBAL_THREAD, GlobalThreadState, ThreadCause
 from millstream.runtime.store_thread import (
     Restored,
     Stop,
@@ -45,6 +44,7 @@ from millstream.runtime.store_thread import (
     told,
 )
 from millstream.runtime.topic_watch import TopicWatch
+from millstream.states import GLOBAL_THREAD, GlobalThreadState, ThreadCause
 
 __all__ = ["GlobalResources", "GlobalStreamThread", "global_thread_name"]
 
@@ -144,7 +144,9 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
         Source: GlobalStreamThread.start, initialize.
         """
         if self._thread.ident is not None:
-            raise IllegalStateException(f"global thread '{self.name}' was started already; make a new one")
+            raise IllegalStateException(
+                f"global thread '{self.name}' has already been started; create a new one"
+            )
         if self._stopping.is_set():
             return False
         self._thread.start()
@@ -183,8 +185,8 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
         ]
         left = f", still to restore: {', '.join(waiting)}" if waiting else ""
         return (
-            f"global thread '{self.name}' has restored nothing for {timeout_s:g} s{left}; look whether the "
-            "brokers that have these topics are there, then start a new client"
+            f"global thread '{self.name}' has restored nothing for {timeout_s:g} s{left}; check that the "
+            f"brokers that host these topics are up, then start a new client"
         )
 
     # --- on the thread itself ----------------------------------------------------------------------------
@@ -237,7 +239,7 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     def _end(self, watch: TopicWatch) -> None:
         if not watch.close():
-            self._log.warning("%s its look at topics goes on until Kafka answers", self._machine.owner)
+            self._log.warning("%s its check of the topics continues until Kafka answers", self._machine.owner)
 
     def _failed(self, error: BaseException) -> None:
         if self._has_run:

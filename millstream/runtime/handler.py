@@ -18,7 +18,7 @@ from millstream.model import TaskId, TopicPartition
 from millstream.runtime.failure import Answer, Budget, Failure, Response, StreamThreadExceptionResponse
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = [
     "FailureContext",
@@ -116,14 +116,15 @@ def check_handler(handler: object) -> None:
     """
     if isinstance(handler, StreamThreadExceptionResponse):
         raise TypeError(
-            f"an uncaught exception handler is called with the exception and returns a response; got the "
-            f"response {handler} itself. Write UncaughtExceptionPolicy.always({type(handler).__name__}."
+            f"an uncaught exception handler must be a function that takes the exception and returns a "
+            f"response; got the response {handler} itself. Write "
+            f"UncaughtExceptionPolicy.always({type(handler).__name__}."
             f"{handler})"
         )
     if isinstance(handler, type) or not callable(handler):
         raise TypeError(_unfit(handler, "is a class" if isinstance(handler, type) else "cannot be called"))
     if _is_async(handler):
-        raise TypeError(_unfit(handler, "is asynchronous or a generator, and nobody would run it"))
+        raise TypeError(_unfit(handler, "is asynchronous or a generator, so calling it would not run it"))
     _arity(handler)
 
 
@@ -135,7 +136,7 @@ def check_hook(hook: object) -> None:
     """
     if isinstance(hook, type) or not callable(hook) or not _takes(hook, 1):
         raise TypeError(
-            f"a thread exception hook is called with one argument, as threading.excepthook is; got {hook!r}. "
+            f"a thread exception hook must take one argument, like threading.excepthook; got {hook!r}. "
             "It is deprecated: set_uncaught_exception_handler() takes a handler that decides what happens"
         )
 
@@ -183,7 +184,7 @@ def _is_async(handler: Callable[..., Any]) -> bool:
 def _unfit(handler: object, what: str) -> str:
     return (
         "an uncaught exception handler is called with the exception, or with the exception and a "
-        f"FailureContext, and returns a StreamThreadExceptionResponse; {handler!r} {what}. One that fits: "
+        f"FailureContext, and returns a StreamThreadExceptionResponse; {handler!r} {what}. Example: "
         f"{_EXAMPLE}"
     )
 
@@ -239,7 +240,7 @@ def ask(
         _chain(problem, failure.error)
         log.error(
             "The uncaught exception handler failed on thread '%s', so the answer is SHUTDOWN_CLIENT; correct "
-            "the handler. It was asked about %s",
+            "the handler. It was called for %s",
             failure.thread,
             type(failure.error).__name__,
             exc_info=problem,
@@ -267,14 +268,16 @@ def _called(
 
 def _wrong(handler: Handler, returned: object) -> str:
     if returned is None:
-        what = "None (does a `return` miss?)"
+        what = "None (is a `return` missing?)"
     elif isinstance(returned, str) and returned.upper() in StreamThreadExceptionResponse.__members__:
-        what = f"the text {returned!r}; write StreamThreadExceptionResponse.{returned.upper()}, not its name"
+        what = (
+            f"the string {returned!r}; write StreamThreadExceptionResponse.{returned.upper()}, not its name"
+        )
     else:
         what = f"a {type(returned).__name__}"  # not its text: that is the user's, and may be anything
     choices = ", ".join(StreamThreadExceptionResponse.__members__)
     return (
-        f"the uncaught exception handler {handler!r} returned {what}. It has to return a "
+        f"the uncaught exception handler {handler!r} returned {what}. It must return a "
         f"StreamThreadExceptionResponse: {choices}"
     )
 

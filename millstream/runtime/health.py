@@ -16,23 +16,23 @@ from typing import Any, NamedTuple
 from millstream.display import badge, block, facts, note, title
 from millstream.runtime.failure import in_short
 from millstream.runtime.history import FailureRecord
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = ["Health", "HealthView", "Waiting", "assess"]
 
 
 @dataclass(frozen=True)
 class Health:
-    """How a client is.
+    """The health of a client.
 
     Attributes:
-        live: whether it is worth keeping. False: it will not work again by itself, so start a new one.
-            Rebalancing, restoring and waiting for another try are no reason to end a client.
-        ready: whether it does its work and its stores answer: it may be sent queries.
+        live: whether to keep it. False: it will not recover, so start a new one. Rebalancing, restoring and
+        waiting for a retry are no reason to end a client.
+        ready: whether it does its work and its stores answer queries.
         status: one word: created, running, paused, degraded, restoring, rebalancing, waiting, missing,
             lost, empty, closing, closed or failed.
         reason: why, in a sentence.
-        next_try: when something is tried again, in UTC; None: nothing waits.
+        next_try: when the next retry is, in UTC; None: nothing waits.
         details: the facts, ready for JSON.
     """
 
@@ -181,7 +181,7 @@ def _failed(view: HealthView) -> str:
 
 
 def _closing_after_failure(view: HealthView) -> str:
-    return "the client closes because of a failure" + _because(view.failure, ",")
+    return "the client is closing because of a failure" + _because(view.failure, ",")
 
 
 def _because(error: BaseException | None, word: str) -> str:
@@ -190,8 +190,8 @@ def _because(error: BaseException | None, word: str) -> str:
 
 def _empty(view: HealthView) -> str:
     return (
-        f"the client is {view.client_state} and has no threads, so nothing runs here: add_stream_thread() "
-        "starts one" + _after(view.last_failure)
+        f"the client is {view.client_state} and has no threads, so nothing runs here; add_stream_thread() "
+        f"starts one" + _after(view.last_failure)
     )
 
 
@@ -204,7 +204,7 @@ def _first_to_wait(view: HealthView) -> tuple[str, Waiting]:
 
 def _waiting(view: HealthView) -> str:
     thread, first = _first_to_wait(view)
-    what = "what it owns" if first.pipeline is None else f"pipeline {first.pipeline}"
+    what = "its work" if first.pipeline is None else f"pipeline {first.pipeline}"
     attempt = f"attempt {first.attempt}" + ("" if first.most is None else f" of {first.most}")
     others = len(view.waiting) - 1
     more = "" if not others else f"; {others} more thread{_s(others)} wait{'' if others > 1 else 's'} too"
@@ -227,7 +227,10 @@ def _missing(view: HealthView) -> str:
 
 def _lost(view: HealthView) -> str:
     why = f": {view.lost}" if view.lost else ""
-    return f"the client is not a member of its group now, so it runs nothing; it joins again by itself{why}"
+    return (
+        f"the client is currently not a member of its group, so it runs nothing; it rejoins "
+        f"automatically{why}"
+    )
 
 
 def _restoring(view: HealthView) -> str:
@@ -241,7 +244,7 @@ def _restoring(view: HealthView) -> str:
 
 def _starting(view: HealthView) -> str:
     ready = sum(state == "RUNNING" for state in view.threads.values())
-    return f"work is being handed out and started: {ready} of {view.wanted_threads} threads run"
+    return f"work is being assigned and started: {ready} of {view.wanted_threads} threads run"
 
 
 def _not_all_run(view: HealthView) -> str:
@@ -253,20 +256,20 @@ def _not_all_run(view: HealthView) -> str:
 
 def _paused(view: HealthView) -> str:
     return (
-        "the client is paused, so nothing is processed here; stores answer queries as they are: resume() "
-        "has it go on"
+        "the client is paused, so it processes nothing; its stores still answer queries; resume() continues "
+        "processing"
     )
 
 
 def _unowned(view: HealthView) -> str:
     names = ", ".join(sorted(view.unowned))
-    return f"nobody runs pipeline{_s(len(view.unowned))} {names}" + _after(view.last_failure)
+    return f"no client runs pipeline{_s(len(view.unowned))} {names}" + _after(view.last_failure)
 
 
 def _serves_nobody(view: HealthView) -> str:
     assert view.query_server_failure is not None
     why = in_short(view.query_server_failure)
-    return f"the query server has failed, so stores answer in this process only: {why}; start the client anew"
+    return f"the query server has failed, so stores answer in this process only: {why}; restart the client"
 
 
 def _too_few(view: HealthView) -> str:
@@ -280,7 +283,7 @@ def _running(view: HealthView) -> str:
     if view.pipelines_owned:
         run = "pipeline runs" if view.pipelines_owned == 1 else "pipelines run"
         return f"{view.pipelines_owned} {run} here, on {threads}{_executors(view)}"
-    where = "; the pipelines are on other clients" if view.pipelines_total else ""
+    where = "; the pipelines run on other clients" if view.pipelines_total else ""
     return f"every store is up to date, on {threads}{where}"
 
 
@@ -300,8 +303,14 @@ _ROWS: tuple[_Row, ...] = (
     _Row("failed", False, False, _in(State.ERROR), _failed),
     _Row("closed", False, False, _in(State.NOT_RUNNING), lambda view: "the client was closed"),
     _Row("closing", True, False, _in(State.PENDING_ERROR), _closing_after_failure),
-    _Row("closing", True, False, _in(State.PENDING_SHUTDOWN), lambda view: "the client closes"),
-    _Row("created", True, False, _in(State.CREATED), lambda view: "the client was not started: call start()"),
+    _Row("closing", True, False, _in(State.PENDING_SHUTDOWN), lambda view: "the client is closing"),
+    _Row(
+        "created",
+        True,
+        False,
+        _in(State.CREATED),
+        lambda view: "the client has not been started; call start()",
+    ),
     # From here on it is REBALANCING or RUNNING. A thread that waits is worth keeping the client for; a client
     # that is RUNNING and has none is not.
     _Row("waiting", True, False, lambda view: bool(view.waiting), _waiting),

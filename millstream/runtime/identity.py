@@ -50,7 +50,7 @@ class Role(Enum):
 
     SOURCE = "source topic"
     TABLE = "table's topic"
-    REPARTITION_READ = "repartition topic that is read"
+    REPARTITION_READ = "repartition topic read as a source"
     REPARTITION = "repartition topic"
     DATAFRAME = "topic with the rows of a DataFrame"
     CHANGELOG = "changelog"
@@ -271,7 +271,7 @@ class Finding:
             What.DELETED: "was deleted",
             What.RECREATED: "was deleted and created again",
             What.EMPTIED: "was emptied",
-            What.SHRUNK: "has fewer partitions than it had",
+            What.SHRUNK: "has fewer partitions than before",
             What.NEVER_THERE: "does not exist",
         }[self.what]
         return f"{self.role.value} '{self.topic}' {happened} ({self.facts})"
@@ -315,7 +315,7 @@ def compare(
     # What was read of it, though nobody came to note it: it was there for a moment only.
     for name in sorted({at.topic for at in positions}):
         if name not in used and name not in seen and name not in found and _matched(patterns, name):
-            seen[name] = Finding(What.DELETED, name, Role.SOURCE, "and it was never noted")
+            seen[name] = Finding(What.DELETED, name, Role.SOURCE, "and it was never recorded")
     named = {use.topic for use in uses if use.role.is_read and not use.by_pattern}
     return tuple(
         replace(each, by_pattern=True)
@@ -365,8 +365,8 @@ def _compared(
             return finding(What.DELETED, f"read up to {_offsets(mine)}")
         # A checkpoint that has done something is proof that its changelogs were there.
         if use.role is Role.CHANGELOG:
-            return finding(What.DELETED, "the checkpoint has the store's state, and its changelog is gone")
-        return finding(What.NEVER_THERE, "and it was never noted") if use.role.is_read else None
+            return finding(What.DELETED, "the checkpoint has the store's state, but its changelog is gone")
+        return finding(What.NEVER_THERE, "and it was never recorded") if use.role.is_read else None
     if old is not None and old.topic_id and now.topic_id and old.topic_id != now.topic_id:
         if use.role in (Role.OUTPUT, Role.DEAD_LETTERS, Role.REPARTITION):
             return None  # what is written from now on goes to the new one; whoever reads it compares as well
@@ -379,7 +379,7 @@ def _compared(
     if old is not None and now.partitions < old.partitions:
         return finding(What.SHRUNK, f"{_partitions(old.partitions)} then, {now.partitions} now")
     if use.role.is_read and old is None and _is_another(use, mine, now):
-        facts = f"it was never noted; read up to {_offsets(mine)} of the old one, "
+        facts = f"it was never recorded; read up to {_offsets(mine)} of the old one, "
         return finding(What.RECREATED, f"{facts}{_partitions(now.partitions)} now")
     if use.role.is_read:
         return _read_past(use, mine, now)
@@ -394,7 +394,7 @@ def _compared(
                 f"partition {number} began at offset {then} and begins at {start}"
                 for number, (then, start) in gone.items()
             )
-            return finding(What.EMPTIED, f"{facts}, though nothing but compaction should remove records")
+            return finding(What.EMPTIED, f"{facts}, although only compaction should remove records")
     return None
 
 
@@ -444,7 +444,7 @@ def _gone(
     ]
     if not filled:
         return None
-    facts = f"pipeline '{pipeline}' has no checkpoint, and has run before: {'; '.join(filled)}"
+    facts = f"pipeline '{pipeline}' has no checkpoint, but has run before: {'; '.join(filled)}"
     return Finding(What.CHECKPOINT_GONE, "", None, facts)
 
 
@@ -502,21 +502,21 @@ def dropped_sentence(
     """
     mine = {at.partition: offset for at, offset in read.items() if at.topic == finding.topic}
     begun = {at.partition: offset for at, offset in planned.items() if at.topic == finding.topic}
-    told = [f"read of it: up to {_offsets(mine)}" if mine else "nothing of it was read"]
+    told = [f"read of it: up to {_offsets(mine)}" if mine else "none of it was read"]
     unread = {number: end - mine.get(number, 0) for number, end in begun.items()}
     unread = {number: count for number, count in unread.items() if count > 0}
     if unread:
         shown = ", ".join(f"{count} of partition {number}" for number, count in sorted(unread.items()))
-        told.append(f"at least these offsets were not read yet: {shown}")
+        told.append(f"at least these offsets had not been read: {shown}")
     if finding.what is What.RECREATED:
-        way = "the topic of its name that is there now is read from its beginning"
+        way = "the topic that now has its name is read from the beginning"
     else:
         rest = [f"'{name}'" for name in others if name != finding.topic]
         shown = ", ".join(rest[:4]) + (f" and {len(rest) - 4} more" if len(rest) > 4 else "")
-        way = f"the pipeline goes on with what the pattern matches now: {shown or 'no topic'}"
+        way = f"the pipeline continues with what the pattern matches now: {shown or 'no topic'}"
     return (
-        f"pipeline {pipeline}: {finding.sentence}. A pattern reads it, and no source names it, so {way}. "
-        f"What was not read of the old topic is lost with it; {'; '.join(told)}"
+        f"pipeline {pipeline}: {finding.sentence}. It is read by a pattern and not by name, so {way}. Unread "
+        f"records of the old topic are lost with it; {'; '.join(told)}"
     )
 
 
@@ -537,10 +537,10 @@ def error_of(findings: Sequence[Finding], location: str) -> StreamsException | N
     gone = [each for each in findings if each.what is What.CHECKPOINT_GONE]
     if gone:
         return LostCheckpointException(
-            f"{'; '.join(each.sentence for each in gone)}. The checkpoints are looked for at '{location}'. "
-            "Counting again from what the sources still have would put wrong values into the stores. Next: "
-            "bring the checkpoints back (the volume, or checkpoint.location as it was: all clients of an "
-            "application share it) and start again; or "
+            f"{'; '.join(each.sentence for each in gone)}. The checkpoints are expected at '{location}'. "
+            f"Reprocessing what the sources still have would put wrong values into the stores. Next: restore "
+            f"the checkpoints (the volume, or the previous checkpoint.location, which all clients of an "
+            f"application share) and start again; or "
             f"{_AFRESH}"
         )
     told = "; ".join(each.sentence for each in findings)
@@ -550,19 +550,19 @@ def error_of(findings: Sequence[Finding], location: str) -> StreamsException | N
     outputs = [each for each in findings if each not in read and each not in changelogs]
     if read:
         absent = any(each.what in (What.DELETED, What.NEVER_THERE) for each in read)
-        first = "create what is missing, " if absent else ""
+        first = "create the missing topics, " if absent else ""
         ways.append(
-            "what the checkpoint has read is not in the topic of that name any more: to keep the state and "
-            f"start at the beginning of the topic as it is now, {first}set "
-            "source.lost.policy=from-beginning and start again"
+            f"the topic of that name no longer has what the checkpoint has read: to keep the state and read "
+            f"the current topic from the beginning, {first}set source.lost.policy=from-beginning and start "
+            f"again"
         )
     if changelogs:
         ways.append(
-            "Spark's state still has what the changelog had: to write it anew from there, set "
+            "Spark's state still has the changelog's content: to rewrite the changelog from it, set "
             "changelog.lost.policy=rebuild and start again"
         )
     if outputs:
-        ways.append("create what is missing")
+        ways.append("create the missing topics")
     if read or changelogs:
         ways.append(_AFRESH)
     message = f"{told}. Next: {'; or '.join(ways)}"

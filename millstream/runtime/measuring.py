@@ -24,8 +24,8 @@ from millstream.runtime.crew import Crew
 from millstream.runtime.events import Assigned, Event, GroupLost, Settled, ThreadMoved
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.standby_updates import StandbyUpdates
-from millstream.runtime.states import State, ThreadState
 from millstream.runtime.view import ClientView
+from millstream.states import State, ThreadState
 from millstream.topology.topology import Topology
 
 __all__ = ["Measuring", "Watches", "readers_of", "writers_of"]

@@ -25,15 +25,15 @@ def modes_of(config: StreamsConfig, spark_version: str | None = None) -> Modes:
     spark_version = spark_version or _installed()
     numbers = re.match(r"(\d+)\.(\d+)", spark_version)
     if numbers is not None and (int(numbers[1]), int(numbers[2])) < _SINCE:
-        against.append(f"Spark {spark_version} has no shuffles in it; it takes Spark 4.3 or newer.")
+        against.append(f"Spark {spark_version} has no shuffles in it; Spark 4.3 or newer is required.")
     if config.exactly_once:
         against.append(
-            "processing.guarantee=exactly_once_v2 writes a batch in one transaction, so nobody would see a "
-            "record before its batch ends."
+            "processing.guarantee=exactly_once_v2 writes a batch in one transaction, so no reader would see "
+            "a record before its batch ends."
         )
     if own := sorted(config.own_handlers):
         names = ", ".join(f"{kind}.exception.handler" for kind in own)
-        against.append(f"{names} is a handler in Python, which gets its records in batches.")
+        against.append(f"{names} is a Python handler, which receives its records in batches.")
     return Modes(
         Mode(config["processing.mode"]),
         {name: Mode(mode) for name, mode in config.with_prefix("processing.mode.").items()},

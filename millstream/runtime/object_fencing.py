@@ -150,7 +150,7 @@ class ObjectClaims(CheckpointClaims):
             return
         raise StreamsException(
             f"'{self._root}/{directory}' could not be fenced in {_FENCE_S:g} s: the client that still writes "
-            "there is quicker each time; stop it"
+            f"there is faster every time; stop it"
         )
 
     def _clear(self, pipeline: str, number: int, source: int | None) -> None:

@@ -170,7 +170,7 @@ def positions_of(files: CheckpointFiles, pipeline: str) -> Mapping[TopicPartitio
         if log is not None:
             return log.positions
         return {} if begun else None
-    raise StreamsException(f"the checkpoint of pipeline '{pipeline}' is being claimed all the time")
+    raise StreamsException(f"the checkpoint of pipeline '{pipeline}' keeps being claimed by others")
 
 
 def _is_in_first_batch(files: CheckpointFiles, directory: str) -> bool:

@@ -86,7 +86,7 @@ def bound_after(
     if not reached:
         topics = ", ".join(sorted({f"'{at.topic}'" for at in written})) or "nothing"
         raise ValueError(
-            f"store '{store.name}' is not made from {topics}; give offsets of topics that it is made from"
+            f"store '{store.name}' is not built from {topics}; give offsets of its source topics"
         )
     return PositionBound.at(bound)
 
@@ -105,11 +105,11 @@ def _wait(pipeline: Pipeline, needed: Mapping[TopicPartition, int], progress: Pr
         here = (
             f"it has finished {facts}"
             if finished
-            else "it does not run on this client, or has finished nothing"
+            else "it does not run on this client, or has not finished a micro-batch"
         )
         raise TimeoutException(
-            f"pipeline '{pipeline.name}' was not done in time with the records that were written: {here}; "
-            "give it more time, or ask the client that runs it"
+            f"pipeline '{pipeline.name}' did not process the written records in time: {here}; allow more "
+            f"time, or query the client that runs it"
         )
 
 

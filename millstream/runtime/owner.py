@@ -29,7 +29,7 @@ from millstream.runtime.client_state import ClientState, Moment
 from millstream.runtime.events import Broken, Event, Instruction, Moved
 from millstream.runtime.failure import Failure
 from millstream.runtime.reactions import react
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = ["Owner"]
 

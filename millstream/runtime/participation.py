@@ -214,8 +214,8 @@ class Participation:
         if membership is not None:
             if self._owner.state.group.shutdown is not None and not membership.wait_until_told(timeout_s):
                 log.warning(
-                    "stream-client [%s] the group has not answered in %.1f s; whether the other clients "
-                    "know of the shutdown is not certain",
+                    "stream-client [%s] the group has not answered in %.1f s; the other clients may not know "
+                    "about the shutdown",
                     self._client_id,
                     timeout_s,
                 )
@@ -244,7 +244,8 @@ class Participation:
         data, left_out = fitting(info)
         if left_out and left_out != self._left_out:
             log.warning(
-                "stream-client [%s] says more of itself than the group carries (%d bytes); left out: %s",
+                "stream-client [%s] has more user data than the group protocol carries (%d bytes); left out: "
+                "%s",
                 self._client_id,
                 MOST_USER_DATA_BYTES,
                 ", ".join(left_out),
@@ -360,7 +361,7 @@ class Participation:
         )
         for endpoint in odd:
             log.warning(
-                "stream-client [%s] leaves out a client: its application.server is '%s', not host:port",
+                "stream-client [%s] ignores a client: its application.server is '%s', not host:port",
                 self._client_id,
                 printable(endpoint, 100),
             )

@@ -43,9 +43,9 @@ from millstream.runtime.events import (
 from millstream.runtime.global_thread import GlobalStreamThread
 from millstream.runtime.owner import Owner
 from millstream.runtime.participation import Participation
-from millstream.runtime.states import State
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView
+from millstream.states import State
 
 __all__ = ["Performer"]
 

@@ -162,7 +162,7 @@ class Pipelines:
             self._unwanted.set()
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: self._starter is None, timeout_s):
-                log.info("Spark is still starting; it ends by itself as soon as it has started")
+                log.info("Spark is still starting; it will stop once it has started")
                 return
             engine, self._engine, self._compiled = self._engine, None, None
         if engine is not None:
@@ -182,7 +182,7 @@ class Pipelines:
                 if self._starter is None and self._compiled is not None and self._engine is not None:
                     if self._engine.is_alive:
                         return self._engine, self._compiled
-                    log.warning("Spark's Java process is gone; another one is started")
+                    log.warning("Spark's Java process is gone; starting a new one")
                     self._compiled, self._warmed_up = None, False
                 if self._starter is None and not (mine and self._error is not None):
                     mine = True
@@ -238,7 +238,7 @@ class Pipelines:
             if engine is not None:
                 engine.close()
         except Exception:
-            log.exception("Spark, which nobody waits for any more, did not close cleanly")
+            log.exception("Spark did not close cleanly; nothing waits for it any more")
         with self._changed:
             self._engine, self._compiled, self._error = None, None, None
             self._starter = None

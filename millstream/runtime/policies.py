@@ -27,7 +27,7 @@ __all__ = ["UncaughtExceptionPolicy", "causes", "default_budget", "most_specific
 
 
 class UncaughtExceptionPolicy:
-    """Handlers that one need not write. Make one with `replace`, `always` or `by_exception`.
+    """Ready-made handlers. Create one with `replace`, `always` or `by_exception`.
 
         streams.set_uncaught_exception_handler(UncaughtExceptionPolicy.replace(max_failures=5))
 
@@ -41,7 +41,8 @@ class UncaughtExceptionPolicy:
 
     def __init__(self) -> None:
         raise TypeError(
-            "make a policy with UncaughtExceptionPolicy.replace(), .always(response) or .by_exception({...})"
+            "create a policy with UncaughtExceptionPolicy.replace(), .always(response) or "
+            ".by_exception({...})"
         )
 
     @classmethod
@@ -59,7 +60,7 @@ class UncaughtExceptionPolicy:
 
         The first replacement comes after `first_delay`, those that follow after a random pause of up to
         `backoff`, 2 `backoff`, 4 `backoff` … and `backoff_max` at most. Each pipeline has its own count,
-        which begins anew once the pipeline gets past the records it failed on.
+        which restarts once the pipeline gets past the records it failed on.
 
         Raises:
             ValueError: a number does not fit, or `then` is REPLACE_THREAD.
@@ -70,7 +71,7 @@ class UncaughtExceptionPolicy:
 
     @classmethod
     def always(cls, response: StreamThreadExceptionResponse) -> UncaughtExceptionPolicy:
-        """The same response to every exception. REPLACE_THREAD has the budget that the configuration says.
+        """The same response to every exception. REPLACE_THREAD uses the configured budget.
 
         Raises:
             TypeError: it is no response.
@@ -86,23 +87,21 @@ class UncaughtExceptionPolicy:
     ) -> UncaughtExceptionPolicy:
         """By the class of the exception, or of anything in its chain of `__cause__`.
 
-        Of several classes that fit, a subclass goes before its parents; of unrelated ones, the one nearest to
-        the root of the chain, which is what really happened. The order of the dict does not matter.
+        Of several classes that fit, a subclass takes precedence over its parents; of unrelated ones, the one
+        nearest to the root of the chain, the original cause, wins. The order of the dict does not matter.
 
         Args:
             responses: a response, or another policy, for each class.
-            otherwise: for all the rest.
+            otherwise: for all other exceptions.
 
         Raises:
             TypeError: a key is no class of exceptions, or a value neither a response nor a policy.
         """
         if not isinstance(responses, Mapping):
-            raise TypeError(
-                f"by_exception takes a dict from exception classes to responses; got {responses!r}"
-            )
+            raise TypeError(f"by_exception takes a dict of exception classes to responses; got {responses!r}")
         for kind in responses:
             if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise TypeError(f"by_exception takes classes of exceptions as keys; got {kind!r}")
+                raise TypeError(f"by_exception takes exception classes as keys; got {kind!r}")
         rules = tuple(
             (kind, _policy(f"the value of {kind.__name__}", value)) for kind, value in responses.items()
         )
@@ -237,5 +236,5 @@ def default_budget(config: StreamsConfig) -> Budget:
         )
     except (ValueError, OverflowError) as error:
         raise ConfigException(
-            f"the keys 'replace.thread.…' give no budget for replacing threads: {error}"
+            f"the keys 'replace.thread.…' do not form a valid budget for replacing threads: {error}"
         ) from error

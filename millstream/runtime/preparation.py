@@ -77,7 +77,7 @@ def missing_sources(
     pronoun = "them" if len(missing) > 1 else "it"
     return MissingSourceTopicException(
         f"source topic{plural} {', '.join(hints)} {verb} not exist on '{servers}'; create {pronoun}, or "
-        f"correct the topology. A handler that answers REPLACE_THREAD has the client look again",
+        f"correct the topology. If the handler answers REPLACE_THREAD, the client checks again",
         tuple(sorted(missing)),
     )
 
@@ -93,8 +93,8 @@ def check_internal(wanted: InternalTopic, found: TopicDescription) -> None:
     """
     way_out = (
         f"If the application may start afresh, delete the topic '{wanted.name}' and call "
-        "KafkaStreams.clean_up(checkpoints=True); else give the topology, and its source topics, the shape "
-        "they had"
+        "KafkaStreams.clean_up(checkpoints=True); otherwise restore the topology and its source topics to "
+        "their previous shape"
     )
     if found.partitions != wanted.partitions:
         raise InternalTopicException(
@@ -187,15 +187,15 @@ def check_dead_letters(
     key = "errors.dead.letter.queue.topic.name"
     if dead_letters in set(sources) or any(pattern.fullmatch(dead_letters) for pattern in patterns):
         raise ConfigException(
-            f"'{key}' is '{dead_letters}', which a source of the topology reads: dead letters would come "
-            "back as records. Give them a topic of their own, which no pattern of a source matches"
+            f"'{key}' is '{dead_letters}', which a source of the topology reads, so dead letters would come "
+            f"back as records. Use a separate topic that no source pattern matches"
         )
     if dead_letters in topics.confirm([dead_letters]):
         return
     if not create_missing:
         raise ConfigException(
-            f"'{key}' is '{dead_letters}', and there is no such topic on '{servers}'; create it, with as "
-            "many partitions as you like"
+            f"'{key}' is '{dead_letters}', but there is no such topic on '{servers}'; create it, with any "
+            f"number of partitions"
         )
     log.info("creating topic %s for dead letters on the embedded broker", dead_letters)
     topics.create([InternalTopic(dead_letters, -1, {})], -1)
@@ -226,7 +226,7 @@ def kept_counts(
     }
     if not kept:
         return plan
-    log.info("internal topics keep the partitions they have: %s", kept)
+    log.info("internal topics keep their current partitions: %s", kept)
     prefix = f"{application_id}-"
     stores = {
         name: replace(place, partitions=kept[place.topic])

@@ -57,7 +57,6 @@ from millstream.runtime.events import (
 )
 from millstream.runtime.failure import Exhausted, Failure, Response, Retry
 from millstream.runtime.history import FailureRecord, plan_retry
-from millstream.runtime.states import Cause, GlobalThreadState, ThreadState
 from millstream.runtime.supervision import (
     Action,
     CloseToError,
@@ -71,6 +70,7 @@ from millstream.runtime.supervision import (
     decide,
 )
 from millstream.runtime.turn import Turn
+from millstream.states import Cause, GlobalThreadState, ThreadState
 
 __all__ = ["react"]
 
@@ -225,7 +225,7 @@ def _thread_moved(turn: Turn, name: str, state: ThreadState) -> None:
         return
     if not entry.ending:
         turn.end_thread(entry, now=False)
-        turn.close_for_a_bug(name, f"stream thread '{name}' ended and nobody decided that")
+        turn.close_for_a_bug(name, f"stream thread '{name}' ended unexpectedly")
     turn.set(
         threads=tuple(each for each in turn.state.threads if each.name != name),
         roster=turn.state.roster.gone(name),
@@ -256,8 +256,8 @@ def _global_moved(turn: Turn, name: str, state: GlobalThreadState) -> None:
     elif state is GlobalThreadState.DEAD and turn.state.global_ran:
         # As with stream threads: never RUNNING without it. What fails its start is told by start().
         message = (
-            "Global thread has died. The streams application or client will now close to ERROR, though "
-            "nobody decided that"
+            "Global thread has died. The streams application or client will now close to ERROR, although no "
+            "handler decided that"
         )
         turn.close_for_a_bug(name, message, is_global=True)
 
@@ -307,7 +307,9 @@ def _hopeless(state: ClientState, failure: Failure) -> str | None:
     what += [f"'{name}' was deleted and created again" for name in recreated]
     if not what:
         return None
-    return f"topic {', '.join(what)}, and no thread of this client can go on with another topic of that name"
+    return (
+        f"topic {', '.join(what)}, and no thread of this client can continue with another topic of that name"
+    )
 
 
 def _act(turn: Turn, action: Action, failure: Failure, entry: ThreadEntry | None) -> None:
@@ -320,7 +322,7 @@ def _act(turn: Turn, action: Action, failure: Failure, entry: ThreadEntry | None
             assert entry is not None, "the global thread is never replaced"
             _replace(turn, entry, failure.pipeline, delay_s)
         case EndThread():
-            assert entry is not None, "the global thread never ends alone"
+            assert entry is not None, "the global thread never ends on its own"
             turn.move(Cause.WORK_MOVES)
             turn.end_thread(entry, now=False)
             turn.hand_out()
@@ -399,7 +401,7 @@ def _complain(turn: Turn, event: TimeUp) -> None:
     elif event.phase is Phase.GLOBAL:
         late = ["the global thread"]
     for what in late:
-        turn.say(logging.WARNING, f"{what} has not ended in {event.waited_s:.0f} s; what it uses is closed")
+        turn.say(logging.WARNING, f"{what} has not ended in {event.waited_s:.0f} s; its resources are closed")
 
 
 def _enter(turn: Turn, phase: Phase) -> None:

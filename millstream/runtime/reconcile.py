@@ -218,7 +218,7 @@ class Reconciler:
         found = {name: Found(topic.topic_id, topic.partitions) for name, topic in topics.items()}
         if new := note(uses, found):
             self._checkpoints.note_new(claim, new, files)
-            log.info("pipeline %s has noted that these are new, or have grown: %s", pipeline.name, _list(new))
+            log.info("pipeline %s has recorded new or grown topics: %s", pipeline.name, _list(new))
 
     def note_read(self, claim: CheckpointClaim, without: Set[str], files: CheckpointFiles) -> None:
         """Note what a pipeline's query has read and nobody has noted, before its checkpoint is let go.
@@ -254,18 +254,19 @@ class Reconciler:
         for store, then, now in _changed(notes.serdes if notes is not None else {}, serdes):
             raise TopologyException(
                 f"store '{store}' of pipeline '{pipeline}' was written with the serdes {then[0]} and "
-                f"{then[1]}, and this program has {now[0]} and {now[1]}: what is in its changelog could "
-                "not be read. Give it the serdes it had, or another name and a new application.id, or "
+                f"{then[1]}, but this program uses {now[0]} and {now[1]}, so its changelog could not be "
+                f"read. Use the original serdes, or give the store another name and use a new "
+                f"application.id, or "
                 "start afresh with KafkaStreams.clean_up(checkpoints=True)"
             )
 
     def _raise_if_other_layouts(self, compiled: CompiledPipeline, notes: Notes | None) -> None:
         for store, then, now in _changed(notes.layouts if notes is not None else {}, compiled.layouts):
             raise TopologyException(
-                f"the state of store '{store}' of pipeline '{compiled.pipeline.name}' is of another "
+                f"the state of store '{store}' of pipeline '{compiled.pipeline.name}' belongs to another "
                 f"aggregation or join:\n  was '{then}',\n  now '{now}'\n"
-                "Going on from it would misread it. Have the program do what it did, or give the store "
-                "another name and take a new application.id, or start afresh with `millstream reset` or "
+                "Resuming from it would misread it. Restore the program, or give the store another name and "
+                "use a new application.id, or start afresh with `millstream reset` or "
                 "KafkaStreams.clean_up(checkpoints=True)"
             )
 
@@ -345,7 +346,7 @@ class Reconciler:
         if new is None:
             raise TopologyException(
                 f"pipeline '{name}' has a checkpoint whose query had {len(log_now.lines)} sources; with this "
-                f"program it has {len(compiled.scans)}, and which of them is where cannot be told. Use a new "
+                f"program it has {len(compiled.scans)}, and they cannot be matched. Use a new "
                 "application.id, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
             )
         return _Move(to, before, new, new != log_now)
@@ -361,8 +362,8 @@ class Reconciler:
     ) -> None:
         if half is not None and (lost := [at for at in half.positions if at.topic in move.to]):
             log.warning(
-                "pipeline %s: micro-batch %d was interrupted, and what it read is not there to be read "
-                "again: up to %s. What it wrote may be in changelogs and outputs, and is not in the state",
+                "pipeline %s: micro-batch %d was interrupted, and its input, up to %s, no longer exists. Its "
+                "output may be in changelogs and output topics, but is not in the state",
                 name,
                 half.batch,
                 ", ".join(f"{at} offset {half.positions[at]}" for at in lost),
@@ -373,7 +374,7 @@ class Reconciler:
         if move.forgets:
             if new is not None:
                 log.info(
-                    "pipeline %s goes on from moved offsets: %s",
+                    "pipeline %s resumes from moved offsets: %s",
                     name,
                     new.to_bytes().decode().replace("\n", " "),
                 )
@@ -387,24 +388,24 @@ def _written_in_part(
 ) -> CheckpointException:
     """With exactly once: what is there is left out when the batch is repeated, so it has to be the same."""
     way_out = (
-        "Start it once with processing.guarantee=at_least_once, until that micro-batch is done: records of "
-        "it may then be there twice"
+        "Start it once with processing.guarantee=at_least_once, until that micro-batch is done; its records "
+        "may then be written twice"
     )
     if lost:
         why = (
-            f"changelogs that are lost could not be written anew: {_list(lost)}. They would lack what is "
-            "written of it already"
+            f"lost changelogs could not be rewritten: {_list(lost)}. They would lack what the micro-batch "
+            f"has already written"
         )
     elif move.to:
-        why = f"it can be neither finished nor forgotten, since what it reads is not there: {_list(move.to)}"
+        why = f"it can be neither finished nor dropped, because its input no longer exists: {_list(move.to)}"
     else:
-        why = "with this program, which reads other sources, it would be another one"
+        why = "this program reads other sources, so it would be a different micro-batch"
         way_out = (
-            "Start the program as it was before until that micro-batch is done (a client that runs for a "
-            "moment is enough), and then this one"
+            "Start the program as it was before until that micro-batch is done (running a client briefly is "
+            "enough), then start this one"
         )
     return CheckpointException(
-        f"pipeline {claim.pipeline}: micro-batch {batch} is written in part, exactly once, and {why}. "
+        f"pipeline {claim.pipeline}: micro-batch {batch} is partly written under exactly_once_v2, and {why}. "
         f"Nothing was changed. {way_out}; or start afresh with `millstream reset`",
         pipeline=claim.pipeline,
         path=claim.path,
@@ -432,7 +433,7 @@ def _of(name: str, partitions: int, offsets: Mapping[TopicPartition, int]) -> tu
 def _rebuilding(findings: Iterable[Finding], changelogs: Iterable[str]) -> str:
     told = [each.sentence for each in findings if each.role is Role.CHANGELOG]
     return ". ".join(
-        [*(["; ".join(told)] if told else []), f"Written anew from Spark's state: {_list(changelogs)}"]
+        [*(["; ".join(told)] if told else []), f"Rewritten from Spark's state: {_list(changelogs)}"]
     )
 
 

@@ -108,7 +108,7 @@ def reset_application(
         if checkpoints.is_local:
             files = LocalCheckpointFiles(checkpoints.root)
         else:
-            tell(f"starting Spark, for the checkpoints in '{checkpoints.root}'")
+            tell(f"starting Spark for the checkpoints in '{checkpoints.root}'")
             engine = parts.engine(config, threading.Event(), spark)
             held.callback(engine.close)
             files = engine.checkpoint_files(checkpoints.root)
@@ -179,10 +179,10 @@ class _Job:
         """Do what the plan says."""
         self.files.write(STARTS, Starts(self._at, complete=False).to_bytes())
         for name in plan.pipelines:
-            self.tell(f"shutting out whoever may still run pipeline {name}")
+            self.tell(f"fencing any client that may still run pipeline {name}")
             claims.claim(name, 0, _HOLDER)
         if plan.members:
-            self.tell(f"taking {len(plan.members)} members out of the group")
+            self.tell(f"removing {len(plan.members)} members from the group")
             self.groups.remove_members(plan.application_id, plan.members)
         if plan.internal:
             self.tell(f"deleting {len(plan.internal)} internal topics")
@@ -228,7 +228,7 @@ class _Job:
         notes = read_notes(pipeline, self.files)
         if notes is None:
             if self.files.exists(f"{pipeline}.topics.json"):
-                log.warning("what pipeline %s reads is not known: its note cannot be read", pipeline)
+                log.warning("the inputs of pipeline %s are unknown: its record cannot be read", pipeline)
             return []
         return [name for name, each in notes.topics.items() if each.role in (Role.SOURCE, Role.TABLE)]
 
@@ -242,9 +242,9 @@ def raise_if_alive(plan: ResetPlan, force: bool) -> None:
     if plan.members and not force:
         raise IllegalStateException(
             f"application '{plan.application_id}' is running: its group has "
-            f"{', '.join(sorted(plan.members.values()))}. Close all of its clients first (one that was "
-            "killed is forgotten after session.timeout.ms); or, if none of them lives any more, take them "
-            "out of the group with --force, or force=True"
+            f"{', '.join(sorted(plan.members.values()))}. Close all of its clients first (a killed client is "
+            f"removed after session.timeout.ms); or, if none of them is alive, remove them from the group "
+            f"with --force, or force=True"
         )
 
 
@@ -257,8 +257,8 @@ def _raise_if_unknown(to: To, partitions: Iterable[TopicPartition]) -> None:
     strange = sorted(to.keys() - set(partitions)) if isinstance(to, Mapping) else []
     if strange:
         raise ConfigException(
-            f"offsets are given of {', '.join(map(str, strange))}, which are no partitions of the input "
-            "topics; name the topics as input topics, or leave these out. Nothing was changed"
+            f"offsets are given for {', '.join(map(str, strange))}, which are not partitions of the input "
+            f"topics; name the topics as input topics, or leave these out. Nothing was changed"
         )
 
 

@@ -83,21 +83,21 @@ class ResetPlan:
         ]
         told += [f"  input '{name}': does not exist, left out" for name in self.missing]
         if not self.positions and not self.missing:
-            told.append("  input topics: none is known; name them if they are to be read from elsewhere")
+            told.append("  input topics: none are known; name them to change where they are read from")
         told += [f"  delete internal topic '{name}'" for name in self.internal]
         told += [
-            f"  leave topic '{name}' alone: by its name it is of application '{owner}'"
+            f"  leave topic '{name}' alone: its name belongs to application '{owner}'"
             for name, owner in sorted(self.foreign.items())
         ]
         if not self.internal:
-            told.append("  internal topics: there are none")
+            told.append("  internal topics: none")
         told += [
             f"  delete the checkpoint of pipeline '{name}' in '{self.location}'" for name in self.pipelines
         ]
         if not self.pipelines:
-            told.append(f"  checkpoints: there are none in '{self.location}'")
+            told.append(f"  checkpoints: none in '{self.location}'")
         local = f"delete the state of {self.tasks} task{'' if self.tasks == 1 else 's'} in '{self.state}'"
-        told.append(f"  {local}" if self.tasks else f"  local state: there is none in '{self.state}'")
+        told.append(f"  {local}" if self.tasks else f"  local state: none in '{self.state}'")
         return tuple(told)
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ def positions(
         match to:
             case _ if shift is not None:
                 wanted = committed.get(at, begins) + shift
-                note = "" if at in committed else "the group has committed nothing, so counted from the first"
+                note = "" if at in committed else "the group has committed nothing; counted from the first"
             case "earliest":
                 wanted = begins
             case "latest":
@@ -170,7 +170,7 @@ def positions(
             case Mapping():
                 continue
             case _:
-                raise ValueError(f"a position is 'earliest', 'latest', an offset or a time; got {to!r}")
+                raise ValueError(f"a position must be 'earliest', 'latest', an offset or a time; got {to!r}")
         offset = max(begins, min(wanted, ends))
         if offset != wanted:
             note = f"{wanted} was asked for"

@@ -251,7 +251,7 @@ class Roster:
         seen: dict[Thing, str] = {}
         for name, share in self.given.items():
             for thing in share.things:
-                assert thing not in seen, f"{thing} is given to '{seen[thing]}' and to '{name}'"
+                assert thing not in seen, f"{thing} is assigned to '{seen[thing]}' and to '{name}'"
                 seen[thing] = name
         holders: dict[Thing, str] = {}
         for name, share in self.shares_held.items():

@@ -147,4 +147,4 @@ class StandbyUpdates:
         try:
             call()
         except Exception:
-            _log.exception("the standby update listener raised; going on")
+            _log.exception("the standby update listener raised; continuing")

@@ -109,9 +109,9 @@ def read_starts(files: CheckpointFiles, location: str) -> Starts | None:
         return Starts.parse(content)
     except ValueError as error:
         raise StreamsException(
-            f"'{location}/{STARTS}', which says where the application begins after a reset, cannot be read "
-            f"({error}); reset it again with `millstream reset`, or delete the file: new checkpoints then "
-            "begin where auto.offset.reset says"
+            f"'{location}/{STARTS}', which records where the application starts after a reset, cannot be "
+            f"read ({error}); run `millstream reset` again, or delete the file: new checkpoints then start "
+            f"where auto.offset.reset says"
         ) from error
 
 
@@ -124,7 +124,7 @@ def raise_if_half_reset(files: CheckpointFiles, location: str) -> None:
     starts = read_starts(files, location)
     if starts is not None and not starts.complete:
         raise IllegalStateException(
-            f"a reset of the application was begun at {starts.at} and has not finished (see "
+            f"a reset of the application that began at {starts.at} has not finished (see "
             f"'{location}/{STARTS}'); run it again: `millstream reset`, or KafkaStreams.reset()"
         )
 
@@ -220,9 +220,8 @@ def begin(
         if reset is OffsetReset.NONE:
             policy = "auto.offset.reset=none" if node.offset_reset is None else "AutoOffsetReset.none()"
             raise StreamsException(
-                f"pipeline {pipeline.name}: {scan.reads} has {policy}, and there is neither a "
-                "checkpoint nor a reset that says where to begin; say it with `millstream reset`, or give "
-                "the source another policy"
+                f"pipeline {pipeline.name}: {scan.reads} has {policy}, and neither a checkpoint nor a reset "
+                f"says where to start; set it with `millstream reset`, or give the source another policy"
             )
 
 

@@ -22,7 +22,7 @@ from millstream.machine import Machine, Rules
 from millstream.model import LagInfo, TopicPartition
 from millstream.ports import BytesStore
 from millstream.runtime.assignment import StorePart
-from millstream.runtime.states import ThreadCause
+from millstream.states import ThreadCause
 
 __all__ = [
     "Restored",
@@ -269,7 +269,7 @@ class StoreThread(ABC, Generic[S]):
         """
         partition, updater = part.changelog, self._updater
         _, store = self._open[partition]
-        assert updater is not None, "a store is open, and nothing fills it"
+        assert updater is not None, "a store is open, but nothing fills it"
         self._view.role_changed(part)
         if part.standby:
             self._unrestored -= {partition}

@@ -19,7 +19,7 @@ from millstream.runtime.failure import (
     StreamThreadExceptionResponse,
     in_short,
 )
-from millstream.runtime.states import State
+from millstream.states import State
 
 __all__ = [
     "Action",
@@ -149,8 +149,8 @@ def decide(
     if view.removed and answer.response in _LESS_THAN_A_REMOVAL and answer.problem is None:
         told: tuple[Action, ...] = (
             LogFailure(
-                f"thread '{failure.thread}' failed while it was being removed; it ends, and "
-                f"{answer.response} asks for no more than that"
+                f"thread '{failure.thread}' failed while it was being removed; it ends, which is all that "
+                f"{answer.response} requires"
             ),
         )
         return (*told, CallHook()) if answer.hook else told
@@ -181,7 +181,7 @@ def _replace(failure: Failure, view: View, plan: Retry | Exhausted | Hopeless) -
                 logging.ERROR,
                 "The global thread cannot be replaced. Reverting to shutting down the client.",
             ),
-            *_close(_opened("opted to REPLACE_THREAD, which the global thread cannot have")),
+            *_close(_opened("opted to REPLACE_THREAD, which does not apply to the global thread")),
         )
     if isinstance(plan, Retry):
         when = "now" if plan.delay_s <= 0 else f"in {plan.delay_s:.3g} s"
@@ -196,7 +196,7 @@ def _replace(failure: Failure, view: View, plan: Retry | Exhausted | Hopeless) -
         return (
             Log(
                 logging.ERROR,
-                f"Not replacing thread '{failure.thread}': {plan.why}. What follows is {plan.then}",
+                f"Not replacing thread '{failure.thread}': {plan.why}. Falling back to {plan.then}",
             ),
             *_end(plan.then, failure, view, _opened(f"falls back to {plan.then}")),
         )
@@ -205,7 +205,7 @@ def _replace(failure: Failure, view: View, plan: Retry | Exhausted | Hopeless) -
             logging.ERROR,
             f"Not replacing thread '{failure.thread}': {failure.where} has failed {plan.failures} times "
             f"within {_span(plan.window)} without getting past the records it failed on, and the budget of "
-            f"REPLACE_THREAD is {plan.failures - 1}. What follows is {plan.then}; correct the cause below, "
+            f"REPLACE_THREAD is {plan.failures - 1}. Falling back to {plan.then}; correct the cause below, "
             "or give the policy a larger budget",
         ),
         *_end(plan.then, failure, view, _opened(f"falls back to {plan.then}")),
@@ -228,8 +228,8 @@ def _shutdown_application(failure: Failure, view: View, opening: str) -> tuple[A
         return (
             Log(
                 logging.ERROR,
-                "SHUTDOWN_APPLICATION reaches this client only: it is not a member of a group now, so there "
-                "is no way to tell others. If other clients of the application run, close them as well",
+                "SHUTDOWN_APPLICATION reaches this client only: it is not a member of a group, so it cannot "
+                "notify others. If other clients of the application are running, close them too",
             ),
             *_close(opening),
         )
@@ -277,7 +277,7 @@ def _after_hook(failure: Failure, view: View) -> tuple[Action, ...]:
 def _why_no_thread_can_end(failure: Failure, view: View) -> str | None:
     """Why the client cannot go on without the thread; None: it can."""
     if failure.is_global:
-        return "no client goes on without its global thread"
+        return "a client cannot run without its global thread"
     if view.live_threads <= 1:
         return f"'{failure.thread}' was its last live thread"
     return None

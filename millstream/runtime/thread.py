@@ -32,7 +32,6 @@ from millstream.model import (
 from millstream.ports import BytesStore, PipelineEnd, RunningPipeline, TopicDescription
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
-from millstream.runtime.states import STREAM_THREAD, ThreadCause, ThreadState
 from millstream.runtime.store_thread import (
     Restored,
     Stop,
@@ -43,6 +42,7 @@ from millstream.runtime.store_thread import (
     Updaters,
     told,
 )
+from millstream.states import STREAM_THREAD, ThreadCause, ThreadState
 
 __all__ = ["Application", "Resources", "StreamThread"]
 
@@ -396,8 +396,9 @@ class StreamThread(StoreThread[ThreadState]):
             known = {at.partition: count for at, count in (lag or {}).items() if at.topic == topic}
             unread = [f"{count} of partition {number}" for number, count in sorted(known.items()) if count]
             log.warning(
-                "stream-thread [%s] topic '%s', which a pattern matched, was deleted, and pipeline %s goes "
-                "on without it. Offsets that were not read when the query last looked, and are lost: %s",
+                "stream-thread [%s] topic '%s', which a pattern matched, was deleted, and pipeline %s "
+                "continues without it. These offsets had not been read when the query last checked, and are "
+                "lost: %s",
                 self.name,
                 topic,
                 name,
@@ -411,7 +412,7 @@ class StreamThread(StoreThread[ThreadState]):
         if met and (lost := self._lost_since(pipeline)):
             self._tell_unread(pipeline, lost)
             log.warning(
-                "stream-thread [%s] pipeline %s has ended, probably by that, and is run anew: %s",
+                "stream-thread [%s] pipeline %s has ended, probably because of that, and is restarted: %s",
                 self.name,
                 pipeline,
                 error,

@@ -225,24 +225,21 @@ def missing_error(
         told.append(f"{_list(news.deleted)} {_was(news.deleted)} deleted while the client was running")
     if news.recreated:
         told.append(_few([_recreated(f"'{name}'", *ids) for name, ids in news.recreated.items()], "; "))
-    told += [f"no topic matches the pattern '{pattern}' any more" for pattern in news.unmatched]
+    told += [f"no topic matches the pattern '{pattern}' any longer" for pattern in news.unmatched]
     if not told:
         return None
     ways = []
     if news.missing:
-        ways.append(
-            "create the missing ones, or correct the topology; the client goes on once they are there"
-        )
+        ways.append("create the missing ones, or correct the topology; the client continues once they exist")
     if (news.deleted or news.recreated or news.unmatched) and of_global_tables:
         ways.append(
-            "create what is missing, then start a new client; it fills the table anew from the topic that is "
-            "there then"
+            "create the missing topics, then start a new client; it refills the table from the new topic"
         )
     elif news.deleted or news.recreated or news.unmatched:
         ways.append(
-            "what was read of a deleted topic is not in a new one of its name, so this client does not go on "
-            f"with it: close it and, if the application may count from nothing, {_START_AFRESH}, then start "
-            "a new client"
+            f"a new topic of the same name does not have what was read from the deleted one, so this client "
+            f"does not continue with it: close it and, if the application may start from nothing, "
+            f"{_START_AFRESH}, then start a new client"
         )
     what = "topics of global tables" if of_global_tables else "source topics"
     return MissingSourceTopicException(
@@ -282,24 +279,24 @@ def _way_out(role: Role, *, again: bool) -> str:
     match role:
         case Role.CHANGELOG:
             return (
-                "what was in the changelog is not in a new one, but Spark's state still has it: close all "
-                "clients of the application and start again with changelog.lost.policy=rebuild, which writes "
-                f"it anew; or {_START_AFRESH}"
+                f"a new changelog does not have the old one's content, but Spark's state still has it: close "
+                f"all clients of the application and start again with changelog.lost.policy=rebuild, which "
+                f"rewrites it; or {_START_AFRESH}"
             )
         case Role.REPARTITION:
             return (
-                "records that were on their way through the repartition topic may be gone with it: close "
+                "records in transit through the repartition topic may be lost: close "
                 f"all clients of the application and {_START_AFRESH}"
             )
         case _ if again:
             return (
-                "what was written before is not in the new topic; if its readers can do without, have the "
-                "handler answer REPLACE_THREAD, or start a new client: it goes on with the new topic"
+                "the new topic does not have what was written before; if its readers do not need it, have "
+                "the handler answer REPLACE_THREAD, or start a new client, which continues with the new topic"
             )
         case _:
             return (
-                "create the topic again, with as many partitions as its readers expect; a handler that "
-                "answers REPLACE_THREAD has the client go on once it is there. What was in it is gone"
+                "create the topic again, with as many partitions as its readers expect; if the handler "
+                "answers REPLACE_THREAD, the client continues once the topic exists. The old records are lost"
             )
 
 

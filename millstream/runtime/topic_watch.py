@@ -236,18 +236,18 @@ class TopicWatch:
                 # Nothing is known, so nothing is told.
                 self._failed_looks += 1
                 if self._failed_looks == 1:
-                    log.warning("the application's topics cannot be looked at for now: %s", error)
+                    log.warning("the application's topics cannot be checked at present: %s", error)
                 pause_s = min(_LONGEST_PAUSE_S, self._interval_s * 2 ** min(self._failed_looks, 10))
                 tell = []
             except Exception:
                 # A watch that ended here would leave a client that never notices a deleted topic.
                 self._failed_looks += 1
-                log.exception("looking at the application's topics failed; the watch goes on")
+                log.exception("checking the application's topics failed; the watch continues")
                 pause_s = _LONGEST_PAUSE_S
                 tell = []
             else:
                 if self._failed_looks:
-                    log.info("the application's topics can be looked at again")
+                    log.info("the application's topics can be checked again")
                 self._failed_looks = 0
                 pause_s = pause_after(time.monotonic() - began, self._interval_s)
             with self._changed:
@@ -362,7 +362,7 @@ class TopicWatch:
         for name in (*news.arrived, *grown):
             self._known[name] = sources[name]
         if news.arrived:
-            log.info("source topics %s are there now", _list(news.arrived))
+            log.info("source topics %s now exist", _list(news.arrived))
             tell.append(lambda: self._on_cleared(news.arrived))
         if grown:
             log.info(
@@ -379,7 +379,7 @@ class TopicWatch:
         gone = {name for what, name, _ in self._lost_told if what == "deleted"}
         back = {name for name in news.recreated if name in gone and not self._written[name].role.is_internal}
         if back:
-            log.info("topics that are written are there again: %s", _list(sorted(back)))
+            log.info("output topics exist again: %s", _list(sorted(back)))
         news = replace(
             news, recreated={name: ids for name, ids in news.recreated.items() if name not in back}
         )
@@ -412,7 +412,7 @@ class TopicWatch:
             call()
         except Exception:
             # The watch must outlive whoever it tells, or the next incident would go unseen.
-            log.exception("what was told of the topics was not taken in; the watch goes on")
+            log.exception("an event about the topics could not be handled; the watch continues")
 
 
 def _identity(found: TopicDescription | None) -> tuple[str, int] | None:

@@ -26,7 +26,7 @@ from millstream.runtime.events import (
 )
 from millstream.runtime.failure import Failure
 from millstream.runtime.roster import next_index
-from millstream.runtime.states import CLIENT, Cause, GlobalThreadState
+from millstream.states import CLIENT, Cause, GlobalThreadState
 
 __all__ = ["Turn", "changed"]
 

@@ -20,6 +20,7 @@ from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreS
 from millstream.registry.settings import RegistrySettings
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.standby_updates import StandbyUpdates
+from millstream.states import GlobalThreadState, State, ThreadState
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import Store
 
@@ -30,7 +31,7 @@ class ClientView:
     """The client's stores, as `query.provider.StoreView` wants them.
 
     Args:
-        states: gives the client's state and its threads', by name.
+        states: gives the client's state, and its threads' by their names.
         global_stores: the names of those that every client has whole.
         registry: the schema registry of the configuration, or None.
     """
@@ -39,7 +40,7 @@ class ClientView:
         self,
         client_id: str,
         stores: Sequence[Store],
-        states: Callable[[], tuple[str, Mapping[str, str]]],
+        states: Callable[[], tuple[State, Mapping[str, ThreadState | GlobalThreadState]]],
         global_stores: Collection[str] = (),
         registry: RegistrySettings | None = None,
     ) -> None:

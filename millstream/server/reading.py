@@ -113,7 +113,7 @@ class LocalStores:
         fits = found is not None and found.kind is wanted
         if not fits or found is None or found.key_serde is None or found.value_serde is None:
             raise self._reason(store, wanted)
-        if snapshot.client_state not in ("RUNNING", "REBALANCING"):
+        if not snapshot.client_state.is_running_or_rebalancing:
             raise self._reason(store, wanted)
         return found
 
@@ -183,7 +183,7 @@ class LocalStores:
             )
         if self.parts(read.store, stale=read.stale) != before:
             raise StreamsRebalancingException(
-                f"partitions of store '{read.store}' came or went while it was read; retry", store=read.store
+                f"partitions of store '{read.store}' moved while it was read; retry", store=read.store
             )
         here = frozenset(before)
         return page, here if read.partition is None else here & {read.partition}

@@ -43,6 +43,7 @@ from millstream.registry.settings import RegistrySettings, is_of_registry
 from millstream.runtime.global_tables import declared_serdes, global_parts
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
+from millstream.states import State, ThreadState
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.names import internal_topic
@@ -427,7 +428,7 @@ class TopologyTestDriver:
             for name in self._stores
         }
         local = {name: [LocalStore(store.task_id, store, _THREAD)] for name, store in self._stores.items()}
-        return StoreSnapshot(_THREAD, "RUNNING", {_THREAD: "RUNNING"}, declared, local)
+        return StoreSnapshot(_THREAD, State.RUNNING, {_THREAD: ThreadState.RUNNING}, declared, local)
 
     # --- DataFrames ------------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ def test_sql_is_answered_by_the_client(world: FakeWorld, tmp_path: Path) -> None
 def test_a_client_is_paused_and_its_threads_change(streams: KafkaStreams) -> None:
     """What the commands do is what the methods of the client do."""
     code, text = asked(streams, "pause")
-    assert (code, text) == (0, "c: paused; `millstream resume` has it go on\n")
+    assert (code, text) == (0, "c: paused; `millstream resume` resumes it\n")
     assert streams.is_paused
     assert asked(streams, "status")[0] == 1
     assert asked(streams, "resume")[0] == 0
@@ -135,7 +135,7 @@ def test_without_the_token_nothing_is_told_and_nothing_done(streams: KafkaStream
     for command in (("status",), ("pause",), ("query", "get", "prices", "pear")):
         code, text = asked(streams, *command, token="another-token")
         assert code == 1
-        assert "--token, or MILLSTREAM_TOKEN, says which" in text
+        assert "give it with --token or MILLSTREAM_TOKEN" in text
     assert not streams.is_paused
 
 
@@ -170,8 +170,8 @@ def test_failures_are_listed(world: FakeWorld, tmp_path: Path) -> None:
     ("arguments", "code", "said"),
     [
         (("status", "--url", "http://127.0.0.1:1"), 1, "millstream run --serve 7070"),
-        (("status", "--url", "nowhere"), 2, "is no address of a query server"),
-        (("query", "get", "prices", "x", "--token", "a b"), 2, "a token is a text"),
+        (("status", "--url", "nowhere"), 2, "is not a query server's address"),
+        (("query", "get", "prices", "x", "--token", "a b"), 2, "a token consists of"),
         (("threads", "double"), 2, "double"),
     ],
 )

@@ -84,7 +84,7 @@ def test_config_prints_every_setting() -> None:
         (("demo", sys.executable), "has zero bytes"),
         (("demo", "--keeep"), "--keeep"),
         (("demo", "--log", "no/such/folder/x.log", __file__), "no/such/folder/x.log: No such file"),
-        (("kafka", "--topic", "lines:many"), "'lines:many' is no topic"),
+        (("kafka", "--topic", "lines:many"), "'lines:many' is not a topic"),
         (("kafka", "--port", "70000"), "less than or equal to 65535"),
         (("config", "--importance", "great"), "great"),
         (("demmo",), "demmo"),

@@ -87,7 +87,7 @@ def cluster(**changes: Any) -> dict[str, Any]:
         ({"disk_free": GIGA // 2}, "disk", "FAILED", "0.5 GB"),
         ({"checkpoint_problem": "another program"}, "checkpoint", "FAILED", "another program"),
         ({"cluster": None, "cluster_problem": "nobody answers"}, "broker", "FAILED", "nobody answers"),
-        ({"cluster": None}, "broker", "SKIPPED", "nothing says where Kafka is"),
+        ({"cluster": None}, "broker", "SKIPPED", "Kafka's address is not given"),
         (cluster(answer_ms=900.0), "broker", "WARNING", "900 ms"),
         (cluster(sources={"orders": None}), "topics", "FAILED", "topic 'orders' does not exist"),
         (cluster(sources={"a": None}, sinks={"b": None}), "topics", "FAILED", "'a', 'b' do not exist"),

@@ -137,7 +137,7 @@ def test_numbers_that_json_does_not_have_are_written_again(number: float) -> Non
 
 def test_bytes_that_are_none_are_an_error_of_usage() -> None:
     """And not text."""
-    with pytest.raises(typer.BadParameter, match="no base64"):
+    with pytest.raises(typer.BadParameter, match="not base64"):
         line_of('{"value": {"$bytes": "?"}}', is_json=True)
 
 
@@ -228,7 +228,7 @@ def test_what_is_typed_becomes_the_bytes_of_its_serde(
 )
 def test_what_does_not_fit_its_serde_is_refused(form: Form, text: str) -> None:
     """With what it should be."""
-    with pytest.raises(typer.BadParameter, match=f"is no {form.value}"):
+    with pytest.raises(typer.BadParameter, match=f"is not valid as {form.value}"):
         written(form, text, Serdes.of)
 
 

@@ -64,9 +64,9 @@ def test_properties_are_names_and_values() -> None:
     ("read", "said"),
     [
         (lambda: from_properties("a.b\n", "x.properties"), "x.properties, line 1: a setting is name=value"),
-        (lambda: from_toml("a = ", "x.toml"), "x.toml is no TOML"),
+        (lambda: from_toml("a = ", "x.toml"), "x.toml is not TOML"),
         (lambda: from_toml("a.b = 2026-01-01", "x.toml"), "'a.b' is a date"),
-        (lambda: from_flags(["a.b"]), "'a.b' is no setting"),
+        (lambda: from_flags(["a.b"]), "'a.b' is not a setting"),
         (lambda: settings(Path("/nowhere/x"), {}), "/nowhere/x cannot be read"),
     ],
 )

@@ -79,10 +79,10 @@ def test_the_picture_has_pipelines_threads_stores_clients_and_failures() -> None
         "0, 1 (restoring)",
         "a:1",
         "[red]full\\x1b[2J",
-        "q ends it   p holds the picture   http://127.0.0.1:7070",
+        "q quits   p pauses   http://127.0.0.1:7070",
     ):
         assert said in text
-    assert "p goes on" in drawn(SAMPLE, held=True)[-1]
+    assert "p resumes" in drawn(SAMPLE, held=True)[-1]
 
 
 @pytest.mark.parametrize("height", [6, 10, 14, 20, 40])
@@ -94,7 +94,7 @@ def test_the_picture_fits_the_screen(width: int, height: int) -> None:
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
     assert lines[0].startswith("millstream top")
-    assert lines[-1].startswith("q ends it")
+    assert lines[-1].startswith("q quits")
     assert width < 80 or any("more" in line for line in lines) == (height >= 20)
 
 
@@ -142,5 +142,5 @@ def test_a_busy_server_is_not_taken_for_a_health_report() -> None:
 def test_a_thread_that_is_still_ending_is_not_told_as_removed() -> None:
     """The server does not wait for as long as it takes."""
     assert change_text(Change.REMOVE, {"done": True}) == "a thread is removed"
-    assert "has not ended yet" in change_text(Change.REMOVE, {"done": False})
+    assert "still ending" in change_text(Change.REMOVE, {"done": False})
     assert change_text(Change.ADD, {"done": True}) == "a thread is added"

@@ -125,8 +125,8 @@ def test_what_a_supplier_says_is_not_said_again() -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("lru_map", "none can be forgotten for its number alone"),
-        ("lruMap", "none can be forgotten for its number alone"),
+        ("lru_map", "no key can be evicted"),
+        ("lruMap", "no key can be evicted"),
         ("persistent_session_store_with_headers", "no headers"),
         ("inMemoryKeyValueStore", "Did you mean 'in_memory_key_value_store'"),
     ],

@@ -260,9 +260,10 @@ def test_of_two_with_one_process_id_neither_is_believed_and_both_go_on(
         told = answers(owned("p0"), memory=memory, a=real, copy=real, b=B)
         assert set(codes(told).values()) == {"NONE"}
     assert [record.message for record in caplog.records if "have one process id" in record.message] == [
-        "Group members 'a', 'copy' have one process id, 00000000-0000-0000-0000-000000000001, and nothing "
-        "tells whose it is: a state directory was copied, or one of them pretends. Neither is believed to "
-        "hold anything"
+        "Group members 'a', 'copy' have one process id, 00000000-0000-0000-0000-000000000001, and its owner "
+        "cannot be determined: a state directory was copied, or one member impersonates another. The state "
+        "that they "
+        "claim to hold is ignored"
     ]
 
 
@@ -291,7 +292,7 @@ def test_what_the_program_does_not_have_nobody_holds(caplog: pytest.LogCaptureFi
         assert told["a"].pipelines + told["b"].pipelines == ("p0", "p1")
         assert (told["a"].active, told["b"].active) == (TASKS[:1], TASKS[1:])
     (said,) = [record.message for record in caplog.records if "does not have" in record.message]
-    assert "'a' says that it holds what this application does not have" in said
+    assert "'a' claims pipelines or tasks that this application does not have" in said
     assert "1 pipeline(s): 'nope' and 16,000 task(s): '7_0', '7_1', '7_2' and 15,997 more" in said
 
 
@@ -299,7 +300,7 @@ def test_user_data_too_long_are_not_read() -> None:
     """The others go on; the broker could not keep more of them."""
     told = answers(a=A, b=b"\0" * (MOST_USER_DATA_BYTES + 1))
     assert codes(told) == {"a": "NONE", "b": "ASSIGNMENT_ERROR"}
-    assert "they take 524,289 bytes, and 524,288 is the most" in told["b"].reason
+    assert "they take 524,289 bytes, but the limit is 524,288" in told["b"].reason
 
 
 @pytest.mark.parametrize("tasks", [1_000, 16_000])

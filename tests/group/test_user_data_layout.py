@@ -150,7 +150,7 @@ def test_tasks_of_named_topologies_are_refused(message: type[SubscriptionInfo | 
     else:
         data = AssignmentInfo(active_tasks=(TaskId(1, 2),)).encode()
         named = data[:20] + b"\0\0\0\x01\0n" + data[24:]
-    with pytest.raises(TaskAssignmentException, match="task 1_2 is of a named topology"):
+    with pytest.raises(TaskAssignmentException, match="task 1_2 belongs to a named topology"):
         message.decode(named)
 
 

@@ -146,7 +146,7 @@ def test_a_changelog_of_a_former_version_is_refused(
     producer.flush(10)
     for number in (0, 1):
         consumer.assign({TopicPartition(topic, number): None})
-        with pytest.raises(StreamsException, match=f"'{topic}' was written by a former version.*reset"):
+        with pytest.raises(StreamsException, match=f"'{topic}' was written by an earlier version.*reset"):
             poll_until(consumer, lambda batches: count(batches) >= 1)
 
 
@@ -312,7 +312,7 @@ def test_a_topic_that_does_not_exist_is_an_error_that_names_it(kafka: EmbeddedKa
         )
     )
     consumer.assign({TopicPartition("no-such-topic", 0): 0})
-    with pytest.raises(StreamsException, match="changelog 'no-such-topic' does not exist any more"):
+    with pytest.raises(StreamsException, match="changelog 'no-such-topic' no longer exists"):
         poll_until(consumer, bool)
     consumer.close()
     assert "no-such-topic" not in kafka.topics()

@@ -142,14 +142,14 @@ def test_certificates_as_texts_are_pem_to_java() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (oauth(), "nothing says where the clients in this process get tokens"),
+        (oauth(), "the clients in this process have no source of tokens"),
         (
             {**oauth(), "sasl.login.callback.handler.class": "com.example.Vault"},
             "com.example.Vault, which they",
         ),
         (
             {**oauth(), "sasl.oauthbearer.token.endpoint.url": "https://a/t"},
-            "no clientId and no clientSecret",
+            "no clientId and clientSecret",
         ),
         (
             {**oauth(clientId="a", clientSecret="hush"), "sasl.oauthbearer.token.endpoint.url": "file:///a"},
@@ -232,7 +232,7 @@ def test_how_long_a_token_is_valid_is_read_in_it_if_nobody_says() -> None:
     assert from_program(lambda: "opaque", clock=lambda: 1000).get().expires_at == 1300
     for garbage in ("a.b.c", "..", "a.e30.c", "", "a.W10.c", "a.eyJleHAiOiJ4In0.c"):
         assert claims_of(garbage) == {}
-    with pytest.raises(StreamsException, match="returned no token, but a NoneType"):
+    with pytest.raises(StreamsException, match="returned a NoneType instead of a token"):
         from_program(lambda: None).get()
 
 
@@ -296,7 +296,7 @@ def test_client_credentials_give_tokens(endpoint: Endpoint) -> None:
         (200, json.dumps({"access_token": "t", "expires_in": 60}).encode()),
     ]
     for _ in range(5):
-        with pytest.raises(StreamsException, match="gave no token for client 'me'") as refused:
+        with pytest.raises(StreamsException, match="returned no token for client 'me'") as refused:
             tokens.get()
         assert "hush" not in str(refused.value)
     token = tokens.get()

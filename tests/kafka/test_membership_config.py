@@ -61,10 +61,10 @@ def test_main_consumer_goes_before_consumer() -> None:
         ({"consumer__session__timeout__ms": "soon"}, "whole number of milliseconds"),
         ({"consumer__session__timeout__ms": 0}, "whole number of milliseconds"),
         ({"consumer__session__timeout__ms": 100, "consumer__heartbeat__interval__ms": 100}, "not less than"),
-        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "give 'sasl.jaas.config'"),
+        ({"security__protocol": "SASL_SSL", "sasl__mechanism": "PLAIN"}, "set 'sasl.jaas.config'"),
         ({"security__protocol": "SSL", "ssl__truststore__location": "/a/b.jks"}, "a Java key store"),
         ({"security__protocol": "SSL", "ssl__keystore__location": "/a/b.p12"}, "'ssl.keystore.key'"),
-        ({"security__protocol": "SSL", "ssl__truststore__certificates": "no PEM"}, "have to be PEM"),
+        ({"security__protocol": "SSL", "ssl__truststore__certificates": "no PEM"}, "must be PEM"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], text: str) -> None:
@@ -126,7 +126,7 @@ def test_a_kafka_python_that_we_do_not_know_is_refused(monkeypatch: pytest.Monke
         coordinator.check_library()
     monkeypatch.undo()
     monkeypatch.delattr(BaseCoordinator, "poll_heartbeat")
-    with pytest.raises(SetupException, match="poll_heartbeat takes nothing: it is gone"):
+    with pytest.raises(SetupException, match="poll_heartbeat takes nothing: it was removed"):
         coordinator.check_library()
 
 

@@ -67,6 +67,6 @@ def test_what_a_connection_meets_is_said_in_words() -> None:
         server = f"127.0.0.1:{listening.getsockname()[1]}"
         said = reachability([server, f"[::1]:{unused_port()}", "nonesuch.invalid:9092", "left:1"])
     assert len(said) == 3
-    assert said[0].startswith(f"{server} takes connections, but does not answer as expected")
+    assert said[0].startswith(f"{server} accepts connections, but does not answer as expected")
     assert "cannot be reached (" in said[1]
     assert said[2].startswith("nonesuch.invalid:9092 cannot be reached (")

@@ -28,8 +28,8 @@ from millstream.kafka.membership import KafkaMembership
 from millstream.model import TaskId, TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import StreamThreadExceptionResponse as Response
-from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
+from millstream.states import State
 from millstream.testing.fakes import FakeEngine
 from millstream.topology.topology import Topology
 
@@ -291,8 +291,8 @@ def test_what_a_rogue_leader_gives_is_refused_and_heals_when_it_leaves(
     wait_until(lambda: app.errors, "the handler is asked")
     assert isinstance(app.errors[0], TaskAssignmentException)
     assert (
-        "client 'rogue\\nleader', gave this client work that its topology does not have: 'nope', '99_0'"
-        in str(app.errors[0])
+        "client 'rogue\\nleader', assigned work to this client that its topology does not have: 'nope', "
+        "'99_0'" in str(app.errors[0])
     )
     wait_until(lambda: strict.state is State.ERROR, "without a handler the client ends")
     membership.close(5)

@@ -44,3 +44,15 @@ def test_packed_rows_are_a_map(kernel_java: KernelJava, room: int) -> None:
 def test_packed_results_come_as_they_were_made(kernel_java: KernelJava) -> None:
     """In their order; bytes longer than an array too, and values that cannot be packed."""
     assert kernel_java("io.millstream.kernel.state.PackedResultsMain", "", "3000") == "3000\n"
+
+
+@pytest.mark.parametrize("where", ["here", "anywhere"])
+def test_rows_in_memory_are_those_of_the_state(kernel_java: KernelJava, where: str) -> None:
+    """Whatever becomes of tasks and micro-batches: one that fails, is run again, or is slower than the next
+    one leaves no rows of a state that there never was, nor of one that has not come or is gone.
+    """
+    told = kernel_java("io.millstream.kernel.state.RetainedMain", "", str(where == "here").lower(), "20000")
+    found, nowhere, wrong = map(int, told.split())
+    assert wrong == 0
+    assert found > 20_000, "rows stay in memory"
+    assert nowhere > 0, "at first all of them are there"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.metrics.client import MetricName, MetricsView, client_metrics
-from millstream.runtime.states import State, ThreadState
+from millstream.states import State, ThreadState
 
 
 def view(state: str = "RUNNING", **threads: str) -> MetricsView:

@@ -26,6 +26,7 @@ from millstream.query.provider import (
     refusal,
 )
 from millstream.query.readiness import why_not
+from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 
 CLIENT_STATES = (
@@ -76,11 +77,16 @@ def test_every_cell_of_the_decision_table() -> None:
         else:
             expected = ALIVE[presence][SCOPES.index(scope) if settled else 3]
         outcome = decide(
-            client_state=state, known=known, type_fits=fits, settled=settled, presence=presence, scope=scope
+            client_state=State[state],
+            known=known,
+            type_fits=fits,
+            settled=settled,
+            presence=presence,
+            scope=scope,
         )
         assert outcome is Outcome[expected], (state, known, fits, settled, presence, scope)
         nowhere = decide(
-            client_state=state,
+            client_state=State[state],
             known=known,
             type_fits=fits,
             settled=settled,
@@ -116,17 +122,20 @@ def part(partition: int, role: Role = Role.ACTIVE, thread: str = "t1") -> LocalS
 def test_what_a_part_is_good_for(thread_state: str | None) -> None:
     """Thread state x role x stale or not: 8 x 3 x 2 cells."""
     expected = PRESENCES[thread_state].split()
+    thread = None if thread_state is None else ThreadState[thread_state]
     for index, (stale, role) in enumerate(itertools.product((False, True), Role)):
-        assert presence_of(part(0, role), thread_state, stale=stale).name == expected[index], (role, stale)
+        assert presence_of(part(0, role), thread, stale=stale).name == expected[index], (role, stale)
 
 
 @pytest.mark.parametrize("client_state", CLIENT_STATES)
 def test_settled_means_that_client_and_live_threads_are_running(client_state: str) -> None:
     """A dead thread is not waited for; a client without threads is settled."""
     for thread_state in THREAD_STATES:
-        snapshot = StoreSnapshot("c", client_state, {"t1": "RUNNING", "t2": thread_state})
+        snapshot = StoreSnapshot(
+            "c", State[client_state], {"t1": ThreadState.RUNNING, "t2": ThreadState[thread_state]}
+        )
         assert is_settled(snapshot) == (client_state == "RUNNING" and thread_state in ("RUNNING", "DEAD"))
-    assert is_settled(StoreSnapshot("c", client_state)) == (client_state == "RUNNING")
+    assert is_settled(StoreSnapshot("c", State[client_state])) == (client_state == "RUNNING")
 
 
 def test_what_is_here_for_a_read_over_all_partitions() -> None:
@@ -161,8 +170,13 @@ def test_the_best_part_of_a_partition_counts() -> None:
         part(3, Role.ACTIVE, "dead"),
         part(4, Role.ACTIVE, "gone"),
     ]
-    threads = {"t1": "RUNNING", "t2": "RUNNING", "starting": "STARTING", "dead": "DEAD"}
-    snapshot = StoreSnapshot("c", "RUNNING", threads, {}, {"counts": parts})
+    threads = {
+        "t1": ThreadState.RUNNING,
+        "t2": ThreadState.RUNNING,
+        "starting": ThreadState.STARTING,
+        "dead": ThreadState.DEAD,
+    }
+    snapshot = StoreSnapshot("c", State.RUNNING, threads, {}, {"counts": parts})
     best = parts_by_partition(snapshot, "counts", stale=False)
     assert [(number, presence.name, chosen.thread) for number, (presence, chosen) in best.items()] == [
         (0, "READABLE", "t2"),
@@ -232,7 +246,9 @@ def test_each_refusal_is_a_leaf_that_says_what_to_do_next(outcome: Outcome) -> N
     if outcome is not Outcome.UNKNOWN:
         text = Serdes.string()
         stores["counts"] = StoreDeclaration("counts", text, text, partitions=4, kind=StoreKind.WINDOW)
-    snapshot = StoreSnapshot("orders-1", "REBALANCING", {"t1": "RUNNING", "t2": "STARTING"}, stores)
+    snapshot = StoreSnapshot(
+        "orders-1", State.REBALANCING, {"t1": ThreadState.RUNNING, "t2": ThreadState.STARTING}, stores
+    )
     asked_as = repr(QueryableStoreTypes.key_value_store())
     error = refusal(outcome, snapshot, "counts", asked_as=asked_as, partition=2, here=(0, 1))
     assert type(error).__name__ == kind
@@ -256,8 +272,8 @@ def test_a_refusal_tells_of_the_standbys_that_are_here() -> None:
     parts = [part(0), part(1, Role.STANDBY), part(2, Role.STANDBY)]
     snapshot = StoreSnapshot(
         "c",
-        "RUNNING",
-        {"t1": "RUNNING"},
+        State.RUNNING,
+        {"t1": ThreadState.RUNNING},
         {"counts": StoreDeclaration("counts", None, None)},
         {"counts": parts},
     )
@@ -274,7 +290,7 @@ def test_a_refusal_tells_of_the_standbys_that_are_here() -> None:
 def test_a_store_whose_serdes_are_not_known_yet_says_so() -> None:
     """They are found out by the client that runs the pipeline; the others are RUNNING before they know."""
     stores = {"counts": StoreDeclaration("counts", Serdes.string(), None)}
-    snapshot = StoreSnapshot("c", "RUNNING", {"t1": "RUNNING"}, stores, {"counts": [part(0)]})
+    snapshot = StoreSnapshot("c", State.RUNNING, {"t1": ThreadState.RUNNING}, stores, {"counts": [part(0)]})
     asked = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
     refused = why_not(snapshot, asked)
     assert type(refused).__name__ == "StreamsRebalancingException"

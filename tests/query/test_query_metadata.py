@@ -31,6 +31,7 @@ from millstream.query.metadata import (
     host_of_key,
 )
 from millstream.query.provider import StoreDeclaration, StoreSnapshot
+from millstream.states import State
 
 A, B, C = HostInfo("a", 1), HostInfo("b", 2), HostInfo("c", 3)
 NOWHERE = HostInfo.unavailable()
@@ -43,7 +44,7 @@ def by_crc(key: bytes) -> int:
 COUNTS = StoreDeclaration("counts", Serdes.string(), Serdes.long(), by_crc, 4)
 SNAPSHOT = StoreSnapshot(
     "app-1",
-    "RUNNING",
+    State.RUNNING,
     stores={
         "counts": COUNTS,
         "per-hour": replace(COUNTS, name="per-hour", kind=StoreKind.WINDOW, window_size_ms=3_600_000),
@@ -95,7 +96,7 @@ def test_an_address_is_read_and_printed(text: str, host: HostInfo) -> None:
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     """With the text in the message."""
-    with pytest.raises(ValueError, match="is no address of a client"):
+    with pytest.raises(ValueError, match="is not a client address"):
         HostInfo.parse(text)
 
 
@@ -253,7 +254,7 @@ def test_while_nothing_is_agreed_nothing_is_available() -> None:
 )
 def test_the_state_of_the_client(state: str, error: type[Exception] | None) -> None:
     """As for `store()`; reference 1.5."""
-    snapshot = replace(SNAPSHOT, client_state=state)
+    snapshot = replace(SNAPSHOT, client_state=State[state])
     for ask in (
         lambda: all_clients(snapshot, PLACEMENT),
         lambda: clients_of_store(snapshot, PLACEMENT, "counts"),

@@ -11,6 +11,7 @@ from millstream.query.composite import ReadOnlyKeyValueStore, open_store
 from millstream.query.metadata import default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
+from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 
 PARTITIONS = 3
@@ -31,8 +32,8 @@ class Client:
         self.stores = {number: MemoryStore("counts", TaskId(1, number)) for number in here}
         self._snapshot = StoreSnapshot(
             "orders-1",
-            "RUNNING",
-            {f"t{number}": "RUNNING" for number in here},
+            State.RUNNING,
+            {f"t{number}": ThreadState.RUNNING for number in here},
             {
                 "counts": StoreDeclaration(
                     "counts",
@@ -57,6 +58,11 @@ class Client:
         return self._snapshot
 
     def change(self, **changes: Any) -> None:
+        """Change the snapshot; states by their names, or as they are."""
+        if "client_state" in changes:
+            changes["client_state"] = State[str(changes["client_state"])]
+        if "threads" in changes:
+            changes["threads"] = {name: ThreadState[str(state)] for name, state in changes["threads"].items()}
         self._snapshot = replace(self._snapshot, **changes)
 
     def client_is(self, state: str) -> None:

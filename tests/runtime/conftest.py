@@ -11,7 +11,7 @@ import pytest
 from scenes import SOON, Make, word_count
 
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 

@@ -15,7 +15,7 @@ from millstream.errors import PipelineException
 from millstream.model import TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.handler import FailureContext
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 

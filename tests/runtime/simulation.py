@@ -81,7 +81,7 @@ from millstream.runtime.events import (
 )
 from millstream.runtime.failure import Answer, Budget, Failure, Response
 from millstream.runtime.reactions import react
-from millstream.runtime.states import CLIENT, STREAM_THREAD, GlobalThreadState, State, ThreadState
+from millstream.states import CLIENT, STREAM_THREAD, GlobalThreadState, State, ThreadState
 from millstream.topology.nodes import Store
 
 PIPELINES = ("p0", "p1")

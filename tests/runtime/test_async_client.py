@@ -16,7 +16,7 @@ from scenes import SOON, SOON_S, Make, ended, put_into, word_count
 from millstream.errors import IllegalStateException, PipelineException, TopologyException
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.request import RangeQuery, StateQueryRequest
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 LITTLE = timedelta(milliseconds=5)

@@ -10,7 +10,7 @@ from waiting import wait_until
 
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import StreamThreadExceptionResponse as Response
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 KINDS = {"CleanupThread", "RocksDBMetrics"}

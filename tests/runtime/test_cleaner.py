@@ -157,7 +157,7 @@ def test_the_thread_cleans_again_and_again_and_outlives_failures(
     wait_until(lambda: TASKS[0] not in directory.tasks(), "deleted")
     assert cleaning.stop()
     assert set(calls) == {"app-1-CleanupThread"}
-    assert "it is tried again" in caplog.text
+    assert "it will be retried" in caplog.text
 
 
 def test_stopping_does_not_wait_for_the_next_look(directory: StateDirectory) -> None:

@@ -31,7 +31,7 @@ from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import StreamThreadExceptionResponse
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.stores.directory import StateDirectory
 from millstream.testing.world import FakeWorld
 
@@ -166,7 +166,7 @@ def test_none_takes_the_state_listener_away(make: Make) -> None:
 
 def test_a_state_listener_has_to_be_callable(make: Make) -> None:
     """TypeError at once, not at the first change."""
-    with pytest.raises(TypeError, match="a state listener is called as"):
+    with pytest.raises(TypeError, match="a state listener must be callable as"):
         make().set_state_listener("log it")  # type: ignore[arg-type]
 
 
@@ -527,7 +527,7 @@ def test_a_thread_that_ends_without_a_decision_takes_the_client_with_it(make: Ma
     client = make()
     put_into(State.RUNNING, client, world)
     client._crew.threads[0].stop()
-    with pytest.raises(StreamsException, match="nobody decided that"):
+    with pytest.raises(StreamsException, match="ended unexpectedly"):
         client.wait(SOON)
     assert client.state is State.ERROR
     assert world.everything_closed

@@ -52,7 +52,7 @@ def test_without_a_running_client_there_is_neither(make: Make) -> None:
     client.wait_until_running(SOON)
     client.close()
     for ask in (lambda: client.refresh_table("words"), lambda: client.dataframe(stream)):
-        with pytest.raises(IllegalStateException, match="is NOT_RUNNING, and its Spark has ended with it"):
+        with pytest.raises(IllegalStateException, match="is NOT_RUNNING, and its Spark session has ended"):
             ask()
 
 
@@ -60,6 +60,6 @@ def test_a_table_that_is_not_there_is_told_with_those_that_are(make: Make) -> No
     """Whatever state the client is in."""
     builder, _, _ = program()
     with pytest.raises(
-        TopologyException, match="no table of a DataFrame is called 'cities'; the program has 'words'"
+        TopologyException, match="no DataFrame table is called 'cities'; the program has 'words'"
     ):
         make(builder.build()).refresh_table("cities")

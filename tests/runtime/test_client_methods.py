@@ -40,7 +40,7 @@ from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameter
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
 from millstream.runtime.failure import Response
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
@@ -280,12 +280,12 @@ def test_closing_takes_options_and_leaves_the_group(make: Make, world: FakeWorld
     assert client.close(CloseOptions().with_timeout(SOON)) is True
     assert client.state is State.NOT_RUNNING
     assert client.close(CloseOptions(SOON, GroupMembershipOperation.LEAVE_GROUP)) is True
-    with pytest.raises(ValueError, match="nobody would go on with its work"):
+    with pytest.raises(ValueError, match="no client would continue its work"):
         CloseOptions().with_group_membership_operation(GroupMembershipOperation.REMAIN_IN_GROUP)
     wrong: Any = 5
-    with pytest.raises(ValueError, match="the timeout of CloseOptions is a timedelta or None, got 5"):
+    with pytest.raises(ValueError, match="the timeout of CloseOptions must be a timedelta or None; got 5"):
         CloseOptions(wrong)
-    with pytest.raises(ValueError, match=r"is GroupMembershipOperation\.LEAVE_GROUP, got 5"):
+    with pytest.raises(ValueError, match=r"must be GroupMembershipOperation\.LEAVE_GROUP; got 5"):
         CloseOptions().with_group_membership_operation(wrong)
     asynchronous = make()
     running(asynchronous)

@@ -40,7 +40,7 @@ from millstream.model import TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 NO_BACKOFF = {"replace__thread__backoff__ms": 0, "replace__thread__backoff__max__ms": 0}
@@ -213,7 +213,7 @@ def test_what_comes_of_an_answer(
 
 # --- the global thread -------------------------------------------------------------------------------------
 
-NO_GLOBAL = "no client goes on without its global thread"
+NO_GLOBAL = "a client cannot run without its global thread"
 GLOBAL_ROWS: tuple[tuple[object, Response, str], ...] = (
     (R.REPLACE_THREAD, R.SHUTDOWN_CLIENT, "The global thread cannot be replaced. Reverting to shutting down"),
     (R.SHUTDOWN_CLIENT, R.SHUTDOWN_CLIENT, CLOSES),
@@ -558,7 +558,7 @@ def test_a_failure_of_no_pipeline_waits_outside_of_everything(make: Make, world:
     running(client)
     world.consumers[0].fail(OSError("disk"))
     wait_until(lambda: client.health.status == "waiting", "it waits", SOON_S)
-    assert "waits to restart what it owns" in client.health.reason
+    assert "waits to restart its work" in client.health.reason
     wait_until(lambda: not any(store.is_open for store in world.stores), "all is let go of", SOON_S)
     assert world.engine.running == set()
     assert client.close(SOON)
@@ -608,7 +608,7 @@ def test_when_the_budget_is_used_up_what_follows_is_then(
         (3, False),
     ]
     assert "the budget of REPLACE_THREAD is 2" in caplog.text
-    assert f"What follows is {then}" in caplog.text
+    assert f"Falling back to {then}" in caplog.text
 
 
 def test_progress_past_the_failing_records_begins_the_count_anew(make: Make, world: FakeWorld) -> None:

@@ -51,7 +51,7 @@ from millstream.runtime.events import (
 )
 from millstream.runtime.failure import Answer, Failure, Response
 from millstream.runtime.reactions import react
-from millstream.runtime.states import State, ThreadState
+from millstream.states import State, ThreadState
 
 KNOWN = frozenset(int(code) for code in AssignorError)
 
@@ -72,15 +72,24 @@ def test_an_assignment_without_an_error_is_work(code: AssignorError) -> None:
         (
             Assignment(error_code=1, missing_topics=("b", "a"), leader="L"),
             MissingSourceTopicException,
-            "One or more source topics were missing during rebalance: 'a', 'b', as 'L' sees it",
+            "One or more source topics were missing during rebalance: 'a', 'b', according to the group "
+            "leader 'L'",
         ),
-        (Assignment(error_code=1, leader="L"), MissingSourceTopicException, "rebalance: (not named), as 'L'"),
+        (
+            Assignment(error_code=1, leader="L"),
+            MissingSourceTopicException,
+            "rebalance: (not named), according to the group leader 'L'",
+        ),
         (
             Assignment(error_code=3, reason="two topologies", leader="L"),
             TaskAssignmentException,
             "Hit an unexpected exception during task assignment phase of rebalance: two topologies",
         ),
-        (Assignment(error_code=3, leader="L"), TaskAssignmentException, "see the log of 'L'"),
+        (
+            Assignment(error_code=3, leader="L"),
+            TaskAssignmentException,
+            "see the log of the group leader 'L'",
+        ),
         (
             Assignment(error_code=5, leader="L"),
             TaskAssignmentException,
@@ -170,8 +179,9 @@ def test_work_that_the_topology_does_not_have_fails_the_threads_and_is_named() -
     (failing,) = [each for each in done if isinstance(each, FailThread)]
     assert isinstance(failing.error, TaskAssignmentException)
     assert str(failing.error).startswith(
-        "the group's leader, client '\\x1b[2J', gave this client work that its topology does not have: "
-        "'no\\npe', '9_1'. It leads with another program"
+        "the group's leader, client '\\x1b[2J', assigned work to this client that its topology does not "
+        "have: "
+        "'no\\npe', '9_1'. It runs a different program"
     )
 
 
@@ -186,7 +196,7 @@ def test_what_could_not_be_agreed_is_agreed_anew_for_a_thread_that_begins() -> N
     }
     assert ForgetClaims() in done
     state, done = after(state, AgreementAsked())
-    assert rejoins(done) == ["a stream thread begins again after the group could not agree"]
+    assert rejoins(done) == ["a stream thread restarts after the group could not agree"]
     _, done = after(state, AgreementAsked())
     assert rejoins(done) == []
 

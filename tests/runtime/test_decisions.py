@@ -153,7 +153,7 @@ def test_remote_checkpoints_are_checked_where_they_are_and_not_deleted(tmp_path:
     there.write("p0.1/offsets/0", b"")
     with pytest.raises(TopologyException, match="s3a://bucket/cp/app/p0"):
         remote.check(two_pipelines().pipelines, there)
-    with pytest.raises(StreamsException, match="not a path of this machine"):
+    with pytest.raises(StreamsException, match="not a local path"):
         remote.delete()
 
 
@@ -178,5 +178,5 @@ def test_missing_topics_are_all_named() -> None:
     assert error.topics == ("orders", "users")
     assert str(error) == (
         "source topics 'orders' (did you mean 'order'?), 'users' do not exist on 'h:1'; create them, "
-        "or correct the topology. A handler that answers REPLACE_THREAD has the client look again"
+        "or correct the topology. If the handler answers REPLACE_THREAD, the client checks again"
     )

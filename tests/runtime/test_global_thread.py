@@ -30,9 +30,9 @@ from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameter
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
-from millstream.runtime.states import GlobalThreadState
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_watch import TopicWatch
+from millstream.states import GlobalThreadState, State
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore
 from millstream.stores.updater import StoreUpdater
@@ -239,10 +239,10 @@ def test_it_can_be_started_once() -> None:
     """A dead one stays dead."""
     scene = Scene()
     scene.thread.start(SOON)
-    with pytest.raises(IllegalStateException, match="started already; make a new one"):
+    with pytest.raises(IllegalStateException, match="already been started; create a new one"):
         scene.thread.start(SOON)
     scene.end()
-    with pytest.raises(IllegalStateException, match="started already; make a new one"):
+    with pytest.raises(IllegalStateException, match="already been started; create a new one"):
         scene.thread.start(SOON)
     assert scene.thread.state is GlobalThreadState.DEAD
 
@@ -421,8 +421,8 @@ class View:
         ]
         return StoreSnapshot(
             client_id="app-1",
-            client_state="RUNNING",
-            threads={NAME: self._scene.thread.state.name},
+            client_state=State.RUNNING,
+            threads={NAME: self._scene.thread.state},
             stores={"users": StoreDeclaration("users", Serdes.string(), Serdes.string(), partitions=2)},
             local={"users": parts},
         )
@@ -562,7 +562,7 @@ def test_a_topic_that_is_gone_is_a_missing_source_topic(again: bool) -> None:
         scene.topics.recreate("users")
     else:
         scene.topics.remove("users")
-        scene.consumer.fail(StreamsException("changelog 'users' does not exist any more"))
+        scene.consumer.fail(StreamsException("changelog 'users' no longer exists"))
     wait_until(lambda: scene.thread.state is GlobalThreadState.DEAD, "its end", SOON)
     ((_, error, _, all_open),) = scene.failures
     assert isinstance(error, MissingSourceTopicException)

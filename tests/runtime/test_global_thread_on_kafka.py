@@ -26,9 +26,9 @@ from millstream.ports import BytesStore, KeyValueBytesStore, TopicDescription
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_tables import find_global_parts
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
-from millstream.runtime.states import GlobalThreadState
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_watch import TopicWatch
+from millstream.states import GlobalThreadState
 from millstream.stores.api import value_of
 from millstream.stores.directory import StateDirectory
 from millstream.stores.rocksdb import RocksDBStore

@@ -40,7 +40,7 @@ from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameter
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
@@ -105,7 +105,7 @@ def test_clients_share_the_work(count: int, member: Make, wide: FakeWorld) -> No
     assert wide.overlaps == []
     for client in clients:
         if client.client_id not in {wide.runners(name)[0] for name in PIPELINES}:
-            assert "the pipelines are on other clients" in client.health.reason
+            assert "the pipelines run on other clients" in client.health.reason
 
 
 def test_tasks_are_shared_too_and_each_client_can_be_asked_for_its_own(
@@ -207,7 +207,7 @@ def test_a_client_that_is_lost_stops_its_queries_and_joins_again(
     client.wait_until_running(SOON)
     assert client.health.ready
     assert handler.exceptions == []
-    assert "is not in its group any more: its heartbeats had no answer" in caplog.text
+    assert "is no longer in its group: its heartbeats had no answer" in caplog.text
     engine = world.engine_of("A")
     assert engine is not None
     assert engine.claims[-1].epoch > engine.claims[0].epoch  # claimed anew: somebody might have had it
@@ -462,7 +462,7 @@ def test_a_client_with_another_topology_is_told_so_and_the_others_go_on(
     first, second = member("A"), member("B", two_pipelines(), checkpoint__location=None)
     running(first)
     second.start()
-    with pytest.raises(TaskAssignmentException, match=r"'B' run.* another topology .* than client.* 'A'"):
+    with pytest.raises(TaskAssignmentException, match=r"'B' run.* a different topology .* from client.* 'A'"):
         second.wait(SOON)
     assert ended(second) is State.ERROR
     assert wide.runners("p0") == ["A"]
@@ -479,7 +479,7 @@ def test_clients_that_cannot_share_checkpoints_cannot_share_the_work(
     running(first)
     second.start()
     with pytest.raises(
-        TaskAssignmentException, match=r"Set checkpoint\.location to a place that all clients"
+        TaskAssignmentException, match=r"Set checkpoint\.location to a location that all clients"
     ):
         second.wait(SOON)
     first.wait_until_running(SOON)

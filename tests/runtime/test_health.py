@@ -17,7 +17,7 @@ from millstream.model import TaskId, TopicPartition
 from millstream.runtime.failure import Failure, Response
 from millstream.runtime.health import Health, HealthView, Waiting, assess
 from millstream.runtime.history import FailureRecord
-from millstream.runtime.states import State, ThreadState
+from millstream.states import State, ThreadState
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SOON = NOON + timedelta(seconds=5)
@@ -70,13 +70,13 @@ ROWS = {
     "pending error": (
         view(State.PENDING_ERROR, failure=StreamsException("x")),
         ("closing", True, False),
-        "the client closes because of a failure, StreamsException",
+        "the client is closing because of a failure, StreamsException",
     ),
-    "pending shutdown": (view(State.PENDING_SHUTDOWN), ("closing", True, False), "the client closes"),
+    "pending shutdown": (view(State.PENDING_SHUTDOWN), ("closing", True, False), "the client is closing"),
     "created": (
         view(State.CREATED),
         ("created", True, False),
-        "the client was not started: call start()",
+        "the client has not been started; call start()",
     ),
     "a thread waits": (
         view(waiting=WAITS, last_failure=RECORD, pipelines_running=1),
@@ -86,7 +86,7 @@ ROWS = {
     "the only thread waits": (
         view(waiting={"t3": Waiting(None, SOON, 2)}, threads={}, wanted_threads=1),
         ("waiting", True, False),
-        "thread t3 waits to restart what it owns (attempt 2) until 12:00:05 UTC",
+        "thread t3 waits to restart its work (attempt 2) until 12:00:05 UTC",
     ),
     "a thread waits while rebalancing": (
         view(State.REBALANCING, waiting={"t3": Waiting("p1", SOON, 2)}, missing_topics=("lines",)),
@@ -107,18 +107,18 @@ ROWS = {
     "running without threads": (
         view(threads={}, last_failure=RECORD),
         ("empty", False, False),
-        "the client is RUNNING and has no threads, so nothing runs here: add_stream_thread() starts one"
+        "the client is RUNNING and has no threads, so nothing runs here; add_stream_thread() starts one"
         + AFTER,
     ),
     "running with threads that end": (
         view(threads={"t1": "PENDING_SHUTDOWN", "t2": "DEAD"}),
         ("empty", False, False),
-        "the client is RUNNING and has no threads, so nothing runs here: add_stream_thread() starts one",
+        "the client is RUNNING and has no threads, so nothing runs here; add_stream_thread() starts one",
     ),
     "rebalancing without threads": (
         view(State.REBALANCING, threads={}),
         ("rebalancing", True, False),
-        "work is being handed out and started: 0 of 2 threads run",
+        "work is being assigned and started: 0 of 2 threads run",
     ),
     "a topic is missing": (
         view(missing_topics=("orders",)),
@@ -133,7 +133,7 @@ ROWS = {
     "not in the group": (
         view(member=False, lost="no heartbeat was answered for 45 s"),
         ("lost", True, False),
-        "the client is not a member of its group now, so it runs nothing; it joins again by itself: no "
+        "the client is currently not a member of its group, so it runs nothing; it rejoins automatically: no "
         "heartbeat was answered for 45 s",
     ),
     "a store restores": (
@@ -154,13 +154,13 @@ ROWS = {
     "rebalancing": (
         view(State.REBALANCING, threads={"t1": "STARTING", "t2": "RUNNING"}),
         ("rebalancing", True, False),
-        "work is being handed out and started: 1 of 2 threads run",
+        "work is being assigned and started: 1 of 2 threads run",
     ),
     "it is paused": (
         view(paused=True, pipelines_running=0, pipelines_owned=1),
         ("paused", True, False),
-        "the client is paused, so nothing is processed here; stores answer queries as they are: resume() "
-        "has it go on",
+        "the client is paused, so it processes nothing; its stores still answer queries; resume() continues "
+        "processing",
     ),
     "a pipeline does not run": (
         view(pipelines_running=1, last_failure=RECORD),
@@ -175,12 +175,12 @@ ROWS = {
     "nobody has a pipeline": (
         view(pipelines_running=1, pipelines_owned=1, unowned=("p1",)),
         ("degraded", True, False),
-        "nobody runs pipeline p1",
+        "no client runs pipeline p1",
     ),
     "the query server has failed": (
         view(query_server_failure=OSError("too many open files")),
         ("degraded", True, False),
-        "the query server has failed, so stores answer in this process only: OSError; start the client anew",
+        "the query server has failed, so stores answer in this process only: OSError; restart the client",
     ),
     "a thread is gone": (
         view(threads={"t1": "RUNNING", "t2": "DEAD"}, last_failure=RECORD),
@@ -206,7 +206,7 @@ ROWS = {
     "tasks only": (
         view(pipelines_owned=0, pipelines_running=0, threads={"t1": "RUNNING"}, wanted_threads=1),
         ("running", True, True),
-        "every store is up to date, on 1 thread; the pipelines are on other clients",
+        "every store is up to date, on 1 thread; the pipelines run on other clients",
     ),
 }
 

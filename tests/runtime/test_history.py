@@ -280,7 +280,7 @@ def test_a_history_is_bounded_for_any_number_of_tasks() -> None:
 
 def test_a_history_without_room_is_refused() -> None:
     """It could not count."""
-    with pytest.raises(ValueError, match="maxlen is 1 or more; got 0"):
+    with pytest.raises(ValueError, match="maxlen must be 1 or more; got 0"):
         FailureHistory(maxlen=0)
 
 

@@ -169,7 +169,7 @@ def test_what_is_not_there_has_to_be_created_before_it_can_be_read() -> None:
         changed, _ = CHANGES[change]
         found = {name: there for name, there in {**THERE, **changed}.items() if there is not None}
         error = error_of(compare("p0", USES, NOTED, found, positions=READ), "/checkpoints")
-        assert ("create what is missing, set source.lost.policy" in str(error)) is told
+        assert ("create the missing topics, set source.lost.policy" in str(error)) is told
 
 
 def test_a_topic_of_a_pattern_that_is_gone_is_told() -> None:
@@ -194,9 +194,9 @@ def test_a_topic_that_only_a_pattern_matched_is_dropped(noted: dict[str, Noted])
     assert mendable(gone, Policies())
     planned = {TopicPartition("in-2", 0): 5}
     told = dropped_sentence("p0", gone, ["in-1"], BOTH_READ, planned)
-    assert "the pipeline goes on with what the pattern matches now: 'in-1'" in told
+    assert "the pipeline continues with what the pattern matches now: 'in-1'" in told
     assert "read of it: up to offset 3 in partition 0; at least these offsets" in told
-    assert told.endswith("were not read yet: 2 of partition 0")
+    assert told.endswith("had not been read: 2 of partition 0")
 
 
 @pytest.mark.parametrize("now", [Found("9", 1, (0,), (20,)), Found("9", 2, (0, 0), (20, 2))])
@@ -215,7 +215,7 @@ def test_another_topic_of_a_patterns_name_is_dropped_and_one_that_is_emptied_is_
     another = {**LEFT, "in-2": Found("9", 1, (0,), (1,))}
     (gone,) = compare("p0", OF_PATTERN, TWO, another, positions=BOTH_READ, patterns=PATTERN)
     assert (gone.what, gone.is_dropped, mendable(gone, Policies())) == (What.RECREATED, True, True)
-    assert "is read from its beginning" in dropped_sentence("p0", gone, ["in-1", "in-2"], {}, {})
+    assert "is read from the beginning" in dropped_sentence("p0", gone, ["in-1", "in-2"], {}, {})
     named = (OF_PATTERN[0], TopicUse("in-2", Role.SOURCE))
     (gone,) = compare("p0", named, TWO, another, positions=BOTH_READ, patterns=PATTERN)
     assert (gone.is_dropped, mendable(gone, Policies())) == (False, False)

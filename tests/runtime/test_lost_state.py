@@ -29,7 +29,7 @@ from millstream.model import TopicPartition
 from millstream.ports import TopicDescription
 from millstream.runtime.events import GroupLost
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.names import markers_topic
 from millstream.topology.topology import Topology
@@ -99,7 +99,7 @@ def test_a_changelog_is_not_rebuilt_while_a_batch_is_written_in_part(
     assert ended(client) is State.ERROR
     (error,) = handler.exceptions
     assert isinstance(error, CheckpointException)
-    assert f"could not be written anew: '{CHANGELOG}'" in str(error)
+    assert f"could not be rewritten: '{CHANGELOG}'" in str(error)
     assert "processing.guarantee=at_least_once" in str(error)
     assert world.engine.rebuilt == []
     client = make(changelog__lost__policy="rebuild")
@@ -199,7 +199,7 @@ def test_a_topic_that_a_pattern_began_to_match_while_the_client_ran_is_known_by_
         mended = make(of_pattern())
         put_into(State.RUNNING, mended, world)
     assert "'in-2' was deleted and created again" in caplog.text
-    assert "is read from its beginning" in caplog.text
+    assert "is read from the beginning" in caplog.text
     assert '"in-2":{"0":0}' in (root / "p0.2" / "offsets" / "0").read_text()
     assert not (root / "p0.2" / "topics-since.json").exists(), "its notes have all of it"
     assert '"in-2"' in (root / "p0.topics.json").read_text()

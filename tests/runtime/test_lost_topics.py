@@ -33,7 +33,7 @@ from millstream.kafka.topics import KafkaTopics
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 AGAIN = UncaughtExceptionPolicy.replace(

@@ -13,8 +13,8 @@ from millstream.metrics.client import ClientMetrics
 from millstream.model import BatchReport, TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.measuring import readers_of
-from millstream.runtime.states import ThreadState
 from millstream.runtime.supervision import StreamThreadExceptionResponse as Response
+from millstream.states import ThreadState
 from millstream.testing.world import FakeWorld
 
 

@@ -13,7 +13,7 @@ from millstream.errors import LockException, PipelineException
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.request import KeyQuery, RangeQuery, StateQueryRequest
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())

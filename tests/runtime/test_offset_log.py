@@ -215,7 +215,7 @@ def test_a_batch_that_is_written_in_part_is_not_forgotten_for_another_program(tm
     for batch in (3, 4, 5):
         files.write(f"p0.1/offsets/{batch}", log(NEW, OLD).to_bytes())
     settle(files, BESIDE, COUNT, written=6)
-    with pytest.raises(CheckpointException, match="micro-batch 5 is written in part") as raised:
+    with pytest.raises(CheckpointException, match="micro-batch 5 is partly written") as raised:
         settle(files, COUNT, BESIDE, written=6)
     assert "Start the program as it was before until that micro-batch is done" in str(raised.value)
     assert unfinished(files, "p0.1") is not None

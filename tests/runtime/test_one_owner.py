@@ -38,7 +38,7 @@ from millstream.errors import (
 from millstream.group.userdata import Assignment
 from millstream.model import TaskId
 from millstream.runtime.failure import Response
-from millstream.runtime.states import State, ThreadState
+from millstream.states import State, ThreadState
 from millstream.testing.world import FakeWorld
 
 R = Response
@@ -289,7 +289,7 @@ def test_a_client_that_can_start_no_thread_to_close_is_closed_by_who_waits_for_i
         assert client.close(timedelta(0)) is False
         assert client.wait(SOON) is State.NOT_RUNNING
     assert client.state is State.NOT_RUNNING
-    assert "the next call of close() or wait() closes it" in caplog.text
+    assert "no thread could be started to close it" in caplog.text
     client.check()
 
 

@@ -27,7 +27,7 @@ from millstream.query.request import KeyQuery, StateQueryRequest
 from millstream.query.result import FailureReason
 from millstream.runtime.own_writes import bound_after, bound_at_ends
 from millstream.runtime.queries import _Progress
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 from millstream.topology.windows import JoinWindows
@@ -169,7 +169,7 @@ def test_a_topic_that_does_not_get_into_the_store_is_a_mistake() -> None:
     for written in ({TopicPartition("others", 0): 1}, {TopicPartition("nobodys", 0): 1}, {}):
         progress = Scripted({"p0": written, "p1": written, "p2": dict.fromkeys(written, 99)})
         progress.all_ends = {}
-        with pytest.raises(ValueError, match="store 'counts' is not made from"):
+        with pytest.raises(ValueError, match="store 'counts' is not built from"):
             bound_after(topology.stores["counts"], written, topology, "app", progress)
 
 

@@ -30,7 +30,7 @@ from millstream.runtime.events import (
     ThreadMoved,
 )
 from millstream.runtime.owner import Owner
-from millstream.runtime.states import State, ThreadState
+from millstream.states import State, ThreadState
 from millstream.testing.fakes import ManualClock
 
 SOON_S = 20.0

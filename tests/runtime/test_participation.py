@@ -30,7 +30,7 @@ from millstream.runtime.assembly import Assembly, Plan
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 
@@ -204,7 +204,10 @@ def test_the_leaders_word_alone_is_enough(member: Make, world: FakeWorld) -> Non
     world.group.rebalance()
     assert ended(follower) is State.ERROR
     (error,) = only_missing(handler)
-    assert "One or more source topics were missing during rebalance: 'lines', as 'A' sees it" in str(error)
+    assert (
+        "One or more source topics were missing during rebalance: 'lines', according to the group leader 'A'"
+        in str(error)
+    )
 
 
 @pytest.mark.parametrize("what", ["deleted", "recreated"])
@@ -237,7 +240,7 @@ def test_a_pattern_that_matches_nothing_any_more_is_told(make: Make, world: Fake
     world.topics.remove("in-2")
     look(client)
     with pytest.raises(
-        MissingSourceTopicException, match=r"no topic matches the pattern 'in-\.\*' any more"
+        MissingSourceTopicException, match=r"no topic matches the pattern 'in-\.\*' any longer"
     ) as raised:
         client.wait(SOON)
     assert raised.value.topics == ("in-1", "in-2")
@@ -261,7 +264,7 @@ def test_a_deleted_topic_stays_one_though_another_takes_its_name(
     (record,) = client.failures
     assert record.response is Response.SHUTDOWN_APPLICATION
     assert "Not replacing thread 'app" in caplog.text
-    assert "topic 'lines' was deleted, and no thread of this client can go on" in caplog.text
+    assert "topic 'lines' was deleted, and no thread of this client can continue" in caplog.text
 
 
 def test_a_cluster_that_does_not_answer_is_no_missing_topic(make: Make, world: FakeWorld) -> None:

@@ -46,7 +46,7 @@ def pipeline(*chain: BaseException) -> BaseException:
         ({"max_failures": True}, TypeError, "whole number"),
         ({"max_failures": 2.5}, TypeError, "whole number"),
         ({"window": timedelta(0)}, ValueError, "window can't be zero or negative"),
-        ({"window": 600}, TypeError, "window is a timedelta"),
+        ({"window": 600}, TypeError, "window must be a timedelta"),
         ({"first_delay": -SECOND}, ValueError, "first_delay can't be negative"),
         ({"backoff": -SECOND}, ValueError, "backoff can't be negative"),
         ({"backoff_max": timedelta(milliseconds=1)}, ValueError, "can't be shorter than backoff"),
@@ -148,7 +148,9 @@ def test_always_says_the_same(response: Response) -> None:
 @pytest.mark.parametrize("wrong", [None, "SHUTDOWN_CLIENT", "off", 3, Response, replace()])
 def test_always_takes_responses_only(wrong: Any) -> None:
     """A text is told how to be one."""
-    with pytest.raises(TypeError, match=r"response is a StreamThreadExceptionResponse, such as \.SHUTDOWN"):
+    with pytest.raises(
+        TypeError, match=r"response must be a StreamThreadExceptionResponse, such as \.SHUTDOWN"
+    ):
         always(wrong)
 
 
@@ -238,21 +240,21 @@ def test_policies_nest_and_bring_their_budgets() -> None:
     ("rules", "told"),
     [
         ([(ValueError, A)], "takes a dict"),
-        ({"ValueError": A}, "takes classes of exceptions as keys; got 'ValueError'"),
-        ({ValueError(): A}, "takes classes of exceptions as keys"),
-        ({int: A}, "takes classes of exceptions as keys"),
+        ({"ValueError": A}, "takes exception classes as keys; got 'ValueError'"),
+        ({ValueError(): A}, "takes exception classes as keys"),
+        ({int: A}, "takes exception classes as keys"),
         (
             {ValueError: "REPLACE_THREAD"},
-            "the value of ValueError is .*write StreamThreadExceptionResponse.REPL",
+            "the value of ValueError must be .*write StreamThreadExceptionResponse.REPL",
         ),
-        ({ValueError: None}, "the value of ValueError is"),
+        ({ValueError: None}, "the value of ValueError must be"),
     ],
 )
 def test_rules_that_are_none_are_refused(rules: Any, told: str) -> None:
     """When the policy is made."""
     with pytest.raises(TypeError, match=told):
         by_exception(rules)
-    with pytest.raises(TypeError, match="otherwise is"):
+    with pytest.raises(TypeError, match="otherwise must be"):
         by_exception({}, otherwise=None)  # type: ignore[arg-type]
 
 

@@ -30,7 +30,7 @@ from millstream.runtime.reset_plan import (
     positions,
 )
 from millstream.runtime.starts import STARTS, Starts, TopicStart, begin, initial_offsets, read_starts
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.stores.directory import StateDirectory
 from millstream.testing.fakes import FakeCheckpointFiles, FakeTopics
 from millstream.testing.world import FakeWorld
@@ -66,7 +66,10 @@ def test_where_input_topics_are_read_from() -> None:
         A: (14, ""),
         B: (0, "-4 was asked for"),
     }
-    assert at("earliest", shift=2)[B] == (2, "the group has committed nothing, so counted from the first")
+    assert at("earliest", shift=2)[B] == (
+        2,
+        "the group has committed nothing; counted from the first",
+    )
     with pytest.raises(ValueError, match="'earliest', 'latest', an offset or a time; got 'first'"):
         at("first")
 
@@ -200,7 +203,7 @@ def test_a_source_that_is_to_begin_nowhere_waits_for_a_reset() -> None:
         return files.exists(f"{directory}/sources/0/0")
 
     with pytest.raises(
-        StreamsException, match=r"pipeline p0: in has AutoOffsetReset.none\(\), and there is "
+        StreamsException, match=r"pipeline p0: in has AutoOffsetReset.none\(\), and neither a checkpoint nor "
     ):
         begun("p0.1")
     files.write("p0.2/offsets/0", b"v1")
@@ -287,9 +290,9 @@ def test_all_that_an_application_has_is_deleted_and_where_it_begins_is_kept(
     assert after.epoch > before.epoch
     again = application.reset(to="latest")
     assert (again.internal, again.pipelines, again.tasks) == ((), (), 0)
-    assert "  internal topics: there are none" in again.lines
+    assert "  internal topics: none" in again.lines
     assert [step.partition(" ")[0] for step in application.steps[:4]] == [
-        "shutting",
+        "fencing",
         "deleting",
         "deleting",
         "deleting",
@@ -312,7 +315,7 @@ def test_nothing_is_touched_while_somebody_is_there(application: Application, wo
     assert world.topics.alive == set()
     shut_out, taken_out = (
         next(number for number, step in enumerate(application.steps) if word in step)
-        for word in ("shutting out", "out of the group")
+        for word in ("fencing", "from the group")
     )
     assert shut_out < taken_out
 
@@ -333,7 +336,7 @@ def test_checkpoints_that_are_elsewhere_are_reached_by_spark(world: FakeWorld, t
     told: list[str] = []
     plan = reset_application(config, world.parts(), Reset(inputs=["lines"]), tell=told.append)
     assert plan.pipelines == ("p0",)
-    assert told[0] == "starting Spark, for the checkpoints in 'hdfs://there/checkpoints/app'"
+    assert told[0] == "starting Spark for the checkpoints in 'hdfs://there/checkpoints/app'"
     assert not any(is_directory for is_directory in files.list().values())
     starts = read_starts(files, "there")
     assert starts is not None
@@ -351,7 +354,7 @@ def test_a_topic_in_the_wrong_place_is_refused(application: Application) -> None
     plan = application.reset(inputs=["nowhere"], internals=["app-gone-changelog"], dry_run=True)
     assert (plan.missing, plan.internal, plan.positions) == (("nowhere",), (), ())
     assert "  input 'nowhere': does not exist, left out" in plan.lines
-    with pytest.raises(ConfigException, match=r"of else-0, lines-7, which are no partitions"):
+    with pytest.raises(ConfigException, match=r"for else-0, lines-7, which are not partitions"):
         application.reset(to={TopicPartition(name, at): 1 for name, at in (("else", 0), ("lines", 7))})
     assert application.is_there == (True, True, True)
 

@@ -10,7 +10,7 @@ from waiting import wait_until
 
 from millstream import KafkaStreams
 from millstream.errors import SetupException
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 

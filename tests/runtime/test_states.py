@@ -11,7 +11,7 @@ import pytest
 from millstream.errors import IllegalStateException
 from millstream.machine import Machine, Rules
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.states import (
+from millstream.states import (
     CLIENT,
     GLOBAL_THREAD,
     STREAM_THREAD,

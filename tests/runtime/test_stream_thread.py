@@ -21,9 +21,9 @@ from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
 from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline, TopicDescription
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
-from millstream.runtime.states import STREAM_THREAD, ThreadState
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.thread import StreamThread
+from millstream.states import STREAM_THREAD, ThreadState
 from millstream.stores.memory import MemoryStore
 from millstream.topology.nodes import Store
 
@@ -292,7 +292,7 @@ def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
         wait_until(lambda: len(lone.supplies.did) == 5, "noted", SOON_S)
     noted = ["note logs-2 for p0", "note logs-2 for p1"]
     assert lone.supplies.did == ["stop p0", "note what p0 has read, not logs-2", "start p0", *noted]
-    assert "goes on without it. Offsets that were not read when" in caplog.text
+    assert "continues without it. These offsets had not been read when" in caplog.text
     assert "are lost: 5 of partition 1" in caplog.text
     assert lone.thread.state is S.RUNNING
     lone.thread.pause(True)

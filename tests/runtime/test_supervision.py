@@ -22,7 +22,6 @@ from millstream.runtime.failure import (
     StreamThreadExceptionResponse,
     in_short,
 )
-from millstream.runtime.states import State
 from millstream.runtime.supervision import (
     Action,
     CallHook,
@@ -36,6 +35,7 @@ from millstream.runtime.supervision import (
     View,
     decide,
 )
+from millstream.states import State
 
 OPEN = [State.RUNNING, State.REBALANCING]
 NOT_OPEN = [state for state in State if state not in OPEN]
@@ -196,7 +196,7 @@ def test_a_budget_that_is_used_up_leads_to_what_it_names(then: Response, live: i
     assert first.level == logging.ERROR
     assert "pipeline p0 has failed 6 times within 10 min" in first.message
     assert "the budget of REPLACE_THREAD is 5" in first.message
-    assert f"What follows is {then}" in first.message
+    assert f"Falling back to {then}" in first.message
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -233,7 +233,7 @@ def test_without_a_group_shutdown_application_closes_the_client_and_says_so(
     assert letters(actions) == "lLC"
     first = actions[0]
     assert isinstance(first, Log)
-    assert "reaches this client only: it is not a member of a group now" in first.message
+    assert "reaches this client only: it is not a member of a group" in first.message
     assert "sent" not in message(actions)
 
 
@@ -247,7 +247,7 @@ def test_a_thread_that_ends_leaves_its_work_to_the_others(live: int, left: str) 
 
 @pytest.mark.parametrize(
     ("is_global", "live", "why"),
-    [(False, 1, "'t1' was its last live thread"), (True, 2, "no client goes on without its global thread")],
+    [(False, 1, "'t1' was its last live thread"), (True, 2, "a client cannot run without its global thread")],
 )
 def test_the_last_thread_does_not_end_alone(is_global: bool, live: int, why: str) -> None:
     """It would leave a client that is RUNNING and does nothing."""

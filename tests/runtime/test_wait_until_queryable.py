@@ -21,7 +21,7 @@ from millstream.errors import (
 from millstream.model import StoreKind
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.states import State
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 
 KEY_VALUE = QueryableStoreTypes.key_value_store()

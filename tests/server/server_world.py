@@ -31,6 +31,7 @@ from millstream.query.metadata import (
 )
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.server.application import QueryApplication
+from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 from millstream.stores.segments import SessionStore, WindowStore
 from millstream.stores.versioned import VersionedStore
@@ -111,7 +112,7 @@ class FakeStreams:
         }
         self.stores["users", 0] = opened(stores["users"], 0)
         self.roles: dict[tuple[str, int], Role] = {}
-        self._snapshot = StoreSnapshot(name, "RUNNING", {"t": "RUNNING"}, stores, {})
+        self._snapshot = StoreSnapshot(name, State.RUNNING, {"t": ThreadState.RUNNING}, stores, {})
         self.publish()
 
     @property
@@ -128,6 +129,11 @@ class FakeStreams:
         return self._snapshot
 
     def publish(self, **changes: Any) -> None:
+        """Change the snapshot; states by their names."""
+        if "client_state" in changes:
+            changes["client_state"] = State[changes["client_state"]]
+        if "threads" in changes:
+            changes["threads"] = {name: ThreadState[state] for name, state in changes["threads"].items()}
         local: dict[str, list[LocalStore]] = {}
         for (name, partition), store in sorted(self.stores.items()):
             role = self.roles.get((name, partition), Role.ACTIVE)

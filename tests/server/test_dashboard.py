@@ -28,13 +28,13 @@ from millstream.config import StreamsConfig
 from millstream.model import BatchReport, OperatorReport, TopicPartition
 from millstream.query.metadata import HostInfo
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.states import CLIENT, State
 from millstream.runtime.wiring import real_parts
 from millstream.server.answers import Refused
 from millstream.server.application import QueryApplication
 from millstream.server.dashboard import machine_of, told_by
 from millstream.server.live import Live
 from millstream.server.wire import Reply
+from millstream.states import CLIENT, State
 from millstream.testing.world import FakeWorld
 
 UI = Path(millstream.server.__file__).parent / "ui"
@@ -322,7 +322,7 @@ def test_only_so_many_may_watch_and_all_end_at_the_close() -> None:
         watching = [asyncio.create_task(taken(live, 99)) for _ in range(2)]
         while live._watchers != 2:
             await asyncio.sleep(0)
-        with pytest.raises(Refused, match="2 watch this client already"):
+        with pytest.raises(Refused, match="2 already watch this client"):
             live.watch()
         live.close()
         async with asyncio.timeout(5):

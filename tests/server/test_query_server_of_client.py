@@ -34,10 +34,10 @@ from millstream.model import TopicPartition
 from millstream.query.metadata import HostInfo, default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.states import State
 from millstream.runtime.wiring import real_parts
 from millstream.server import RemoteStore
 from millstream.server.serving import listening_address, query_server
+from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 
@@ -327,7 +327,7 @@ def test_an_address_that_others_do_not_reach_is_told(
         }
     )
     query_server(make("A"), config).close()
-    assert "other clients do not reach it" in caplog.text
+    assert "other clients cannot reach it" in caplog.text
     with pytest.raises(ConfigException, match=r"'query\.server\.listen'"):
         query_server(make("B"), config.replace({"query.server.listen": "here"}))
 

@@ -68,7 +68,7 @@ def join(builder: StreamsBuilder) -> None:
         (count, "", ""),
         (fold, "is a fold in Python", ""),
         (processor, "is a processor in Python", ""),
-        (global_table, "has to be read whole", ""),
+        (global_table, "must be read completely", ""),
         (udf, "'SHOUT' in test_processing_modes.py", ""),
         (udf_in_a_closure, "'shout' in test_processing_modes.py", ""),
         (windows, "", "has windows"),
@@ -120,7 +120,9 @@ def test_spark_before_its_shuffles_in_real_time_mode_stands_in_the_way(spark: st
     """Whatever else the configuration says."""
     config = StreamsConfig({"application.id": "a", "bootstrap.servers": "localhost:1"})
     against = modes_of(config, spark).against
-    assert against == (() if runs else ("Spark 4.2.0 has no shuffles in it; it takes Spark 4.3 or newer.",))
+    assert against == (
+        () if runs else ("Spark 4.2.0 has no shuffles in it; Spark 4.3 or newer is required.",)
+    )
 
 
 def test_what_is_read_twice_is_found() -> None:

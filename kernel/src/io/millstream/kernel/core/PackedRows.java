@@ -21,6 +21,8 @@ public final class PackedRows {
     private static final int SLOTS = 1 << 6;
     /** Addresses count these. */
     private static final int UNIT = 3;
+    /** As many as addresses reach: 16 GB. */
+    private static final int CHUNKS = Integer.MAX_VALUE / (CHUNK >> UNIT);
 
     private static final VarHandle INTS =
             MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.nativeOrder());
@@ -240,7 +242,7 @@ public final class PackedRows {
         }
         if (last < 0 || filled + size > CHUNK) {
             int first = last < 0 ? larger(FIRST, size) : CHUNK;
-            if (!more(first)) {
+            if (chunks.size() >= CHUNKS || !more(first)) {
                 return -1;
             }
             chunks.add(new byte[first]);

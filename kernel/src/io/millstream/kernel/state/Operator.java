@@ -145,7 +145,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         columnsOf = new Columns[plan.items.size()];
         Folds folds = new Folds(new Folding(program));
         boolean isRetained = IntStream.range(0, plan.items.size()).anyMatch(plan::isRetained);
-        retained = isRetained ? Retained.of(name, isAlone, getHandle()) : null;
+        retained = isRetained ? Retained.of(name, isAlone, getHandle().getQueryInfo()) : null;
         for (int i = 0; i < plan.items.size(); i++) {
             Plan.Item item = plan.items.get(i);
             shelves.add(new Shelf(getHandle(), item, i, folds));

@@ -7,7 +7,6 @@ import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.streaming.QueryInfo;
-import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
@@ -64,12 +63,12 @@ public final class Retained {
      * @param isAlone whether all tasks are in this JVM
      * @return null where this is no task
      */
-    static Retained of(String operator, boolean isAlone, StatefulProcessorHandle handle) {
+    static Retained of(String operator, boolean isAlone, QueryInfo query) {
         TaskContext task = TaskContext.get();
         if (task == null) {
             return null;
         }
-        Retained retained = new Retained(operator, isAlone, handle.getQueryInfo());
+        Retained retained = new Retained(operator, isAlone, query);
         task.addTaskCompletionListener(
                 (TaskCompletionListener) context -> retained.end(!context.isFailed() && !context.isInterrupted()));
         return retained;
@@ -117,13 +116,21 @@ public final class Retained {
                 return;
             }
             synchronized (LEFT) {
-                Bucket other = LEFT.put(new Place(operator, number), made(bucket.isWhole, bucket.rows));
-                if (other != null) {
-                    other.release();
-                }
+                leave(new Place(operator, number), made(bucket.isWhole, bucket.rows));
             }
         });
         buckets.clear();
+    }
+
+    /** What a later micro-batch has left there stays, if a task was slower than the one after it. */
+    private static void leave(Place place, Bucket mine) {
+        Bucket other = LEFT.put(place, mine);
+        if (other != null && other.run.equals(mine.run) && other.batch > mine.batch) {
+            LEFT.put(place, other);
+            mine.release();
+        } else if (other != null) {
+            other.release();
+        }
     }
 
     private static boolean hasRoom(long bytes) {

@@ -89,6 +89,16 @@ class ThreadState(Enum):
         return self.name
 
     @property
+    def is_running(self) -> bool:
+        """RUNNING."""
+        return self is ThreadState.RUNNING
+
+    @property
+    def is_dead(self) -> bool:
+        """DEAD."""
+        return self is ThreadState.DEAD
+
+    @property
     def is_alive(self) -> bool:
         """Whether it works, or is getting ready to."""
         return self in (
@@ -112,6 +122,21 @@ class GlobalThreadState(Enum):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_running(self) -> bool:
+        """RUNNING."""
+        return self is GlobalThreadState.RUNNING
+
+    @property
+    def is_dead(self) -> bool:
+        """DEAD."""
+        return self is GlobalThreadState.DEAD
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it works."""
+        return self.is_running
 
 
 class Cause(Enum):

@@ -19,50 +19,50 @@ export PYTHONFAULTHANDLER := 1
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint check chaos bench format docs docs-site wheel lock clean
 
-help: ## What there is
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
-setup: ## Make or update the environment in .venv and the kernel (the other targets do it by themselves)
+setup: ## Create or update the environment in .venv and the kernel (other targets do this automatically)
 	@scripts/python.sh environment.py setup $(VENV) $(if $(SPARK),--spark $(SPARK))
 
 demo: setup ## Count words, live: a real Kafka, Spark, RocksDB, interactive queries (ARGS="--help")
 	@$(BIN)/millstream demo $(ARGS)
 
-test: setup ## Every test, the fast ones first, the others side by side (ARGS="-k words", TIER="pure spark")
+test: setup ## Run every test: the fast ones first, the others in parallel (ARGS="-k words", TIER="pure spark")
 	@$(BIN)/python scripts/run_tests.py $(if $(TIER),--tiers "$(TIER)") -- $(ARGS)
 
-lint: setup ## In seconds: style, format, types
+lint: setup ## Check style, format and types, in seconds
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format"; exit 1; }
 	@$(BIN)/mypy
 
-check: lint ## In half a minute: the same, and the tests that need no engine
+check: lint ## Run lint and the tests that need no engine, in half a minute
 	@$(BIN)/python scripts/run_tests.py --tiers pure
 
-bench: setup ## Measure beside Kafka Streams, Spark and Quix Streams: 15 minutes (ARGS="--quick", 4; ARGS="latency")
+bench: setup ## Compare with Kafka Streams, Spark and Quix Streams: 15 minutes (ARGS="--quick", 4; ARGS="latency")
 	@$(BIN)/python -m bench $(ARGS)
 
-chaos: setup ## Random faults for minutes, then exact counts (ARGS="--seed 7 --minutes 10 --faults 20")
+chaos: setup ## Inject random faults for minutes, then check exact counts (ARGS="--seed 7 --minutes 10 --faults 20")
 	@PYTHONPATH=tests:tests/cluster $(BIN)/python -m chaos $(ARGS)
 
-format: setup ## Format the code, and mend what ruff can mend
+format: setup ## Format the code, and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-docs: setup ## Write the generated parts of docs/ anew, drawings among them
+docs: setup ## Regenerate the generated parts of docs/, drawings included
 	@$(BIN)/python scripts/make_docs.py $(ARGS)
 
-docs-site: ## Build the documentation site into build/site; a broken link ends it (ARGS=--dirty)
+docs-site: ## Build the documentation site into build/site; a broken link fails it (ARGS=--dirty)
 	@scripts/python.sh environment.py docs .venv-docs
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict $(ARGS)
 	@echo "build/site/index.html"
 
-wheel: setup ## Build what is published into dist/: the wheel, with the kernel in it, and the sources
+wheel: setup ## Build the wheel (with the kernel) and the source distribution into dist/
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build --target sdist --target wheel --directory dist
 
-lock: ## Write requirements/*.lock anew from pyproject.toml (ARGS=--upgrade)
+lock: ## Regenerate requirements/*.lock from pyproject.toml (ARGS=--upgrade)
 	@scripts/python.sh environment.py lock $(ARGS)
 
-clean: ## Delete the environments, the kernel's jar and what tools left behind (downloads in the cache stay)
+clean: ## Delete the environments, the kernel's jar and tools' leftovers (cached downloads stay)
 	@rm -rf .venv .venv-* millstream/kernel/*.jar build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	@find millstream tests scripts bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

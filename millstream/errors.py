@@ -4,22 +4,22 @@
     ├── ConfigException                     a configuration key is missing, unknown or has a wrong value
     ├── TopologyException                   the program cannot be a topology; shows the mistake and the fix
     ├── SerializationException              bytes that a serde cannot read, or a value that it cannot write
-    ├── SchemaRegistryException             a schema registry cannot be asked, or says no
+    ├── SchemaRegistryException             a schema registry cannot be reached, or rejects a request
     ├── MissingSourceTopicException         KIP-662: names the topics
     ├── TaskAssignmentException             the group could not agree on who does what
     ├── TaskMigratedException               another client has taken over; never reaches the handler
-    ├── ApplicationShutdownException        KIP-671: a client has asked all of them to shut down
-    ├── LostTopicException                  a topic that a pipeline writes is gone, or is another one
-    ├── LostCheckpointException             a pipeline has run before, and its checkpoint is gone
-    ├── InternalTopicException              an internal topic exists and does not fit the topology
+    ├── ApplicationShutdownException        KIP-671: a client requested that all of them shut down
+    ├── LostTopicException                  a topic that a pipeline writes is gone, or was replaced
+    ├── LostCheckpointException             a pipeline has run before, but its checkpoint is gone
+    ├── InternalTopicException              an internal topic exists but does not fit the topology
     ├── LockException                       the state directory belongs to another process
     ├── ProcessorStateException             a local store failed (disk full, corrupt, ...)
     ├── PipelineException                   a Spark query ended with an error
     │   ├── CheckpointException             its checkpoint is damaged, or lost files
     │   ├── PythonWorkerException           the Python process that ran a function died
-    │   └── ExecutorLostException           executors were lost, more often than Spark tries again
+    │   └── ExecutorLostException           executors were lost more often than Spark retries
     ├── TimeoutException                    a wait reached its deadline
-    ├── SetupException                      something that must be on this machine is not
+    ├── SetupException                      something that must be on this machine is missing
     │   ├── JavaNotFoundException
     │   └── ArtifactException               a jar is missing, corrupt or cannot be downloaded
     ├── BrokerException                     the embedded broker did not start, or died
@@ -162,13 +162,13 @@ class SerializationException(StreamsException):
 
 
 class SchemaRegistryException(StreamsException):
-    """A schema registry cannot be asked, or says no.
+    """A schema registry cannot be reached, or rejects a request.
 
     Attributes:
         error_code: the registry's own number for it, such as 409 or 40401, where it gave one.
 
-    Next: the message has the address and what was said. If the registry was away, the handler's
-    REPLACE_THREAD tries again.
+    Next: the message has the address and the registry's answer. If the registry was down, the handler's
+    REPLACE_THREAD retries.
     Source: io.confluent.kafka.schemaregistry.client.rest.exceptions.RestClientException.
     """
 
@@ -178,7 +178,7 @@ class SchemaRegistryException(StreamsException):
 
 
 class MissingSourceTopicException(StreamsException):
-    """Source topics do not exist, or are not the ones any more that were being read.
+    """Source topics do not exist, or are no longer the topics that were being read.
 
     Attributes:
         topics: the names of all of them, sorted.
@@ -187,8 +187,8 @@ class MissingSourceTopicException(StreamsException):
             (topic ids, KIP-516).
         emptied: those that have lost records which were still to be read, or end before what was read.
 
-    Next: create the topics, or change the topology. A handler that answers REPLACE_THREAD has the client try
-    again, so that it goes on by itself once a missing topic is there.
+    Next: create the topics, or change the topology. If the handler answers REPLACE_THREAD, the client
+    retries, and continues once a missing topic exists.
     Source: KIP-662. Differs: names the topics and says what happened to them (upstream's message has none).
     """
 
@@ -209,16 +209,16 @@ class MissingSourceTopicException(StreamsException):
 
 
 class LostTopicException(StreamsException):
-    """A topic that a pipeline writes is gone, or is not the one any more that has what was written: a
-    changelog, a repartition topic, an output.
+    """A topic that a pipeline writes (a changelog, a repartition topic, an output) is gone, or was replaced
+    and no longer has what was written.
 
     Attributes:
         topics: the names of all of them, sorted.
-        deleted: those among them that are not there.
+        deleted: those among them that do not exist.
         recreated: those that were deleted and created again (topic ids, KIP-516).
         emptied: those that have lost records which nobody but compaction should remove.
 
-    Next: the message has the ways out: for a changelog, `changelog.lost.policy=rebuild` writes it anew from
+    Next: the message lists the options; for a changelog, `changelog.lost.policy=rebuild` rewrites it from
     Spark's state.
     Source: KIP-671, which names a deleted sink topic first among the failures that a handler decides about.
     """
@@ -240,9 +240,9 @@ class LostTopicException(StreamsException):
 
 
 class LostCheckpointException(StreamsException):
-    """A pipeline has run before, as its changelogs or its group's offsets show, and its checkpoint is gone.
+    """A pipeline has run before, as its changelogs or its group's offsets show, but its checkpoint is gone.
 
-    Next: bring the checkpoint back, or have the application start afresh; the message says how.
+    Next: restore the checkpoint, or start the application afresh; the message says how.
     """
 
 
@@ -257,20 +257,20 @@ class TaskAssignmentException(StreamsException):
 
 class TaskMigratedException(StreamsException):
     """Another client has taken over what this one was doing: it lost its membership, or its checkpoint was
-    claimed. The client drops what it no longer owns and joins again; the handler is not asked.
+    claimed. The client drops what it no longer owns and rejoins the group; the handler is not called.
 
     Source: org.apache.kafka.streams.errors.TaskMigratedException.
     """
 
 
 class ApplicationShutdownException(StreamsException):
-    """A client of the application asked all of them to shut down, and this one has.
+    """A client of the application requested that all of them shut down, and this one has.
 
     Attributes:
-        client: the client id of the one that asked.
+        client: the client id of the one that requested it.
 
     Next: the message has its reason; see that client's log.
-    Source: KIP-671. Differs: upstream's other clients do not learn who asked and why.
+    Source: KIP-671. Differs: upstream's other clients do not learn who requested it and why.
     """
 
     def __init__(self, message: str, *, client: str = "") -> None:
@@ -279,9 +279,9 @@ class ApplicationShutdownException(StreamsException):
 
 
 class InternalTopicException(StreamsException):
-    """A repartition or changelog topic exists and does not fit the topology.
+    """A repartition or changelog topic exists but does not fit the topology.
 
-    Next: if the application may start afresh, delete the topic and its state; else correct the topology.
+    Next: if the application may start afresh, delete the topic and its state; otherwise correct the topology.
     Source: org.apache.kafka.streams.errors.MisconfiguredInternalTopicException.
     """
 
@@ -338,7 +338,7 @@ class CheckpointException(PipelineException):
     Attributes:
         path: the file or the directory that is wrong, as far as that is known; else the checkpoint.
 
-    Next: the message says what can be deleted for the pipeline to go on, and what else there is to do.
+    Next: the message says what to delete so that the pipeline can continue, and what else you can do.
     """
 
     def __init__(self, message: str, *, pipeline: str, path: str = "", **facts: Any) -> None:
@@ -349,15 +349,15 @@ class CheckpointException(PipelineException):
 class PythonWorkerException(PipelineException):
     """The Python process that ran a function for Spark died: it was killed, or native code failed in it.
 
-    Next: mostly it is memory; give the machine or the container more, or set `max.batch.records`, so that
-    a micro-batch has fewer of them.
+    Next: the usual cause is memory; give the machine or the container more, or set `max.batch.records` for
+    smaller micro-batches.
     """
 
 
 class ExecutorLostException(PipelineException):
-    """Executors of a Spark cluster were lost, and a task with them, more often than Spark tries it again.
+    """Executors of a Spark cluster were lost, and a task with them, more often than Spark retries it.
 
-    Next: see the cluster's own log. Mostly it is memory: spark.executor.memory,
+    Next: see the cluster's own log. The usual cause is memory: spark.executor.memory,
     spark.executor.memoryOverhead.
     """
 
@@ -370,7 +370,7 @@ class TimeoutException(StreamsException):
 
 
 class SetupException(StreamsException):
-    """Something that has to be on this machine is not."""
+    """Something that must be installed on this machine is missing."""
 
 
 class JavaNotFoundException(SetupException):
@@ -402,7 +402,7 @@ class BrokerException(StreamsException):
 
 
 class InvalidStateStoreException(StreamsException):
-    """The parent of what a query can meet; never raised itself.
+    """The parent of the exceptions that a query can raise; never raised itself.
 
     Attributes:
         store: the store's name.
@@ -454,7 +454,7 @@ class StreamsRebalancingException(InvalidStateStoreException):
 
 
 class StateStoreMigratedException(InvalidStateStoreException):
-    """The store that this handle or iterator reads was closed here; the client goes on running.
+    """The store that this handle or iterator reads was closed here; the client keeps running.
 
     Next: ask `KafkaStreams.store()` for a new handle; the store may be on another client now.
     Source: KIP-216. Differs: upstream declares this class and never throws it.
@@ -474,7 +474,7 @@ class StateStoreNotAvailableException(InvalidStateStoreException):
 class UnknownStateStoreException(InvalidStateStoreException):
     """No store of that name is in the topology.
 
-    Next: the message lists the stores there are.
+    Next: the message lists the existing stores.
     Source: KIP-216.
     """
 

@@ -1,6 +1,5 @@
-"""`count`, `reduce` and `aggregate`, which groups of every kind have: what they are given, checked.
-
-That is a Spark expression, or Python functions. What becomes of it is the group's own.
+"""`count`, `reduce` and `aggregate`, for groups of every kind: the checks of their arguments. Those are a
+Spark expression or Python functions. What becomes of them is up to the group.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["Aggregating", "Unmerged"]
 
 
 class Aggregating(ABC):
-    """Records of one key, or of one key and window, which become one value."""
+    """Records of one key, or of one key and window, which are combined into one value."""
 
     def __init__(self, value_serde: Serde | None, windows: Windows | None = None) -> None:
         self._value_serde = value_serde
@@ -42,7 +41,7 @@ class Aggregating(ABC):
         """The table of an aggregation of this group."""
 
     def count(self, materialized: Materialized | None = None, *, named: str | Named | None = None) -> KTable:
-        """How many records each key has had, in each window if there are windows: a long."""
+        """The number of records of each key, as a long; per window if there are windows."""
         given = option(materialized, Materialized, "count")
         unnamed = materialized is not None and given.store_name is None
         return self._table(
@@ -62,7 +61,7 @@ class Aggregating(ABC):
 
         Args:
             reducer: `lambda value: F.max(value)`, a Spark aggregate expression; or with two parameters,
-                `lambda aggregate, value: …`, a Python function that is called record by record.
+                `lambda aggregate, value: …`, a Python function, called for each record.
         """
         aggregation = _reduction_of(reducer)
         given = option(materialized, Materialized, "reduce")
@@ -83,7 +82,7 @@ class Aggregating(ABC):
 
 
 class Unmerged(Aggregating):
-    """Those whose aggregates never have to be merged: all but sessions."""
+    """Groups whose aggregates never need merging: all but sessions."""
 
     @overload
     def aggregate(
@@ -127,7 +126,7 @@ def _reduction_of(reducer: Any) -> nodes.Aggregation:
     """What the function of `reduce()` means.
 
     Raises:
-        TopologyException: it is not a function of one parameter or two.
+        TopologyException: it is not a function of one or two parameters.
     """
     takes = arity(reducer) if callable(reducer) else None
     if takes not in (1, 2):
@@ -143,10 +142,10 @@ def _aggregation_of(
 ) -> tuple[nodes.Aggregation, Any]:
     """What the positional arguments of `aggregate()` mean, and its Materialized, which may be among them.
 
-    `merges`: sessions merge, so Python functions need one more for that, unlike a Spark expression.
+    `merges`: sessions merge, so Python functions need a merger as well; a Spark expression does not.
 
     Raises:
-        TopologyException: they are not of one of the forms.
+        TopologyException: the arguments have none of the accepted forms.
     """
     positional = list(rest)
     functions: list[Any] = []
@@ -158,14 +157,14 @@ def _aggregation_of(
     if positional:
         raise TopologyException(
             f"aggregate() takes an expression, or {python}, and then a Materialized; "
-            f"got {positional[0]!r} besides"
+            f"also got {positional[0]!r}"
         )
     if not functions:
         check_function("aggregate", first)
         return nodes.ColumnAggregation(first), materialized
     if not callable(first) or not accepts(first, 0):
         raise TopologyException(
-            "the initializer of aggregate() is a function of nothing, such as `lambda: 0`; "
+            "the initializer of aggregate() is a function without parameters, such as `lambda: 0`; "
             f"got {_shown(first)}"
         )
     if not accepts(functions[0], 3):
@@ -176,13 +175,13 @@ def _aggregation_of(
         return nodes.Fold(functions[0], first), materialized
     if len(functions) < 2:
         raise TopologyException(
-            f"aggregate() of sessions in Python ({_shown(functions[0])}) needs a merger as well: a record "
-            "between two sessions makes one of them; give `lambda key, one, other: one + other`, or "
+            f"aggregate() of sessions in Python ({_shown(functions[0])}) also needs a merger: a record "
+            "between two sessions joins them into one; give `lambda key, one, other: one + other`, or "
             "aggregate with a Spark expression, aggregate(lambda key, value: F.sum(value))"
         )
     if not accepts(functions[1], 3):
         raise TopologyException(
-            "the merger of aggregate() is a function of key, one aggregate and the other; "
+            "the merger of aggregate() is a function of key, one aggregate and the other aggregate; "
             f"got {_shown(functions[1])}"
         )
     return nodes.Fold(functions[0], first, functions[1]), materialized

@@ -1,7 +1,7 @@
-"""Which type of Spark's stands for which Avro schema, and which schema for which type. Pure, without Spark.
+"""Which Spark type stands for which Avro schema, and the reverse. Pure, without Spark.
 
 Types are what `DataType.jsonValue` gives. The kernel (AvroToSpark.java, AvroFromSpark.java) converts values
-of a schema to those of the type that is told here.
+of a schema to those of the type given here.
 
 Source: Spark's own SchemaConverters for spark-avro. Differs: every field can be null, as in a JSON serde; an
     Avro time of day is a number, and nanoseconds are too.
@@ -19,7 +19,7 @@ from millstream.errors import TopologyException
 __all__ = ["avro_record", "avro_schema", "misfit", "record_name", "spark_type"]
 
 Type = Any
-"""A type of Spark's as its JSON: a name, or an object."""
+"""A Spark type as JSON: a name or an object."""
 
 _PLAIN = {
     "null": "void",
@@ -61,7 +61,7 @@ _WIDER = {
     "integer": ("long", "double"),
     "float": ("double",),
 }
-"""What a column may be where a schema has something else: nothing is lost."""
+"""What type a column may have where the schema has a wider one: nothing is lost."""
 
 Names = dict[str, dict[str, Any]]
 
@@ -70,7 +70,7 @@ def spark_type(text: str) -> Type:
     """The type that stands for a schema.
 
     Raises:
-        TopologyException: it is no Avro schema, or one that no type stands for.
+        TopologyException: it is not an Avro schema, or no type stands for it.
     """
     schema, names = _read(text)
     return _type(schema, "", names, (), "")
@@ -85,8 +85,8 @@ def avro_record(name: str, /, **fields: Any) -> dict[str, Any]:
     Args:
         name: the record's full name.
         fields: the type of each field: a primitive type's name, a union as a list, or a schema as a dict,
-            such as another record. A named type may be given more than once; Avro gets its name the second
-            time. For defaults and aliases write the schema out.
+            such as another record. A named type may be given more than once; Avro gets just its name the
+            second time. For defaults and aliases, write out the schema.
     """
     typed = [{"name": field, "type": type_} for field, type_ in fields.items()]
     schema: Any = {"type": "record", "name": name, "fields": typed}
@@ -109,18 +109,18 @@ def avro_schema(type_: Type, name: str) -> str:
     """A schema for values of a type.
 
     Args:
-        name: of its record; those within are called after it and their fields.
+        name: of its record; nested records are named after it and their fields.
 
     Raises:
-        TopologyException: Avro has nothing for a type, or no such name.
+        TopologyException: Avro has no such type, or does not allow the name.
     """
     return json.dumps(_schema(type_, name), separators=(",", ":"))
 
 
 def misfit(text: str, type_: Type) -> str | None:
-    """Why a column of this type cannot be written with a schema; None: it can.
+    """Why a column of this type cannot be written with a schema; None if it can.
 
-    That a value is null where the schema takes none is seen when it is written.
+    A null where the schema does not allow one is found when it is written.
     """
     schema, names = _read(text)
     return _misfit(schema, type_, "", names, "")
@@ -186,7 +186,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text) if text.strip()[:1] in '{["' else text.strip()
     except ValueError as error:
-        raise TopologyException(f"this is no Avro schema: it is no JSON ({error})") from None
+        raise TopologyException(f"this is not an Avro schema: it is not JSON ({error})") from None
 
 
 def _define(schema: Any, space: str, names: Names) -> None:
@@ -219,7 +219,7 @@ def _resolved(schema: Any, space: str, names: Names, place: str) -> Any:
         return schema
     found = names.get(_full(schema, space)) or names.get(schema)
     if found is None:
-        raise TopologyException(f"this is no Avro schema: {_at(place)}nothing defines the type '{schema}'")
+        raise TopologyException(f"this is not an Avro schema: {_at(place)}nothing defines '{schema}'")
     return found
 
 
@@ -241,9 +241,8 @@ def _type(schema: Any, space: str, names: Names, within: tuple[str, ...], place:
         members = _members(schema)
         if not place and len(members) < len(schema):
             raise TopologyException(
-                "this Avro schema is a union with null: in Kafka a value that is not there has no bytes at "
-                "all, so "
-                "give the schema of the other type alone"
+                "this Avro schema is a union with null: in Kafka a missing value has no bytes at all; "
+                "give only the schema of the other type"
             )
         if len(members) == 1:
             return _type(members[0], space, names, within, place)
@@ -259,7 +258,7 @@ def _type(schema: Any, space: str, names: Names, within: tuple[str, ...], place:
     if isinstance(schema, str):
         return _PLAIN[schema]
     if not isinstance(schema, dict) or "type" not in schema:
-        raise TopologyException(f"this is no Avro schema: {_at(place)}it has no type")
+        raise TopologyException(f"this is not an Avro schema: {_at(place)}it has no type")
     kind, logical = schema["type"], schema.get("logicalType")
     if kind in ("record", "error"):
         return _record(schema, space, names, within, place)
@@ -273,7 +272,7 @@ def _type(schema: Any, space: str, names: Names, within: tuple[str, ...], place:
         precision, scale = int(schema["precision"]), int(schema.get("scale", 0))
         if precision > 38:
             raise TopologyException(
-                f"{_at(place)}a decimal of {precision} digits has no type in Spark, which takes 38"
+                f"{_at(place)}a decimal of {precision} digits has no type in Spark, whose limit is 38"
             )
         return f"decimal({precision},{scale})"
     if isinstance(kind, str) and (kind, str(logical)) in _LOGICAL:
@@ -289,13 +288,12 @@ def _record(schema: Mapping[str, Any], space: str, names: Names, within: tuple[s
     full = _full(name, space)
     if full in within:
         raise TopologyException(
-            f"{_at(place)}the Avro record {full} has itself as a part, and no Column has such a type; read "
-            "a schema "
-            "without that field"
+            f"{_at(place)}the Avro record {full} contains itself, and no Column has such a type; read "
+            "with a schema without that field"
         )
     fields, inside = schema.get("fields"), (*within, full)
     if not isinstance(fields, list):
-        raise TopologyException(f"this is no Avro schema: the record {full} has no list of fields")
+        raise TopologyException(f"this is not an Avro schema: the record {full} has no list of fields")
     return {
         "type": "struct",
         "fields": [
@@ -326,7 +324,7 @@ def _schema(type_: Type, name: str) -> Any:
         return {"type": "array", "items": _or_null(type_["elementType"], name)}
     if kind == "map":
         if type_["keyType"] != "string":
-            raise TopologyException("a map in Avro has texts as keys; cast them to string")
+            raise TopologyException("the keys of an Avro map are strings; cast them to string")
         return {"type": "map", "values": _or_null(type_["valueType"], name)}
     if kind != "struct":
         raise TopologyException(f"Avro has no type for a column of type {kind}; cast it")
@@ -334,7 +332,7 @@ def _schema(type_: Type, name: str) -> Any:
     for field in type_["fields"]:
         if not re.fullmatch(r"[A-Za-z_]\w*", field["name"], re.ASCII):
             raise TopologyException(
-                f"a field in Avro is called by letters, digits and _, and this one is '{field['name']}'; "
+                f"an Avro field name has letters, digits and _ only, and this one is '{field['name']}'; "
                 "give it "
                 "another name"
             )

@@ -1,4 +1,4 @@
-"""Where a program begins: topics become streams and tables, and at the end all of it a topology."""
+"""Where a program begins: topics become streams and tables, and finally a topology."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class StreamsBuilder(TellsWhatIsMissing):
     ) -> KStream:
         """The records of a topic, of several, or of all topics whose whole name matches a pattern.
 
-        Streams of the same topics share one source, so that they are read once.
+        Streams of the same topics share one source, so the topics are read once.
 
         Raises:
-            TopologyException: no topic, one with an illegal name, or one that another source reads.
+            TopologyException: there is no topic, a topic's name is illegal, or another source reads it.
         """
         consumed = option(consumed, Consumed, "stream")
         names: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class StreamsBuilder(TellsWhatIsMissing):
         elif isinstance(topics, Iterable):
             names = tuple(dict.fromkeys(validate_topic(topic) for topic in topics))
             if not names:
-                raise TopologyException("stream() takes at least one topic, got none")
+                raise TopologyException("stream() needs at least one topic, got none")
         else:
             raise TopologyException(f"stream() takes a topic, several, or a compiled pattern, got {topics!r}")
         node = Source(
@@ -91,9 +91,9 @@ class StreamsBuilder(TellsWhatIsMissing):
         Raises:
             TopologyException: the topic's name is illegal, or another source reads it.
 
-        Differs: Kafka Streams copies the topic into a changelog unless `topology.optimization` says not to.
-            So a store that is a view of its topic has the topic's timestamps and all its records, whatever a
-            timestamp extractor says; what comes after the table has those of the extractor.
+        Differs: Kafka Streams copies the topic into a changelog unless `topology.optimization` disables that.
+            Here the store is a view of its topic: it has the topic's timestamps and all its records, whatever
+            a timestamp extractor says. Later steps have the extractor's timestamps.
         """
         consumed, materialized = _options("table", consumed, materialized)
         key_serde = consumed.key_serde or materialized.key_serde
@@ -127,7 +127,7 @@ class StreamsBuilder(TellsWhatIsMissing):
         consumed: Consumed | Materialized | None = None,
         materialized: Materialized | None = None,
     ) -> GlobalKTable:
-        """A topic as a table that every client has whole, for `KStream.join`, and to be queried by name.
+        """A topic as a table of which every client has a full copy, for `KStream.join` and queries by name.
 
         A record updates its key, a null value deletes it, a null key is skipped. The topic is read from its
         beginning, whatever the offset reset policy of `consumed` says. The serdes of keys and values, which
@@ -138,9 +138,9 @@ class StreamsBuilder(TellsWhatIsMissing):
                 timestamp extractor.
 
         Source: org.apache.kafka.streams.StreamsBuilder.globalTable.
-        Differs: a timestamp extractor is refused, since none is ever asked (Kafka Streams has it and does not
-            ask it either). Serdes given in `materialized` count where `consumed` has none (Kafka Streams
-            drops them). A `materialized` without a name is accepted (Kafka Streams 4.3 fails:
+        Differs: a timestamp extractor is refused, since it would never be called (Kafka Streams accepts it
+            and does not call it either). Serdes given in `materialized` are used where `consumed` has none
+            (Kafka Streams drops them). A `materialized` without a name is accepted (Kafka Streams 4.3 fails:
             IllegalArgumentException).
         """
         consumed, materialized = _options("global_table", consumed, materialized)
@@ -163,8 +163,8 @@ class StreamsBuilder(TellsWhatIsMissing):
         self._drafts.check(consumed.name, source_name, store=materialized.store_name)
         names = self._drafts.names
         declared = declare_store(materialized, names, f"{topic}-", key_serde, value_serde, source_topic=topic)
-        # There is no other use of it than queries, so it can be queried under a generated name too. Its topic
-        # is the only changelog it has.
+        # A store is only there for queries, so it can be queried under a generated name too. Its topic
+        # is its only changelog.
         store = replace(declared, queryable=True, logged=False, topic_config={})
         source_name = names.processor("KSTREAM-SOURCE-", source_name)
         name = names.processor("KTABLE-SOURCE-", consumed.name)
@@ -172,7 +172,7 @@ class StreamsBuilder(TellsWhatIsMissing):
         return GlobalKTable(self._drafts, draft, key_serde, value_serde, store.name)
 
     def add_state_store(self, builder: StoreBuilder) -> StreamsBuilder:
-        """A store for processors, which ask for it by its name: `stream.process(Count, "counts")`.
+        """A store for processors, which request it by name: `stream.process(Count, "counts")`.
 
             builder.add_state_store(
                 Stores.key_value_store_builder(
@@ -181,7 +181,7 @@ class StreamsBuilder(TellsWhatIsMissing):
             )
 
         Raises:
-            TopologyException: there is another store of that name.
+            TopologyException: another store has that name.
 
         Source: org.apache.kafka.streams.StreamsBuilder.addStateStore.
         """
@@ -191,11 +191,13 @@ class StreamsBuilder(TellsWhatIsMissing):
     def add_global_store(
         self, builder: StoreBuilder, topic: str, consumed: Consumed | None, supplier: Supplier[Processor]
     ) -> StreamsBuilder:
-        """A topic in a store that every client has whole, filled by a processor: it is given each record, and
-        puts what it likes into the store. All processors can read it, by its name.
+        """A topic in a store of which every client has a full copy, filled by a processor.
 
-        The topic is read from its beginning whenever a client has no state of it. It is the store's only
-        changelog, so what the processor does has to follow from its records alone.
+        The processor gets each record, and decides what to put into the store. All processors can read the
+        store by its name.
+
+        The topic is read from its beginning whenever a client has no local state of it. It is the store's
+        only changelog, so what the processor does must depend on its records alone.
 
         Raises:
             TopologyException: the topic's name is illegal, or another source reads it; there is a store of
@@ -237,44 +239,44 @@ class StreamsBuilder(TellsWhatIsMissing):
         named: str | Named | None = None,
         refresh_on_start: bool = True,
     ) -> DataFrameTable:
-        """The rows of a static DataFrame as a table, by the columns that are its key, to join streams with.
+        """The rows of a static DataFrame as a table to join streams with, keyed by its columns.
 
             customers = builder.from_dataframe(
                 lambda spark: spark.read.parquet("/lake/customers"), key="id", named="customers"
             )
             orders.join(customers, lambda order: order.customer, lambda order, customer: …)
 
-        The DataFrame is read when a query that joins it starts, and when `KafkaStreams.refresh_table` asks
-        for it. What has changed since goes to the internal topic `<named>-changelog` in one transaction, and
-        the query reads that topic. So a refresh takes effect, whole, with the first micro-batch that begins
-        after it; and a micro-batch that is repeated is joined with the rows that it was joined with. A row
-        without a key is left out.
+        The DataFrame is read when a query that joins it starts, and on `KafkaStreams.refresh_table`. The
+        changes since the last read go to the internal topic `<named>-changelog` in one transaction, and the
+        query reads that topic. So a refresh takes effect as a whole, with the first micro-batch that begins
+        after it; a repeated micro-batch is joined with the same rows as the first time. Rows without a key
+        are left out.
 
         Args:
             frame: a DataFrame, or a function that gets the client's SparkSession and returns one. It is
-                called anew for each refresh; prefer it where Spark may be started by Millstream.
+                called again for each refresh; prefer it if Millstream may start Spark.
             key: the name of the column that is the key; or of several, for a key that is a struct of them.
-            refresh_on_start: False: a start reads the DataFrame only if the table was never filled.
+            refresh_on_start: if False, a start reads the DataFrame only if the table was never filled.
 
         Raises:
-            TopologyException: it is no DataFrame, or one that is streaming, or of Spark Connect; it has no
+            TopologyException: it is not a DataFrame, is streaming, or belongs to Spark Connect; it has no
                 such column; a name is taken.
         """
         return add_frame_table(self._drafts, frame, key, named=named, refresh_on_start=refresh_on_start)
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:
-        """The topology of what was written so far. Changes nothing: one may write on, and build again.
+        """The topology of the program so far. It changes nothing: you may add to the program and build again.
 
         `config` is accepted as in Kafka Streams; nothing in it changes a topology yet
-        (`topology.optimization` is always `none`, save that a table's topic is its changelog).
+        (`topology.optimization` is always `none`, except that a table's topic is its changelog).
 
         Raises:
-            TopologyException: it reads nothing, a split has no branches, both sides of a join have other
+            TopologyException: it reads nothing, a split has no branches, the sides of a join have different
                 numbers of partitions by repartition(), or Spark cannot run it.
         """
         topology = Topology(self._drafts.build(), self._drafts.state_stores.values())
         check_declared_partitions(topology.copartition_groups)
-        _ = topology.pipelines  # raises for what no query can run, here and not at the start
+        _ = topology.pipelines  # raises for what no query can run: here rather than at the start
         return topology
 
 

@@ -1,4 +1,4 @@
-"""Cogrouped streams: the records of several grouped streams, which become one value for each key."""
+"""Cogrouped streams: the records of several grouped streams, combined into one value for each key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Group = tuple[KGroupedStream, Folder]
 class _Cogrouped:
     """What cogrouped streams of every kind have in common.
 
-    `repartitions` are those that aggregations of the same groups have made, which the next ones share.
+    `repartitions` are those made by earlier aggregations of the same groups; later ones share them.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class _Cogrouped:
         """Source: CogroupedStreamAggregateBuilder.build."""
         if not callable(initializer) or not accepts(initializer, 0):
             raise TopologyException(
-                "the initializer of aggregate() is a function of nothing, such as `lambda: 0`; "
+                "the initializer of aggregate() is a function without parameters, such as `lambda: 0`; "
                 f"got {_shown(initializer)}"
             )
         given = option(materialized, Materialized, "aggregate")
@@ -132,17 +132,17 @@ class CogroupedKStream(_Cogrouped, TellsWhatIsMissing):
     """Grouped streams, each with a Python function that adds its records to the same aggregate.
 
     Source: org.apache.kafka.streams.kstream.CogroupedKStream (KIP-150).
-    Differs: with Python functions alone: a Spark expression aggregates one stream.
+    Differs: Python functions only: a Spark expression aggregates one stream.
     """
 
     def cogroup(self, grouped_stream: KGroupedStream, aggregator: Folder) -> CogroupedKStream:
         """One more grouped stream: `.cogroup(refunds, lambda key, refund, total: total - refund)`.
 
         Raises:
-            TopologyException: it is none, or of another builder; its keys have another serde; or the
-                aggregator is not a function of key, value and aggregate.
+            TopologyException: it is not a grouped stream, or belongs to another builder; its keys have
+                another serde; or the aggregator is not a function of key, value and aggregate.
 
-        Differs: it makes another object; Kafka Streams changes this one as well.
+        Differs: it returns a new object; Kafka Streams changes this one too.
         """
         return cogroup(self._groups, grouped_stream, aggregator, self._repartitions)
 
@@ -153,11 +153,11 @@ class CogroupedKStream(_Cogrouped, TellsWhatIsMissing):
         *,
         named: str | Named | None = None,
     ) -> KTable:
-        """One value for each key, of the records of all streams: `aggregate(lambda: 0)`.
+        """One value for each key, from the records of all streams: `aggregate(lambda: 0)`.
 
         Raises:
             TopologyException: the initializer takes arguments; a name is taken; or two groups without a name
-                have to be repartitioned.
+                need a repartition.
         """
         return self._table(initializer, None, materialized, named)
 
@@ -173,7 +173,7 @@ class CogroupedKStream(_Cogrouped, TellsWhatIsMissing):
         `cogrouped.windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=5))).aggregate(lambda: 0)`
 
         Raises:
-            TopologyException: `windows` are none.
+            TopologyException: `windows` are not windows.
         """
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._groups, self._repartitions, windows)
@@ -198,7 +198,7 @@ class TimeWindowedCogroupedKStream(_Cogrouped, TellsWhatIsMissing):
         *,
         named: str | Named | None = None,
     ) -> KTable:
-        """One value for each key and window, of the records of all streams: `aggregate(lambda: 0)`.
+        """One value for each key and window, from the records of all streams: `aggregate(lambda: 0)`.
 
         Raises:
             TopologyException: as `CogroupedKStream.aggregate`.
@@ -223,12 +223,12 @@ class SessionWindowedCogroupedKStream(_Cogrouped, TellsWhatIsMissing):
         """One value for each key and session: `aggregate(lambda: 0, lambda key, one, other: one + other)`.
 
         Raises:
-            TopologyException: there is no merger; else as `CogroupedKStream.aggregate`.
+            TopologyException: the merger is missing; otherwise as `CogroupedKStream.aggregate`.
         """
         if not callable(merger) or not accepts(merger, 3):
             raise TopologyException(
-                "aggregate() of sessions needs a merger: a record between two sessions makes one of them; "
-                "give a function of key, one aggregate and the other, `lambda key, one, other: one + other`; "
+                "aggregate() of sessions needs a merger: a record between two sessions joins them into one; "
+                "give a function of key and both aggregates, `lambda key, one, other: one + other`; "
                 f"got {_shown(merger)}"
             )
         return self._table(initializer, merger, materialized, named)
@@ -240,7 +240,7 @@ def cogroup(
     aggregator: Folder,
     repartitions: dict[KGroupedStream, Draft],
 ) -> CogroupedKStream:
-    """These groups and one more; one that is there already gets another aggregator.
+    """These groups and one more; a group already among them gets another aggregator.
 
     Raises:
         TopologyException: it cannot be grouped with them.

@@ -1,7 +1,7 @@
-"""What is wrong with the schema of a serde, as far as that can be told without Spark.
+"""What is wrong with the schema of a serde, as far as can be found without Spark.
 
-Only what is surely wrong is refused here; what this does not know is left to Spark, which reads the schema
-when the topology is compiled.
+Only what is certainly wrong is refused here. The rest is left to Spark, which reads the schema when the
+topology is compiled.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class _WrongError(Exception):
 
 
 def complaint(ddl: str) -> str | None:
-    """What is wrong with a schema such as `user STRING, amount DOUBLE`; None: nothing that is seen here."""
+    """What is wrong with a schema such as `user STRING, amount DOUBLE`; None if nothing is found here."""
     tokens = []
     for match in _TOKEN.finditer(ddl.rstrip()):
         if match[2] == "-" and _HYPHEN.match(ddl, match.start(2) - 1):
-            return "a name with '-' in it has to be in backticks, `user-id` STRING"
+            return "a name with '-' in it must be in backticks: `user-id` STRING"
         if match[2]:
             return None  # Spark knows
         tokens.append(match[1])
@@ -71,7 +71,7 @@ def _schema(tokens: list[str]) -> None:
     else:
         at = _after_fields(tokens, 0, "")
     if at < end:
-        raise _WrongError(f"'{tokens[at]}' closes what was not opened")
+        raise _WrongError(f"'{tokens[at]}' has no matching opening bracket")
 
 
 def _after_fields(tokens: list[str], at: int, closing: str) -> int:
@@ -86,7 +86,7 @@ def _after_fields(tokens: list[str], at: int, closing: str) -> int:
 def _after_field(tokens: list[str], at: int, closing: str) -> int:
     name = _at(tokens, at)
     if name in ("", ",", ">", ")") or name == closing:
-        raise _WrongError("there is a comma too many" if at else "it has no fields")
+        raise _WrongError("there is one comma too many" if at else "it has no fields")
     if name in "<(:":
         raise _WrongError(f"a field's name is missing before '{name}'")
     at += 2 if _at(tokens, at + 1) == ":" else 1
@@ -95,7 +95,7 @@ def _after_field(tokens: list[str], at: int, closing: str) -> int:
     at = _after_type(tokens, at)
     word = _at(tokens, at)
     if word not in ("", ",", ">", ")") and word.lower() not in _AFTER_A_TYPE:
-        raise _WrongError(f"there is a comma missing before '{word.strip('`')}'")
+        raise _WrongError(f"a comma is missing before '{word.strip('`')}'")
     return _after_rest(tokens, at)
 
 
@@ -122,7 +122,7 @@ def _after_type(tokens: list[str], at: int) -> int:
         return closes + 1
     if following != "<":
         if name in ("array", "map", "struct"):
-            raise _WrongError(f"{name.upper()} needs to say of what: {_shown(name)}")
+            raise _WrongError(f"{name.upper()} needs a type in angle brackets: {_shown(name)}")
         return at + 1
     at += 2
     if name == "struct":
@@ -132,7 +132,7 @@ def _after_type(tokens: list[str], at: int) -> int:
         at = _after_element(tokens, at)
         if name == "map":
             if _at(tokens, at) != ",":
-                raise _WrongError(f"MAP has two types: {_shown(name)}")
+                raise _WrongError(f"MAP needs two types: {_shown(name)}")
             at = _after_element(tokens, at + 1)
     if _at(tokens, at) != ">":
         raise _WrongError("a '<' is not closed")

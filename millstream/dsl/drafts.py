@@ -1,8 +1,8 @@
 """The program while it is being written: drafts of nodes, which `build()` turns into a frozen topology.
 
-Nodes are frozen; a program under way is not: a split gets branches one by one, two sources of one topic turn
-out to be one. What is still open lives here and nowhere else. Every rule that can be broken while
-writing is checked here before anything is changed, so that a refused operation leaves no trace.
+Nodes are frozen; a program under construction is not: a split gets branches one by one, two sources of one
+topic turn out to be one. What can still change lives here and nowhere else. Every rule that can be broken
+while writing is checked here before anything is changed, so that a refused operation leaves no trace.
 
 Source: InternalStreamsBuilder (addGraphNode, mergeDuplicateSourceNodes, buildAndOptimizeTopology) and
     the checks of InternalTopologyBuilder, which come when the topology is built; here they come at the line.
@@ -47,7 +47,7 @@ from millstream.topology.nodes import (
 __all__ = ["Draft", "Drafts"]
 
 Reader = Source | TableSource | GlobalTable
-"""What reads topics."""
+"""The nodes that read topics."""
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class Draft:
     Attributes:
         priority: Kafka Streams' build priority: when it was last attached to a parent.
         where: the line of the program it came from.
-        spare_store: of a table without a store, the one that it gets if a later operation needs it.
+        spare_store: the store that a table without one gets if a later operation needs it.
     """
 
     node: Node
@@ -69,7 +69,7 @@ class Draft:
 
 
 def looked_up_in(table: Draft) -> list[Draft]:
-    """The tables in whose stores its rows would be looked up; who has none yet would get its spare one."""
+    """The tables in whose stores its rows would be looked up; one without a store would get its spare."""
     if table.spare_store is not None or (
         table.node.store is not None and not isinstance(table.node, Suppress)
     ):
@@ -87,20 +87,20 @@ class Drafts:
         self._node_names: dict[str, str] = {}
         self._store_names: dict[str, str] = {}
         self.state_stores: dict[str, Store] = {}
-        """Those for processors, which were added to the builder."""
+        """Stores for processors, added to the builder."""
 
     # --- writing -----------------------------------------------------------------------------------------
 
     def check(self, *names: str | None, store: str | None = None, stores: Iterable[str] = ()) -> None:
-        """Raise if a node or a store of such a name is there; to be asked before names are counted.
+        """Raise if a node or a store already has such a name; call it before names are counted.
 
         Raises:
-            TopologyException: it is.
+            TopologyException: one does.
         """
         for name in names:
             if name is not None and name in self._node_names:
                 raise TopologyException(
-                    f"a node named '{name}' is already there ({self._node_names[name]}); "
+                    f"a node named '{name}' already exists ({self._node_names[name]}); "
                     f"give the one at {caller()} another name"
                 )
         given = [name for name in names if name is not None]
@@ -111,7 +111,7 @@ class Drafts:
         for each in (*stores, *(() if store is None else (store,))):
             if each in self._store_names:
                 raise TopologyException(
-                    f"a store named '{each}' is already there ({self._store_names[each]}); "
+                    f"a store named '{each}' already exists ({self._store_names[each]}); "
                     f"give the one at {caller()} another name"
                 )
 
@@ -153,17 +153,16 @@ class Drafts:
         return any(table.stored.name == name for table in tables)
 
     def connected(self, operation: str, names: Iterable[str]) -> tuple[Store, ...]:
-        """The stores that a processor asks for by name.
+        """The stores that a processor requests by name.
 
         Raises:
-            TopologyException: there is none, or it is not for processors.
+            TopologyException: a store does not exist, or is not for processors.
         """
         found: dict[str, Store] = {}
         for name in names:
             if not isinstance(name, str):
                 raise TopologyException(
-                    f"{operation}() takes names of stores, or store builders, after the supplier; got "
-                    f"{name!r}"
+                    f"{operation}() takes store names, or store builders, after the supplier; got {name!r}"
                 )
             if name in self.state_stores:
                 found[name] = self.state_stores[name]
@@ -175,7 +174,7 @@ class Drafts:
                 )
             if name in self._store_names:
                 raise TopologyException(
-                    f"{operation}() asks for the store '{name}', which belongs to a table "
+                    f"{operation}() requests the store '{name}', which belongs to a table "
                     f"({self._store_names[name]}) and cannot be read by a processor: join the stream "
                     "with the "
                     "table, or fill a store in the processor"
@@ -183,8 +182,8 @@ class Drafts:
             near = get_close_matches(name, self.state_stores, n=1)
             meant = f" Did you mean '{near[0]}'?" if near else ""
             raise TopologyException(
-                f"StateStore {name} is not added yet: {operation}() at {caller()} asks for it; call "
-                "builder.add_state_store(…) before, or let the supplier's stores() return its "
+                f"StateStore {name} is not added yet: {operation}() at {caller()} requests it; call "
+                "builder.add_state_store(…) first, or let the supplier's stores() return its "
                 f"builder.{meant}"
             )
         return tuple(found.values())
@@ -201,7 +200,7 @@ class Drafts:
         draft.priority = self._priority()
 
     def give_old_values(self, draft: Draft) -> None:
-        """Have a table keep what it has had: the one that it is made from has a store then.
+        """Have a table keep its old values: the table it is made from then has a store.
 
         Source: KTableImpl.enableSendingOldValues, and the methods of that name of KTableFilter,
             KTableMapValues, KTableTransformValues and KTableSuppressProcessorSupplier.
@@ -213,7 +212,7 @@ class Drafts:
         self._give_store(draft)
 
     def give_stores(self, table: Draft) -> None:
-        """Have a table whose rows can be looked up, in its own store or in those of what it is made from.
+        """Make a table's rows available for lookup, in its store or its sources' stores.
 
         Source: KTableImpl.valueGetterSupplier, and the `view()` of each KTableProcessorSupplier.
         """
@@ -231,7 +230,7 @@ class Drafts:
         """A draft of a source, or of its twin: streams of the same topics read them once.
 
         Raises:
-            TopologyException: its topics are read by a source that is not the same.
+            TopologyException: a different source reads its topics.
         """
         twin = self.twin_of(node)
         # A twin's name is never used, so it takes none: Kafka Streams drops the second source when it builds.
@@ -244,13 +243,13 @@ class Drafts:
         """The earlier source that reads what `node` reads, if there is one.
 
         Raises:
-            TopologyException: one reads some of it, or reads it differently.
+            TopologyException: a source reads some of its topics, or reads them differently.
 
         Source: InternalStreamsBuilder.mergeDuplicateSourceNodes, StreamSourceNode.merge;
             InternalTopologyBuilder.validateTopicNotAlreadyRegistered.
         Differs: serdes and timestamp extractors that contradict each other are refused; Kafka Streams takes
-            the first ones. A pattern
-            that matches the topic of an earlier global table is refused too; Kafka Streams does not see it.
+            the first ones. A pattern that matches the topic of an earlier global table is refused too; Kafka
+            Streams does not notice it.
         """
         for draft in self._sources:
             other = draft.node
@@ -285,7 +284,7 @@ class Drafts:
         """
         if not self._sources:
             raise TopologyException(
-                "the program reads no topic; begin with builder.stream(), builder.table() or "
+                "the program reads no topic; start with builder.stream(), builder.table() or "
                 "builder.global_table()"
             )
         owners = self._owners()
@@ -450,7 +449,7 @@ def _check_apart(node: Reader, other: Reader, where: str) -> None:
     if shared and isinstance(node, GlobalTable) and isinstance(other, GlobalTable):
         raise TopologyException(
             f"topic {shared[0]} has already been registered by another source, a global table at {where}; "
-            "use that one, any number of threads can query its store"
+            "use that one: any number of threads can query its store"
         )
     if shared and isinstance(node, GlobalTable) != isinstance(other, GlobalTable):
         raise TopologyException(
@@ -474,7 +473,7 @@ def _check_pattern(pattern: re.Pattern[str], topics: Iterable[str], where: str) 
         if pattern.fullmatch(topic):
             raise TopologyException(
                 f"pattern {pattern.pattern} (at {where}) matches topic {topic}, which the program has "
-                "already; narrow the pattern: a topic has one source"
+                "already; narrow the pattern: a topic can have only one source"
             )
 
 

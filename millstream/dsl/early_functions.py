@@ -1,9 +1,9 @@
-"""`F.udf(f, "string")` in a module, before Spark runs: the type is read here, for PySpark asks the JVM.
+"""`F.udf(f, "string")` in a module, before Spark runs: the type is read here, since PySpark needs the JVM.
 
 A topology is built before Spark is started, and its functions are made where modules make them. PySpark reads
 a type that is written as text (`"string"`, `"a INT, b ARRAY<STRING>"`) when the function is made, and without
-a running Spark refuses it. So this stands in for PySpark's reader, in the one module that makes functions:
-where Spark runs, or the type is one that is not known here, PySpark's own is asked, as without Millstream.
+a running Spark refuses it. So this replaces PySpark's reader, in the one module that makes functions.
+If Spark runs, or the type is not known here, PySpark's own reader is called, as without Millstream.
 
 `import millstream` does not import PySpark, which may come before or after it; hence the finder.
 """
@@ -51,14 +51,14 @@ def install() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Sees to one module when it is imported, and goes."""
+    """Patches one module when it is imported, then removes itself."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != _MODULE:
             return None
-        # Whoever only looks, with importlib.util.find_spec, leaves it here for the import to come.
+        # importlib.util.find_spec only looks: stay for the import to come.
         for finder in sys.meta_path:
             look = None if finder is self else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = look(fullname, path, target) if look is not None else None
@@ -89,7 +89,7 @@ class _Loader(Loader):
 def _stand_in(module: ModuleType) -> None:
     pysparks: Callable[[str], Any] | None = getattr(module, _READER, None)
     if pysparks is None or hasattr(pysparks, "pysparks"):
-        return  # a PySpark that does it in another way, or it is done
+        return  # another way of doing it in this PySpark, or already patched
 
     def parse(text: str) -> Any:
         from pyspark import SparkContext
@@ -106,9 +106,9 @@ def _stand_in(module: ModuleType) -> None:
 
 
 def data_type(text: str) -> Any:
-    """The type that Spark reads from a text; None: it is not one of which that is sure here.
+    """The type that Spark reads from a text; None if that is not certain here.
 
-    TIMESTAMP is what it is by default, with a time zone.
+    TIMESTAMP means the default, with a time zone.
     """
     tokens = []
     at = 0
@@ -131,7 +131,7 @@ def data_type(text: str) -> Any:
 
 
 class _UnknownError(Exception):
-    """Not a type that is known here."""
+    """A type that is not known here."""
 
 
 class _Words:

@@ -1,7 +1,7 @@
-"""When the results of an aggregation go on: emit strategies, and what `KTable.suppress()` is told.
+"""When the results of an aggregation are emitted: emit strategies, and the options of `KTable.suppress()`.
 
-Both hold back what would only be replaced by what comes later. An emit strategy belongs to a windowed
-aggregation; suppress is a step of its own behind any table, with a buffer that can be limited.
+Both hold back values that later ones would replace. An emit strategy belongs to a windowed aggregation;
+suppress is a step of its own after any table, with a buffer that can be limited.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class StrategyType(Enum):
 
 @dataclass(frozen=True)
 class EmitStrategy:
-    """Which values of a window go on: each one, or the last one only.
+    """Which values of a window are emitted: each one, or only the last.
 
     Attributes:
-        type: which of the two it is.
+        type: which of the two.
 
     Source: org.apache.kafka.streams.kstream.EmitStrategy (KIP-825).
     """
@@ -53,27 +53,27 @@ class EmitStrategy:
     def on_window_close(cls) -> EmitStrategy:
         """The last value, once stream time has passed the window's end and its grace period.
 
-        Stream time only goes on with records: a later one in the same partition closes a window.
+        Stream time advances only with records: a later record in the same partition closes a window.
         """
         return cls(StrategyType.ON_WINDOW_CLOSE)
 
     @classmethod
     def on_window_update(cls) -> EmitStrategy:
-        """The value whenever it has changed; once in a micro-batch. It is so if nothing else is said."""
+        """The value whenever it has changed, once per micro-batch. This is the default."""
         return cls(StrategyType.ON_WINDOW_UPDATE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BufferConfig:
-    """How much a `suppress()` may hold back, and what it does when that is not enough.
+    """How much a `suppress()` may hold back, and what it does when the buffer is full.
 
-    Begin with `BufferConfig.unbounded()`, `.max_records(n)` or `.max_bytes(n)`. The limits are those of one
-    task: of one partition.
+    Start with `BufferConfig.unbounded()`, `.max_records(n)` or `.max_bytes(n)`. The limits apply to each
+    task, that is, to each partition.
 
     Attributes:
-        record_limit: how many keys; None: any number.
-        byte_limit: how many bytes; None: any number.
-        logging_enabled: whether there is a changelog of the buffer.
+        record_limit: the maximum number of keys; None: no limit.
+        byte_limit: the maximum number of bytes; None: no limit.
+        logging_enabled: whether the buffer has a changelog.
         topic_config: configs of the changelog topic, on top of the defaults.
 
     Source: org.apache.kafka.streams.kstream.Suppressed.BufferConfig, BufferConfigInternal.
@@ -92,29 +92,29 @@ class BufferConfig:
     @property
     @abstractmethod
     def stops_when_full(self) -> bool:
-        """Whether a full buffer ends the program, rather than letting its oldest records go on too early."""
+        """Whether a full buffer ends the program, rather than emitting its oldest records early."""
 
     @staticmethod
     def unbounded() -> StrictBufferConfig:
-        """As much as there is. A key or window that never closes stays for ever."""
+        """No limit. A key or window that never closes stays forever."""
         return StrictBufferConfig()
 
     @staticmethod
     def max_records(record_limit: int) -> EagerBufferConfig:
-        """As many keys; when there are more, the oldest goes on."""
+        """At most this many keys; beyond that, the oldest is emitted."""
         return EagerBufferConfig(record_limit=_limit("max_records", record_limit))
 
     @staticmethod
     def max_bytes(byte_limit: int) -> EagerBufferConfig:
-        """As many bytes of keys and values; when there are more, the oldest goes on."""
+        """At most this many bytes of keys and values; beyond that, the oldest is emitted."""
         return EagerBufferConfig(byte_limit=_limit("max_bytes", byte_limit))
 
     def with_max_records(self, record_limit: int) -> Self:
-        """The same with another limit of keys."""
+        """The same with another limit on keys."""
         return replace(self, record_limit=_limit("max_records", record_limit))
 
     def with_max_bytes(self, byte_limit: int) -> Self:
-        """The same with another limit of bytes."""
+        """The same with another limit on bytes."""
         return replace(self, byte_limit=_limit("max_bytes", byte_limit))
 
     def with_no_bound(self) -> StrictBufferConfig:
@@ -122,11 +122,11 @@ class BufferConfig:
         return StrictBufferConfig(logging_enabled=self.logging_enabled, topic_config=self.topic_config)
 
     def shut_down_when_full(self) -> StrictBufferConfig:
-        """The same, but a full buffer is an error, which ends the pipeline: nothing goes on too early."""
+        """The same, but a full buffer is an error, which ends the pipeline: nothing is emitted early."""
         return StrictBufferConfig(**self._all)
 
     def emit_early_when_full(self) -> EagerBufferConfig:
-        """The same, but of a full buffer the oldest record goes on."""
+        """The same, but a full buffer emits its oldest record."""
         return EagerBufferConfig(**self._all)
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> Self:
@@ -134,7 +134,7 @@ class BufferConfig:
         for key, value in (config or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise TopologyException(
-                    f"configs of a changelog topic are text to text, got {key!r}: {value!r}"
+                    f"configs of a changelog topic map text to text, got {key!r}: {value!r}"
                 )
         return replace(self, logging_enabled=True, topic_config=dict(config or {}))
 
@@ -148,7 +148,7 @@ class BufferConfig:
 
 
 class StrictBufferConfig(BufferConfig):
-    """A buffer from which nothing goes on too early.
+    """A buffer that emits nothing early.
 
     Source: org.apache.kafka.streams.kstream.Suppressed.StrictBufferConfig.
     """
@@ -159,7 +159,7 @@ class StrictBufferConfig(BufferConfig):
 
 
 class EagerBufferConfig(BufferConfig):
-    """A buffer from which the oldest record goes on when it is full.
+    """A buffer that emits its oldest record when it is full.
 
     Source: org.apache.kafka.streams.kstream.Suppressed.EagerBufferConfig.
     """
@@ -175,7 +175,7 @@ class Suppressed:
 
     Attributes:
         buffer: what holds them.
-        wait: for how long, in stream time; None: until their windows close.
+        wait: how long, in stream time; None: until their windows close.
         name: the step's name, in place of `KTABLE-SUPPRESS-0000000003`; its buffer is then `<name>-store`.
 
     Source: org.apache.kafka.streams.kstream.Suppressed (KIP-328).
@@ -193,8 +193,8 @@ class Suppressed:
             )
         if self.wait is None and not self.buffer.stops_when_full:
             raise TopologyException(
-                "until_window_closes() lets nothing go on too early, so its buffer cannot emit when it is "
-                "full; take BufferConfig.unbounded(), or add .shut_down_when_full()"
+                "until_window_closes() emits nothing early, so its buffer cannot emit when it is "
+                "full; use BufferConfig.unbounded(), or add .shut_down_when_full()"
             )
         if self.wait is not None:
             milliseconds(self.wait, "the time limit of until_time_limit()")
@@ -203,7 +203,7 @@ class Suppressed:
 
     @staticmethod
     def until_window_closes(buffer_config: StrictBufferConfig) -> Suppressed:
-        """Only a window's last value goes on, when it has closed. For tables of windows alone.
+        """Emit only a window's last value, when the window has closed. Only for tables of windows.
 
         A window closes when stream time has passed its end and its grace period.
         """
@@ -211,7 +211,7 @@ class Suppressed:
 
     @staticmethod
     def until_time_limit(time_to_wait_for_more_events: timedelta, buffer_config: BufferConfig) -> Suppressed:
-        """The last of a key's updates goes on when the first of them is so old, in stream time."""
+        """Emit the last of a key's updates when the first of them is this old, in stream time."""
         milliseconds(time_to_wait_for_more_events, "the time limit of until_time_limit()")
         return Suppressed(buffer_config, time_to_wait_for_more_events)
 

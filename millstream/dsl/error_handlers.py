@@ -1,8 +1,7 @@
-"""Record-level handlers of one's own: classes that are asked about each record that fails, in Python.
+"""Your own record-level handlers: classes that decide about each failed record, in Python.
 
-Only records that fail get to them, in batches, in a Python worker beside the task that met them; what their
-answers say happens in that task, and in its transaction. A handler is given in the configuration, as a class
-or an instance:
+Only failed records reach them, in batches, in a Python worker beside the task that met them. That task
+carries out their answers, in its transaction. Configure a handler as a class or an instance:
 
     {"processing.exception.handler": Refusals}
 
@@ -61,8 +60,8 @@ class ConsumerRecord:
 class ProducerRecord:
     """A record to write. `partition` None: by the key; `timestamp` in milliseconds, None: now.
 
-    Key and value of a dead letter are bytes or None. What `handle_serialization_error` is given has the
-    values that could not be written.
+        Key and value of a dead letter are bytes or None. The record passed to `handle_serialization_error`
+        has the values that could not be written.
 
     Source: org.apache.kafka.clients.producer.ProducerRecord.
     """
@@ -77,7 +76,7 @@ class ProducerRecord:
 
 @dataclass(frozen=True, slots=True)
 class FailedRecord:
-    """A record as the node was to process it: key and value as Python values, `timestamp` in milliseconds.
+    """A record as passed to the node: key and value as Python values, `timestamp` in milliseconds.
 
     Source: org.apache.kafka.streams.processor.api.Record, in a ProcessingExceptionHandler.
     """
@@ -94,16 +93,15 @@ class ErrorHandlerContext:
 
     Attributes:
         topic, partition, offset: of the source record that was being processed; None, -1 and -1 for the
-            results of an aggregation, which come of no single record.
+            results of an aggregation, which do not come from a single record.
         headers: of the record.
         processor_node_id: the node, `KSTREAM-MAPVALUES-0000000001`.
-        task_id: None where it is not known: a result of an aggregation, or a pipeline of several
-            subtopologies.
+        task_id: None if unknown: for a result of an aggregation, or in a pipeline of several subtopologies.
         timestamp: of the record, in milliseconds since the epoch.
-        source_raw_key, source_raw_value: the bytes that were read; None as `topic` is.
+        source_raw_key, source_raw_value: the bytes that were read; None when `topic` is.
 
     Source: org.apache.kafka.streams.errors.ErrorHandlerContext.
-    Differs: a production handler gets the bytes that were read as well.
+    Differs: a production handler also gets the bytes that were read.
     """
 
     topic: str | None
@@ -118,7 +116,7 @@ class ErrorHandlerContext:
 
     def dead_letter(self, topic: str, exception: Exception) -> ProducerRecord:
         """The record that a ready-made handler would write to a dead letter queue: the bytes that were read,
-        and what, where and why in further headers.
+        with headers that say what failed, where and why.
 
         Source: KIP-1034, org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils.
         """
@@ -142,7 +140,7 @@ class ErrorHandlerContext:
 
 
 class ErrorHandlerResult(Enum):
-    """What becomes of a record that failed, and of its pipeline."""
+    """What happens to a failed record and its pipeline."""
 
     RESUME = "resume"
     FAIL = "fail"
@@ -151,7 +149,7 @@ class ErrorHandlerResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorHandlerResponse:
-    """What a handler answers; made by `resume`, `fail` and `retry`.
+    """A handler's answer; made by `resume`, `fail` and `retry`.
 
     Source: DeserializationExceptionHandler.Response and its like in Kafka Streams 4.2.
     """
@@ -166,10 +164,10 @@ class ErrorHandlerResponse:
 
     @classmethod
     def fail(cls, dead_letter_queue_records: Iterable[ProducerRecord] = ()) -> ErrorHandlerResponse:
-        """The pipeline ends, and its thread's uncaught exception handler is asked.
+        """The pipeline ends, and its thread's uncaught exception handler is called.
 
-        With processing.guarantee=at_least_once these records are written before; exactly once, they are taken
-        back with the transaction.
+        With processing.guarantee=at_least_once these records are written first; with exactly-once they are
+        rolled back with the transaction.
         """
         return cls(ErrorHandlerResult.FAIL, tuple(dead_letter_queue_records))
 
@@ -177,8 +175,8 @@ class ErrorHandlerResponse:
     def retry(cls) -> ErrorHandlerResponse:
         """Of a production handler: write the record again.
 
-        As in Kafka Streams it means fail where writing again cannot help. That is so for all that a handler
-        is asked about here: what can be tried again the producer tries again by itself.
+        As in Kafka Streams it means fail where writing again cannot help. Here that is every case a handler
+        sees: the producer itself retries what can be retried.
         """
         return cls(ErrorHandlerResult.RETRY)
 
@@ -193,33 +191,33 @@ class SerializationExceptionOrigin(Enum):
     VALUE = "value"
 
 
-class ExceptionHandler(ABC):  # noqa: B024 - what is abstract has another type in each
-    """What the three have in common.
+class ExceptionHandler(ABC):  # noqa: B024 - the abstract method has another type in each
+    """The common base of the three handlers.
 
-    A class is made without arguments in each Python worker, an instance is brought there by pickling. So each
-    worker has one of its own, and what it keeps is seen by nobody else. What it prints goes to the
-    stderr of the client.
+    A class is instantiated without arguments in each Python worker; an instance is pickled and sent
+    there. So each worker has its own, and does not share its state. What it prints goes to the client's
+    stderr.
     """
 
     Response: ClassVar[type[ErrorHandlerResponse]] = ErrorHandlerResponse
     """Kafka Streams' name for it: `ProcessingExceptionHandler.Response.resume()`."""
 
-    def configure(self, configs: Mapping[str, Any]) -> None:  # noqa: B027 - who needs nothing leaves it out
+    def configure(self, configs: Mapping[str, Any]) -> None:  # noqa: B027 - optional
         """Called once in each worker, before anything else, with the client's configuration.
 
-        Of that, what is text, number or boolean, or a list of them, and no secret: those do not leave the
-        client. A handler that needs one reads it from where it runs.
+        It gets the settings that are text, numbers or booleans, or lists of them. Secrets are left out: they
+        do not leave the client. A handler that needs one reads it where it runs.
 
         Source: org.apache.kafka.common.Configurable.
         """
 
 
 class DeserializationExceptionHandler(ExceptionHandler):
-    """Asked about each record whose key or value the serde cannot read.
+    """Called for each record whose key or value the serde cannot read.
 
     Source: org.apache.kafka.streams.errors.DeserializationExceptionHandler, KIP-161.
-    Differs: not asked about what stores read themselves: changelogs, and topics of tables that nothing comes
-    after.
+    Differs: not called for what stores read themselves: changelogs, and topics of tables without later
+    steps.
     """
 
     @abstractmethod
@@ -230,11 +228,12 @@ class DeserializationExceptionHandler(ExceptionHandler):
 
 
 class ProcessingExceptionHandler(ExceptionHandler):
-    """Asked about each record for which the Columns of a function raise.
+    """Called for each record for which the Columns of a function raise.
 
     Source: org.apache.kafka.streams.errors.ProcessingExceptionHandler, KIP-1033.
-    Differs: an exception in Python (a UDF, a fold, `peek`) and one in the Columns of `aggregate` ends the
-    pipeline unasked: Spark cannot tell which record it was.
+    Differs: not called for an exception in Python (a UDF, a fold, `peek`) or in the Columns of `aggregate`,
+        which
+    ends the pipeline: Spark cannot tell which record it was.
     """
 
     @abstractmethod
@@ -243,24 +242,25 @@ class ProcessingExceptionHandler(ExceptionHandler):
     ) -> ErrorHandlerResponse:
         """Decide about one record.
 
-        `exception` is a StreamsException that names the node, the function and its line. What was raised in
-        it Spark does not tell; `record` has what it was computed from.
+        `exception` is a StreamsException that names the node, the function and its line. Spark does not
+        report the original exception; `record` has the function's input.
         """
 
 
 class ProductionExceptionHandler(ExceptionHandler):
-    """Asked about each record that its serde cannot write, or that Kafka refuses.
+    """Called for each record that its serde cannot write, or that Kafka rejects.
 
     Source: org.apache.kafka.streams.errors.ProductionExceptionHandler, KIP-210, KIP-399, KIP-1065.
-    Differs: not asked about what is no record's fault (no such topic, no rights, no answer), nor about
-    records of changelogs, without which a store would be wrong: these end the pipeline.
+    Differs: not called for failures that are no record's fault (no such topic, no permission, no answer), nor
+        for
+    changelog records, without which a store would be wrong: these end the pipeline.
     """
 
     @abstractmethod
     def handle_error(
         self, context: ErrorHandlerContext, record: ProducerRecord, exception: Exception
     ) -> ErrorHandlerResponse:
-        """Decide about a record that is too large, or that Kafka refuses; `exception` says why."""
+        """Decide about a record that is too large, or that Kafka rejects; `exception` says why."""
 
     def handle_serialization_error(
         self,

@@ -39,7 +39,7 @@ _STEPS = (
     ("-subscription-response-resolver", f"{_RESPONSE}RESOLVER-PROCESSOR-"),
     ("-result", _OUTPUT),
 )
-"""The end of each name that the join takes, where it was given one, and the beginning where it was not."""
+"""The suffix of each name that the join takes if it was named, and the prefix if it was not."""
 
 
 def join_tables(
@@ -53,7 +53,7 @@ def join_tables(
     """A join by the same keys; by a foreign key if there are two functions.
 
     Raises:
-        TopologyException: the arguments are of neither form, or cannot be what they are.
+        TopologyException: the arguments have neither form, or are invalid.
     """
 
     def by_key(joiner: Any, materialized: Any = None, *, named: Any = None) -> KTable:
@@ -101,14 +101,16 @@ def _join_by_foreign_key(
     """The table of the left one's keys.
 
     Raises:
-        TopologyException: a function takes other arguments; they are of different builders; a name is taken.
+        TopologyException: a function takes other arguments; the tables belong to different builders; a name
+            is
+        taken.
     """
     if not isinstance(right, KTable):
         raise TopologyException(f"{operation}() by a foreign key takes a KTable, got {right!r}")
     check_function(operation, extractor)
     if arity(extractor) == 3:
         raise TopologyException(
-            f"the foreign key extractor of {operation}() is a function of a row alone, which may have been "
+            f"the foreign key extractor of {operation}() is a function of the row alone, which may have been "
             "read long ago: `lambda value: …`, or `lambda key, value: …`; got "
             f"{describe_function(extractor)}"
         )

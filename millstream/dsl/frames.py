@@ -1,6 +1,6 @@
-"""Spark's DataFrames on both ends of a program: one becomes a table, and a stream becomes one.
+"""Spark DataFrames at both ends of a program: as a source table, and as the output of a stream.
 
-Nothing here imports pyspark: a DataFrame is known by what it has.
+Nothing here imports pyspark: a DataFrame is recognized by its attributes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class DataFrameTable(GlobalKTable):
         orders.join(customers, lambda order, customer: {"id": order.id, "city": customer.city})
         orders.left_join(customers, lambda order: order.customer, lambda order, customer: …)
 
-    With one function, a record is joined with the row of its key; with two, with the row of the key that the
-    first one returns. A row's value is a struct of all its columns.
+    With one function, a record is joined with the row of its key. With two, the first one returns the key of
+    the row. A row's value is a struct of all its columns.
 
-    Differs: Kafka Streams has no such thing; its nearest one is a GlobalKTable, and this one stands in
-        `describe()` as that. It has no store that can be queried.
+    Differs: Kafka Streams has no such table; a GlobalKTable comes closest, and `describe()` shows this one as
+        one. It has no store that can be queried.
     """
 
     @property
@@ -52,7 +52,7 @@ class DataFrameTable(GlobalKTable):
 
 @dataclass(frozen=True)
 class StreamDataFrame:
-    """A stream that further Spark queries read: `KafkaStreams.dataframe(this)` gives the DataFrame.
+    """A stream for other Spark queries to read: `KafkaStreams.dataframe(this)` returns the DataFrame.
 
     Made by `KStream.to_dataframe`.
 
@@ -64,32 +64,32 @@ class StreamDataFrame:
 
 
 def check_frame(frame: Any, what: str) -> None:
-    """Raise if something is no DataFrame that is static, in Spark's Java process on this machine.
+    """Raise unless this is a static DataFrame, in Spark's Java process on this machine.
 
     Raises:
-        TopologyException: so it is.
+        TopologyException: it is not.
     """
     kind = type(frame)
     if kind.__module__.startswith("pyspark.sql.connect."):
         raise TopologyException(
-            f"{what}: this is a DataFrame of Spark Connect, which Millstream does not support: it needs "
+            f"{what}: this is a Spark Connect DataFrame, which Millstream does not support: it needs "
             f"Spark's Java process on this machine; give it a function instead, {_FACTORY}, which is called "
             "with a session that has one"
         )
     if not (hasattr(frame, "schema") and hasattr(frame, "isStreaming") and hasattr(frame, "sparkSession")):
         if hasattr(frame, "columns") or hasattr(frame, "schema"):
             raise TopologyException(
-                f"{what}: {kind.__module__.partition('.')[0]}'s {kind.__name__} is not a DataFrame of Spark; "
-                "make it one, lambda spark: spark.createDataFrame(frame)"
+                f"{what}: {kind.__module__.partition('.')[0]}'s {kind.__name__} is not a Spark DataFrame; "
+                "convert it: lambda spark: spark.createDataFrame(frame)"
             )
         raise TopologyException(
-            f"{what}: takes a DataFrame of Spark, or a function that gets a SparkSession and returns one, "
+            f"{what}: takes a Spark DataFrame, or a function that gets a SparkSession and returns one, "
             f"{_FACTORY}; got {frame!r}, a {kind.__name__}"
         )
     if frame.isStreaming:
         raise TopologyException(
-            f"{what}: this DataFrame is streaming (spark.readStream), and a table is made from one that is "
-            "static (spark.read): it is read whole, and again when you ask for it. For a stream use "
+            f"{what}: this DataFrame is streaming (spark.readStream), and a table needs a static one "
+            "(spark.read): it is read as a whole, and again on a refresh. For a stream use "
             "builder.stream() of its topic"
         )
 
@@ -106,7 +106,7 @@ def add_frame_table(
     if callable(frame) and not hasattr(frame, "isStreaming"):
         if arity(frame, most=1) != 1:
             raise TopologyException(
-                f"from_dataframe(): the function ({describe_function(frame)}) gets one argument, a "
+                f"from_dataframe(): the function ({describe_function(frame)}) must take one argument, a "
                 f"SparkSession: {_FACTORY}"
             )
     else:
@@ -138,16 +138,16 @@ def add_frame_table(
 
 
 def check_columns(key: Iterable[str], columns: Iterable[str], what: str) -> None:
-    """Raise if a key's column is not there, or a name is there twice.
+    """Raise if a key column is missing, or a column name occurs twice.
 
     Raises:
-        TopologyException: so it is.
+        TopologyException: one is missing or occurs twice.
     """
     there = list(columns)
     for each in key:
         if each not in there:
             raise TopologyException(
-                f"{what}: the DataFrame has no column '{each}', which is to be the key; it has "
+                f"{what}: the DataFrame has no column '{each}' for the key; it has "
                 f"{', '.join(there) or 'none'}"
             )
     twice = sorted({each for each in there if there.count(each) > 1})
@@ -158,7 +158,7 @@ def check_columns(key: Iterable[str], columns: Iterable[str], what: str) -> None
 
 
 class SparkOutputs:
-    """How a stream goes on to Spark's own readers and writers."""
+    """How a stream reaches Spark's own readers and writers."""
 
     _drafts: Drafts
     _draft: Draft
@@ -173,22 +173,22 @@ class SparkOutputs:
         table: str | None = None,
         named: str | Named | None = None,
     ) -> None:
-        """Write the stream with a writer of Spark's: to files, Delta, Iceberg, JDBC, or a function.
+        """Write the stream with a Spark writer: to files, Delta, Iceberg, JDBC, or a function.
 
             stream.to_spark(lambda df: df.select("value.*").writeStream.format("parquet").option("path", "…"))
 
         `writer` gets a streaming DataFrame of the records and returns a DataStreamWriter, not started. It may
-        do with the DataFrame what Spark can, aggregations included. The client starts it as a query of its
-        own, which is a pipeline like any other: it starts and stops with the client, its failure reaches the
-        uncaught exception handler, it is in health and metadata, and its checkpoint is with the others, so
-        the writer has no checkpointLocation of its own.
+        use everything that Spark offers, aggregations included. The client starts it as a query of its own,
+        which is a pipeline like any other: it starts and stops with the client, its failure reaches the
+        uncaught exception handler, and health and metadata show it. Its checkpoint is with the others, so do
+        not set a checkpointLocation.
 
-        Between the stream and that query there is an internal topic, `<named>-repartition`. So the query
-        follows at its own pace, and what it writes is as its sink promises: Spark repeats a micro-batch that
-        was interrupted, with the same records under the same number. See docs/dataframes.md.
+        Between the stream and that query there is an internal topic, `<named>-repartition`. So the query runs
+        at its own pace, and its output has the guarantees of its sink: Spark repeats an interrupted
+        micro-batch, with the same records under the same number. See docs/dataframes.md.
 
         Shape: key, value, timestamp, partition int, offset bigint, headers array<struct<key, value>>.
-            Partition and offset, which are those of the internal topic, name a record.
+            Partition and offset, those of the internal topic, identify a record.
 
         Args:
             repartitioned: serdes, number of partitions and name of that topic.
@@ -202,7 +202,7 @@ class SparkOutputs:
         repartitioned = option(repartitioned, Repartitioned, "to_spark")
         if repartitioned.partitioner is not None:
             raise TopologyException(
-                "to_spark(): a partitioner has no use here; leave it out of Repartitioned"
+                "to_spark(): a partitioner has no effect here; leave it out of Repartitioned"
             )
         name = name_of(named) or repartitioned.name
         self._drafts.check(name)
@@ -231,14 +231,14 @@ class SparkOutputs:
             clean = stream.to_dataframe("clean-orders")
             …
             streams.start()
-            df = streams.dataframe(clean)     # a streaming DataFrame, with the types that the stream has
+            df = streams.dataframe(clean)     # a streaming DataFrame, with the stream's types
             df.groupBy("value.region").count().writeStream.format("console").outputMode("complete").start()
 
-        Such a query is none of the client's: you give it a checkpoint, and you stop it. `to_spark` is for one
-        that belongs to the application.
+        The client does not manage such a query: you give it a checkpoint, and you stop it. Use `to_spark` for
+        a query that belongs to the application.
         """
         validate_topic(topic)
-        stream = cast("KStream", self)  # a KStream is what has this
+        stream = cast("KStream", self)  # this is mixed into KStream
         stream.to(topic, produced, named=named)
         return StreamDataFrame(topic)
 

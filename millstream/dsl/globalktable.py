@@ -1,4 +1,4 @@
-"""Global tables: a topic that every client has whole, for lookups on the spot."""
+"""Global tables: a topic of which every client has a full copy, for local lookups."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["GlobalKTable"]
 class GlobalKTable(TellsWhatIsMissing):
     """A topic as a table, all partitions of it on every client.
 
-    Streams can be joined with it, by any part of their values: `KStream.join`. And it can be queried:
-    `KafkaStreams.store(...)` with `queryable_store_name`. For that, each client reads the topic for itself,
-    on a thread of its own and without Spark, and is RUNNING only once it has read all that was in the topic
-    when it started.
+    Streams can be joined with it, by any part of their values: `KStream.join`. It can also be queried:
+    `KafkaStreams.store(...)` with `queryable_store_name`. For queries, each client reads the topic itself, on
+    a thread of its own and without Spark. It is RUNNING only once it has read everything that was in the
+    topic at its start.
 
-    A key is expected in one partition, as producers put it there. One that is in several partitions has the
-    value of the first of them that has it.
+    A key is expected in one partition, where producers put it. A key in several partitions has the value from
+    the first of them.
 
     Source: org.apache.kafka.streams.kstream.GlobalKTable.
-    Differs: one without a name in `Materialized` has a generated name that can be queried too, whatever else
-        it was given. Of a key in several partitions Kafka Streams keeps the record that came last.
+    Differs: without a name in `Materialized` it gets a generated one, which can be queried too. For a key in
+        several partitions Kafka Streams keeps the record that came last.
     """
 
     def __init__(

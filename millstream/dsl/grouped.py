@@ -1,4 +1,4 @@
-"""Groups: records of one key together, waiting to become one value."""
+"""Groups: records grouped by key, ready to be aggregated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["KGroupedStream"]
 
 
 class KGroupedStream(Unmerged, TellsWhatIsMissing):
-    """Records grouped by key. Those with a null key or a null value take no part.
+    """Records grouped by key. Records with a null key or a null value are ignored.
 
     Source: org.apache.kafka.streams.kstream.KGroupedStream.
     """
@@ -60,7 +60,7 @@ class KGroupedStream(Unmerged, TellsWhatIsMissing):
         `clicks.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(timedelta(minutes=5))).count()`
 
         Raises:
-            TopologyException: `windows` are none.
+            TopologyException: `windows` are not windows.
         """
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self._table, windows, self._value_serde)
@@ -72,7 +72,7 @@ class KGroupedStream(Unmerged, TellsWhatIsMissing):
         return TimeWindowedKStream(self._table, windows, self._value_serde)
 
     def cogroup(self, aggregator: Folder) -> CogroupedKStream:
-        """This group as the first of several, whose records become one value.
+        """This group as the first of several whose records are combined into one value.
 
         `sales.cogroup(lambda key, sale, total: total + sale).cogroup(refunds, …).aggregate(lambda: 0)`
 
@@ -105,7 +105,7 @@ class KGroupedStream(Unmerged, TellsWhatIsMissing):
         if self._repartition_required and (self._repartition is None or self._name is None):
             check_repartition(drafts, self._name or materialized.store_name)
         if burns_a_count:
-            drafts.names.store(prefix)  # count(Materialized) does so upstream, for compatibility with itself
+            drafts.names.store(prefix)  # count(Materialized) does this upstream, for compatibility
         key_serde = materialized.key_serde or self._key_serde
         store = declare_store(materialized, drafts.names, prefix, key_serde, value_serde, windows=windows)
         name = drafts.names.processor(prefix, given)

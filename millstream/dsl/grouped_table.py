@@ -1,4 +1,4 @@
-"""Grouped tables: rows under new keys, waiting to become one value for each."""
+"""Grouped tables: rows under new keys, ready to be aggregated."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ __all__ = ["KGroupedTable"]
 
 
 class KGroupedTable(TellsWhatIsMissing):
-    """A table's rows by another key. Unlike the records of a stream, a row can change and go away again.
+    """A table's rows by another key.
 
-    So an aggregation here needs a way to take a row back: a Python fold needs a subtractor. Rows with a null
-    key take no part.
+        Unlike the records of a stream, a row can change or be deleted. So an aggregation here must be able to
+        undo a
+        row: a Python fold needs a subtractor. Rows with a null key are ignored.
 
     Source: org.apache.kafka.streams.kstream.KGroupedTable, KGroupedTableImpl.
     """
@@ -61,8 +62,8 @@ class KGroupedTable(TellsWhatIsMissing):
     ) -> KTable:
         """One value of the values' own type, by Python functions.
 
-        `reduce(lambda total, value: total + value, lambda total, value: total - value)`: of a row that
-        changes, the second function takes the old value back, then the first one counts the new one in.
+        `reduce(lambda total, value: total + value, lambda total, value: total - value)`: when a row changes,
+        the second function removes the old value, then the first one adds the new one.
 
         Raises:
             TopologyException: one of them is missing, or is not a function of two arguments.
@@ -118,9 +119,9 @@ class KGroupedTable(TellsWhatIsMissing):
 
         `aggregate(lambda key, value: F.sum(value.amount))` aggregates by Spark expressions, which return a
         Column, or a dict of several by name for a struct of them.
-        `aggregate(lambda: 0, adder, subtractor)` folds in Python: of a row that changes or goes away,
-        `lambda key, value, total: total - value` takes back what `lambda key, value, total: total + value`
-        has counted in.
+        `aggregate(lambda: 0, adder, subtractor)` folds in Python: when a row changes or is
+        deleted, `lambda key, value, total: total - value` removes what
+        `lambda key, value, total: total + value` added.
 
         Raises:
             TopologyException: a function is missing, or takes other arguments.
@@ -134,7 +135,7 @@ class KGroupedTable(TellsWhatIsMissing):
         if positional:
             raise TopologyException(
                 "aggregate() of a grouped table takes an expression, or an initializer, an adder and a "
-                f"subtractor, and then a Materialized; got {positional[0]!r} besides"
+                f"subtractor, and then a Materialized; also got {positional[0]!r}"
             )
         aggregation = _aggregation_of(first, functions)
         given = option(materialized, Materialized, "aggregate")
@@ -184,7 +185,7 @@ class KGroupedTable(TellsWhatIsMissing):
 
 _EXAMPLES = {
     "adder": "`lambda total, value: total + value`",
-    "subtractor": "`lambda total, value: total - value`, which takes a value back that a row no longer has",
+    "subtractor": "`lambda total, value: total - value`, which removes a value that a row no longer has",
 }
 
 
@@ -192,20 +193,20 @@ def _aggregation_of(first: Any, functions: list[Any]) -> nodes.Aggregation:
     """What the functions of `aggregate()` mean.
 
     Raises:
-        TopologyException: they are not of one of the forms.
+        TopologyException: they have none of the accepted forms.
     """
     if not functions:
         check_function("aggregate", first)
         return nodes.ColumnAggregation(first)
     if not callable(first) or not accepts(first, 0):
         raise TopologyException(
-            "the initializer of aggregate() is a function of nothing, such as `lambda: 0`; "
+            "the initializer of aggregate() is a function without parameters, such as `lambda: 0`; "
             f"got {_shown(first)}"
         )
     if len(functions) < 2:
         raise TopologyException(
-            f"aggregate() of a grouped table in Python ({_shown(functions[0])}) needs a subtractor too: a "
-            "row that changes or goes away has to be taken back; give `lambda key, value, total: total - "
+            f"aggregate() of a grouped table in Python ({_shown(functions[0])}) also needs a subtractor: the "
+            "old value of a changed or deleted row must be removed; give `lambda key, value, total: total - "
             "value`, or aggregate with a Spark expression, aggregate(lambda key, value: F.sum(value))"
         )
     for word, function in zip(("adder", "subtractor"), functions, strict=True):

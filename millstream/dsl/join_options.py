@@ -1,4 +1,4 @@
-"""The option objects of joins. See options.py for what they have in common with the others."""
+"""The option objects of joins. See options.py for what all options have in common."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ class Joined(_WithOtherSerde):
 
     Attributes:
         grace_period: how long a record waits, in stream time, for updates of the table that are older than
-            it. It is then joined with the row as it was at its time. None: it does not wait.
+            it. It is then joined with the row as of its own time. None: it does not wait.
 
-    So a click gets the price of its time, though that comes later, by up to a minute of clicks:
+            So a click gets the price as of its own time, even if that arrives up to a minute of stream time
+            later:
 
         prices = builder.table("prices", Materialized.as_("prices").with_history(timedelta(hours=1)))
         clicks.join(prices, pay, Joined().with_grace_period(timedelta(minutes=1)))
@@ -73,7 +74,7 @@ class Joined(_WithOtherSerde):
         name: str | None = None,
         grace_period: timedelta | None = None,
     ) -> Joined:
-        """Join with these serdes: of the keys, of the stream's values, of the table's values."""
+        """Join with these serdes: for the keys, the stream's values, and the table's values."""
         return cls(key_serde, value_serde, name, other_value_serde, grace_period)
 
     def with_grace_period(self, grace_period: timedelta | None) -> Joined:
@@ -83,17 +84,17 @@ class Joined(_WithOtherSerde):
 
 @dataclass(frozen=True)
 class StreamJoined(_WithOtherSerde):
-    """How two streams are joined. The name is the beginning of the names of the join's steps.
+    """How two streams are joined. The name is the prefix of the names of the join's steps.
 
     `ads.join(clicks, joiner, windows, StreamJoined.as_("kept").with_name("ads-with-clicks"))`
 
     Attributes:
-        store_name: the beginning of the names of the stores of both sides.
+        store_name: the prefix of the names of both sides' stores.
         logging_enabled: whether they have changelogs.
         topic_config: configs of the changelog topics, on top of the defaults.
 
     Source: org.apache.kafka.streams.kstream.StreamJoined.
-    Differs: no store suppliers; what is joined is in the query's state, so it is not memory that limits it.
+    Differs: no store suppliers; the records are kept in the query's state, so memory does not limit them.
     """
 
     store_name: str | None = None
@@ -107,7 +108,7 @@ class StreamJoined(_WithOtherSerde):
 
     @classmethod
     def as_(cls, store_name: str) -> StreamJoined:
-        """Stores whose names begin so; `with_name` names the steps."""
+        """Stores with this name prefix; `with_name` names the steps."""
         return cls(store_name=validate_name(store_name, "store name"))
 
     @classmethod
@@ -117,11 +118,11 @@ class StreamJoined(_WithOtherSerde):
         value_serde: Serde | None = None,
         other_value_serde: Serde | None = None,
     ) -> StreamJoined:
-        """Join with these serdes: of the keys, of the left stream's values, of the right stream's."""
+        """Join with these serdes: for the keys, the left stream's values, and the right stream's."""
         return cls(key_serde, value_serde, None, other_value_serde)
 
     def with_store_name(self, store_name: str) -> StreamJoined:
-        """The same with other names of the stores."""
+        """The same with another name prefix for the stores."""
         return replace(self, store_name=validate_name(store_name, "store name"))
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StreamJoined:
@@ -129,7 +130,7 @@ class StreamJoined(_WithOtherSerde):
         for key, value in (config or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise TopologyException(
-                    f"configs of a changelog topic are text to text, got {key!r}: {value!r}"
+                    f"configs of a changelog topic map text to text, got {key!r}: {value!r}"
                 )
         return replace(self, logging_enabled=True, topic_config=dict(config or {}))
 
@@ -140,7 +141,7 @@ class StreamJoined(_WithOtherSerde):
 
 @dataclass(frozen=True)
 class TableJoined(Named):
-    """How two tables are joined by a foreign key: the beginning of the names of the join's steps and topics.
+    """How two tables are joined by a foreign key: the name prefix of the join's steps and topics.
 
     `orders.join(users, lambda order: order.user, joiner, TableJoined.as_("orders-by-user"))`
 

@@ -2,8 +2,8 @@
 
 Source: KStreamImpl (join, leftJoin, outerJoin, doJoin, doStreamTableJoin, globalTableJoin,
     repartitionForJoin), KStreamImplJoin.
-Differs: Kafka Streams 4.3 refuses some programs, "StateStore … is not added yet", as it adds a join before
-    the table whose rows it finds; here they are described and run.
+Differs: Kafka Streams 4.3 refuses some programs with "StateStore … is not added yet", since it adds a join
+    before the table that it looks up; here they run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OF_FRAME = "(table, joiner) or (table, key_selector, joiner)"
 
 
 class StreamJoins:
-    """What a stream has of joins. A record with a null key is in no inner join."""
+    """The joins of a stream. Inner joins ignore records with a null key."""
 
     _drafts: Drafts
     _draft: Draft
@@ -94,26 +94,26 @@ class StreamJoins:
     ) -> KStream: ...
 
     def join(self, other: Any, /, *arguments: Any, **options: Any) -> KStream:
-        """Each record, together with what the other side has for its key.
+        """Each record, joined with the other side's value for its key.
 
-        `clicks.join(users, lambda click, user: …)` takes the row that a table has at that moment; or if
-        the table has a history (`with_history`), the one that it had at the record's time;
+        `clicks.join(users, lambda click, user: …)` takes a table's current row; or, if the table has a
+        history (`with_history`), the row as of the record's time;
         `clicks.join(views, lambda click, view: …, JoinWindows.of_time_difference_with_no_grace(…))` takes the
-        records of another stream that are near in time;
-        `clicks.join(cities, lambda key, click: click.city, lambda click, city: …)` takes the row of a global
-        table that the first function names; a table of a DataFrame is joined so too, or, with the joiner
-        alone, by the record's key.
+        records of another stream within the time difference; `clicks.join(cities, lambda key, click:
+        click.city, lambda click, city: …)` takes the row of a global
+        table whose key the first function returns; a DataFrame's table is joined the same way, or, with only
+        a joiner, by the record's key.
 
-        A record without a match has no result. The joiner gets Columns: the two values, or before them the
-        key.
+        A record without a match has no result. The joiner gets Columns: the two values, or the key and the
+        two values.
 
         Raises:
-            TopologyException: `other` is nothing that a stream can be joined with, or the arguments are not
-                those that its kind takes; keys have different serdes on both sides; a name is taken; a
-                table's history is shorter than the grace period.
+            TopologyException: a stream cannot be joined with `other`, or not with these arguments; the keys
+                have different serdes on both sides; a name is taken; a table's history is shorter than the
+                grace period.
 
         Source: org.apache.kafka.streams.kstream.KStream.join.
-        Differs: a joiner gets Columns, as all functions do; `named=` names a join, as its option does.
+        Differs: a joiner gets Columns, as all functions do; `named=` also names a join, as its option does.
         """
         return self._join_with("join", JoinType.INNER, other, arguments, options)
 
@@ -162,10 +162,10 @@ class StreamJoins:
     ) -> KStream: ...
 
     def left_join(self, other: Any, /, *arguments: Any, **options: Any) -> KStream:
-        """The same as `join`, but a record without a match has a result too: its right value is null.
+        """The same as `join`, but a record without a match also has a result: its right value is null.
 
-        `clicks.left_join(users, lambda click, user: …)`. Of two streams, a record is known to have no match
-        when stream time has passed the windows and their grace period.
+        `clicks.left_join(users, lambda click, user: …)`. Between two streams, a record is known to have no
+        match when stream time has passed the windows and their grace period.
 
         Raises:
             TopologyException: as `join`.
@@ -184,7 +184,7 @@ class StreamJoins:
         *,
         named: str | Named | None = None,
     ) -> KStream:
-        """The same as `left_join` of two streams, but for the records of either side.
+        """The same as `left_join` of two streams, but for the records of both sides.
 
         `left.outer_join(right, lambda left, right: …, JoinWindows.of_time_difference_with_no_grace(…))`
 
@@ -195,8 +195,8 @@ class StreamJoins:
         """
         if isinstance(other, KTable | GlobalKTable):
             raise TopologyException(
-                f"outer_join() takes a KStream, got {other!r}: an update of a table makes no record of a "
-                "stream, so there is no outer join with one; use left_join(), or to_stream() of the table"
+                f"outer_join() takes a KStream, got {other!r}: a table's update is not a record of a "
+                "stream, so there is no outer join with a table; use left_join(), or to_stream() of the table"
             )
         return self._join_with(
             "outer_join",
@@ -350,7 +350,7 @@ class StreamJoins:
                 value_serde=value_serde,
                 queryable=False,
                 logged=options.logging_enabled,
-                # What it keeps is never compacted, whatever was asked for: so it is upstream.
+                # Its changelog is never compacted, whatever was configured: as upstream.
                 topic_config={
                     key: value for key, value in options.topic_config.items() if key != "cleanup.policy"
                 },
@@ -409,18 +409,18 @@ class StreamJoins:
     def _stream(
         self, draft: Draft, key_serde: Serde | None, *, repartition_required: bool = False
     ) -> KStream:
-        """A stream of this class. What a joiner makes has no serde yet."""
+        """A stream of this class. A joiner's result has no serde yet."""
         make = cast("Callable[..., KStream]", type(self))  # a KStream is what has this
         return make(self._drafts, draft, key_serde, None, repartition_required=repartition_required)
 
 
 def _its_key(key: Any, value: Any) -> Any:
-    """The key of the table's row is the record's own."""
+    """The key of the table's row is the record's key."""
     return key
 
 
 class _Steps:
-    """The names of what a join of two streams consists of: two windows, two joins, a merge, and stores.
+    """The names of the parts of a join of two streams: two windows, two joins, a merge, and stores.
 
     Source: KStreamImplJoin.join, StreamJoinedStoreFactory, OuterStreamJoinStoreFactory.
     """
@@ -459,7 +459,7 @@ class _Steps:
 
 
 def _check_history(operation: str, table: Draft, grace_ms: int) -> None:
-    """Raise if a table cannot be read as of the times that a grace period lets come.
+    """Raise if a table's history does not cover the grace period.
 
     Raises:
         TopologyException: it has no history, or a shorter one.
@@ -474,7 +474,7 @@ def _check_history(operation: str, table: Draft, grace_ms: int) -> None:
     if history_ms is None:
         raise TopologyException(
             "KTable must be versioned to use a grace period in a stream table join: "
-            f"{operation}() finds rows in {draft.node.name} ({draft.where}), which has no history; give "
+            f"{operation}() looks up rows in {draft.node.name} ({draft.where}), which has no history; give "
             "it one, Materialized.as_('name').with_history(timedelta(hours=1)), or leave the grace "
             "period out"
         )

@@ -1,7 +1,7 @@
-"""Which type of Spark's stands for which JSON Schema, and which schema for which type. Pure, without Spark.
+"""Which Spark type stands for which JSON Schema, and the reverse. Pure, without Spark.
 
-Types are what `DataType.jsonValue` gives. What a JSON Schema says of values beyond their types (lengths,
-patterns, ranges, which fields have to be there) is not looked into.
+Types are what `DataType.jsonValue` gives. Other constraints of a JSON Schema (lengths, patterns, ranges,
+required fields) are ignored.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def spark_type(text: str) -> Any:
     """The type that stands for a schema.
 
     Raises:
-        TopologyException: it is no JSON Schema, or one that no type stands for.
+        TopologyException: it is not a JSON Schema, or no type stands for it.
     """
     try:
         schema = json.loads(text)
     except ValueError as error:
-        raise TopologyException(f"this is no JSON Schema: it is no JSON ({error})") from None
+        raise TopologyException(f"this is not a JSON Schema: it is not JSON ({error})") from None
     return _type(schema, schema, "", 0)
 
 
 def title(text: str) -> str:
-    """How the schema calls itself; "" if it does not."""
+    """The schema's own name; "" if it has none."""
     schema = json.loads(text)
     return str(schema.get("title") or "") if isinstance(schema, dict) else ""
 
@@ -50,7 +50,7 @@ def json_schema(type_: Any, name: str) -> str:
     """A schema for values of a type.
 
     Raises:
-        TopologyException: JSON Schema has nothing for a type.
+        TopologyException: JSON Schema has no such type.
     """
     whole = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_schema(type_)}
     return json.dumps(whole, separators=(",", ":"))
@@ -59,10 +59,10 @@ def json_schema(type_: Any, name: str) -> str:
 def _type(schema: Any, root: Any, place: str, depth: int) -> Any:
     if depth > 50:
         raise TopologyException(
-            f"the JSON Schema has itself as a part at '{place}', and no Column has such a type"
+            f"the JSON Schema contains itself at '{place}', and no Column has such a type"
         )
     if not isinstance(schema, dict):
-        raise TopologyException(f"this JSON Schema says nothing of the type of '{place or 'the value'}'")
+        raise TopologyException(f"this JSON Schema gives no type for '{place or 'the value'}'")
     if isinstance(schema.get("$ref"), str):
         return _type(_found(schema["$ref"], root), root, place, depth + 1)
     for word in ("oneOf", "anyOf"):
@@ -70,9 +70,8 @@ def _type(schema: Any, root: Any, place: str, depth: int) -> Any:
             rest = [each for each in schema[word] if each != {"type": "null"}]
             if len(rest) != 1:
                 raise TopologyException(
-                    f"'{place or 'the value'}' is one of several types in the JSON Schema ({word}), and a "
-                    "Column has "
-                    "one type; read a schema without that field"
+                    f"'{place or 'the value'}' has one of several types in the JSON Schema ({word}), and a "
+                    "Column has one type; read with a schema without that field"
                 )
             return _type(rest[0], root, place, depth + 1)
     kind = schema.get("type")
@@ -107,7 +106,7 @@ def _type(schema: Any, root: Any, place: str, depth: int) -> Any:
             return "binary"
         return _FORMATS.get(str(schema.get("format")), "string")
     if kind not in _PLAIN:
-        raise TopologyException(f"this JSON Schema says nothing of the type of '{place or 'the value'}'")
+        raise TopologyException(f"this JSON Schema gives no type for '{place or 'the value'}'")
     return _PLAIN[kind]
 
 

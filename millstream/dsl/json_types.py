@@ -1,8 +1,8 @@
 """The types of a JSON serde's fields in Python: how a value is read by its schema, and written.
 
-A schema, which is Spark's, is compiled once into functions: one for each type and direction. They do what
-Spark's `from_json` and `to_json` do, and refuse what those refuse. A schema with a type that is not in the
-tables here (an interval, a variant) has no such functions, and its values are then what JSON has.
+A Spark schema is compiled once into functions: one for each type and direction. They do what Spark's
+`from_json` and `to_json` do, and refuse what those refuse. A schema with a type that is not in the tables
+here (an interval, a variant) has no such functions; its values are then plain JSON values.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class MisfitError(Exception):
 
     @property
     def field(self) -> str:
-        """The field's name, with those that it is in."""
+        """The field's name, with the names of the fields around it."""
         return ".".join(reversed(self.path)).replace(".[]", "[]")
 
 
 class _UnknownError(Exception):
-    """A schema that is not understood here."""
+    """A schema that is not supported here."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class _Type:
 
     Attributes:
         shown: as in a schema.
-        read: of what `json` has read, never None.
+        read: converts what `json` has read, never None.
         write: as JSON; never None.
-        exact: whether numbers have to be read as they are written.
+        exact: whether numbers must be read exactly as written.
     """
 
     shown: str
@@ -82,11 +82,11 @@ class Codec:
         return self._of.shown
 
     def read(self, data: bytes) -> Any:
-        """The value that these bytes are.
+        """The value of these bytes.
 
         Raises:
             MisfitError: it does not fit the schema.
-            ValueError, RecursionError: it is no JSON.
+            ValueError, RecursionError: it is not JSON.
         """
         return self._of.read(json.loads(data, parse_float=Decimal if self._of.exact else None))
 
@@ -134,7 +134,7 @@ def compiled(schema: Any) -> Codec | None:
 
 def _whole_number(shown: str, bits: int) -> _Type:
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    most_read = 255 if bits == 8 else most  # Spark's parser takes unsigned bytes as well
+    most_read = 255 if bits == 8 else most  # Spark's parser also takes unsigned bytes
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value <= most_read:
@@ -236,7 +236,7 @@ def _write_boolean(value: Any) -> str:
 def _read_string(value: Any) -> str:
     if type(value) is str:
         return value
-    # Spark takes whatever there is as text.
+    # Spark takes any value as text.
     return _as_text(value)
 
 

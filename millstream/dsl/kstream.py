@@ -1,4 +1,4 @@
-"""Streams: independent records. An operation checks what it was given, adds one node and returns a stream.
+"""Streams: independent records. An operation checks its arguments, adds one node and returns a stream.
 
 Functions get Columns and return Columns; they are traced once, when a client compiles the topology. They may
 take `value`, `key, value`, or `key, value, record` (`record`: topic, partition, offset, timestamp, headers).
@@ -52,8 +52,8 @@ __all__ = ["BranchedKStream", "KStream"]
 class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
     """A stream of records.
 
-    After an operation that can change keys (map, flat_map, select_key, group_by), what needs equal keys
-    together repartitions first: an aggregation, a join, to_table().
+    After an operation that can change keys (map, flat_map, select_key, group_by), steps that need equal keys
+    together repartition first: aggregations, joins, to_table().
 
     Source: org.apache.kafka.streams.kstream.KStream.
     """
@@ -87,26 +87,27 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
         return self._then(nodes.Filter("", (), predicate, negate=True), "KSTREAM-FILTER-", named)
 
     def map(self, mapper: PairMapper, *, named: str | Named | None = None) -> KStream:
-        """Make each record another one: `mapper` returns a pair of Columns, key and value."""
+        """Replace each record: `mapper` returns a pair of Columns, key and value."""
         check_function("map", mapper)
         return self._then(
             nodes.Map("", (), mapper), "KSTREAM-MAP-", named, keeps_key=False, keeps_value=False
         )
 
     def map_values(self, mapper: Mapper, *, named: str | Named | None = None) -> KStream:
-        """Make each value another one; the key stays."""
+        """Replace each value; the key stays."""
         check_function("map_values", mapper)
         return self._then(nodes.MapValues("", (), mapper), "KSTREAM-MAPVALUES-", named, keeps_value=False)
 
     def flat_map(self, mapper: PairsMapper, *, named: str | Named | None = None) -> KStream:
-        """Make each record any number of records: `mapper` returns an array of structs of key and value."""
+        """Turn each record into any number of records: `mapper` returns an array of structs of key and
+        value."""
         check_function("flat_map", mapper)
         return self._then(
             nodes.FlatMap("", (), mapper), "KSTREAM-FLATMAP-", named, keeps_key=False, keeps_value=False
         )
 
     def flat_map_values(self, mapper: ArrayMapper, *, named: str | Named | None = None) -> KStream:
-        """Make each value any number of values: `mapper` returns an array; the key stays."""
+        """Turn each value into any number of values: `mapper` returns an array; the key stays."""
         check_function("flat_map_values", mapper)
         return self._then(
             nodes.FlatMapValues("", (), mapper), "KSTREAM-FLATMAPVALUES-", named, keeps_value=False
@@ -120,14 +121,14 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
     def peek(self, action: Action, *, named: str | Named | None = None) -> KStream:
         """Call a Python function with the records of each micro-batch; they pass through unchanged.
 
-        With two parameters it is called for each record, with key and value as Python values; with one, for
-        some hundreds or thousands of them, with a pyarrow Table of key, value and timestamp. A batch that is
-        repeated after a failure is peeked at again.
+        With two parameters it is called for each record, with key and value as Python values. With one, it is
+        called for hundreds or thousands of records at once, with a pyarrow Table of key, value and
+        timestamp. If a batch is repeated after a failure, the function is called again.
 
-        Runs on: Spark's Python workers: other processes, on a cluster on other machines. So it has a copy of
-        what it refers to, changes nothing in the program, and holds up the pipeline while it runs. What it
-        prints appears in the program's stdout when the worker is done with its part of the micro-batch. What
-        it raises ends the pipeline.
+        Runs on: Spark's Python workers, which are other processes; in a cluster, on other machines. So the
+        function has a copy of what it refers to, cannot change variables of the program, and holds up the
+        pipeline while it runs. What it prints appears in the program's stdout when the worker has finished
+        its part of the micro-batch. An exception ends the pipeline.
         """
         check_function("peek", action)
         return self._then(nodes.Peek("", (), action), "KSTREAM-PEEK-", named)
@@ -143,14 +144,14 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
     def print(self, printed: Printed) -> None:
         """Print a line for each record, `[label]: key, value`, and end the stream there.
 
-        Without a label of its own it is the name of the operation that the stream comes from.
+        The default label is the name of the operation that the stream comes from.
 
             stream.print(Printed.to_sys_out().with_label("orders"))
 
-        The lines of a partition are in its order. A batch that is repeated after a failure is printed again.
+        Lines of one partition are in its order. A batch that is repeated after a failure is printed again.
 
         Runs on: as with `peek`; file and stdout are those of the client that runs the pipeline.
-        Differs: what is printed of None is "null", and of other values what Python's str() makes of them.
+        Differs: None is printed as "null", other values as Python's str() shows them.
         """
         if not isinstance(printed, Printed):
             raise TopologyException(f"print() takes a Printed, such as Printed.to_sys_out(); got {printed!r}")
@@ -169,7 +170,8 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
     ) -> KStream:
-        """Give each record to a processor: Python code, one record after the other, with stores of its own.
+        """Pass each record to a processor: Python code that handles one record at a time and has its own
+        stores.
 
             class Count(Processor):
                 def init(self, context):
@@ -184,18 +186,18 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
             stream.process(Count, "counts", value_serde=Serdes.long())
 
         Args:
-            supplier: makes processors: a class that inherits Processor, a function without parameters, or
-                what `@processor` made of a function. It is called at once, too, to see what it makes.
-            stores: names of those that were added to the builder, or store builders, which this adds. Those
-                that `supplier.stores()` returns are added too.
-            key_serde, value_serde: of what it forwards to steps that are no processors. None: those of what
-                comes in. A topic that it is written to may have serdes of its own, `Produced.with_`.
+            supplier: makes processors: a class that inherits Processor, a function without parameters, or a
+                function decorated with `@processor`. It is also called once here, to check what it makes.
+            stores: names of stores that were added to the builder, or store builders, which this adds. The
+                stores that `supplier.stores()` returns are added too.
+            key_serde, value_serde: of the records that it forwards to other steps than processors. None:
+                those of its input. An output topic may have serdes of its own: `Produced.with_`.
 
         Raises:
             TopologyException: the supplier makes no processors, or a store is unknown.
 
-        Runs on: Spark's Python workers, beside the state of the partition. What a processor keeps in its own
-            fields is lost whenever a task begins anew; what is in its stores is not.
+        Runs on: Spark's Python workers, beside the state of the partition. A processor's own fields are
+            lost whenever a task restarts; its stores are not.
         Source: org.apache.kafka.streams.kstream.KStream.process.
         """
         return self._process("process", supplier, stores, named, key_serde, value_serde)
@@ -207,9 +209,9 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
         named: str | Named | None = None,
         value_serde: Serde | None = None,
     ) -> KStream:
-        """The same with a FixedKeyProcessor: what it forwards has the key of what came in.
+        """The same with a FixedKeyProcessor: what it forwards has the key of its input.
 
-        So no later step has to repartition because of it.
+        So no later step needs to repartition because of it.
 
         Raises:
             TopologyException: as of `process`.
@@ -235,7 +237,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
         connected = connected_stores(self._drafts, operation, supplier, stores)
         prefix = "KSTREAM-PROCESSVALUES-" if fixed_key else "KSTREAM-PROCESSOR-"
         node = nodes.Process(
-            # Unlike almost everywhere else, a name that is given uses up no count here.
+            # Unlike almost everywhere else, a given name uses up no count here.
             name or self._drafts.names.processor(prefix),
             (),
             supplier,
@@ -255,7 +257,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
     # --- apart and together ------------------------------------------------------------------------------
 
     def merge(self, other: KStream, *, named: str | Named | None = None) -> KStream:
-        """The records of both streams, in no order between them."""
+        """The records of both streams, without any order between the two."""
         if not isinstance(other, KStream):
             raise TopologyException(f"merge() takes a KStream, got {other!r}")
         if other._drafts is not self._drafts:
@@ -284,16 +286,16 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
     def repartition(
         self, repartitioned: Repartitioned | None = None, *, named: str | Named | None = None
     ) -> KStream:
-        """Write the stream to an internal topic, by key, and go on from there. Null keys are dropped.
+        """Write the stream to an internal topic, by key, and continue from there. Null keys are dropped.
 
-        Runs on: a topic of its own, always; what comes after it is another Spark query.
+        Runs on: always a topic of its own; the steps after it are another Spark query.
         """
         repartitioned = option(repartitioned, Repartitioned, "repartition")
         name = name_of(named) or repartitioned.name
         check_repartition(self._drafts, name)
         value_serde = repartitioned.value_serde or self._value_serde
         key_serde = repartitioned.key_serde or self._key_serde
-        # Unlike everywhere else, a name that is given uses up no count here.
+        # Unlike everywhere else, a given name uses up no count here.
         prefix = name or self._drafts.names.processor("KSTREAM-REPARTITION-")
         draft = add_repartition(
             self._drafts,
@@ -398,7 +400,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
         keeps_key: bool = True,
         keeps_value: bool = True,
     ) -> KStream:
-        """The stream behind `node`. A serde is forgotten with what it was for."""
+        """The stream after `node`. A serde is dropped with the key or value that it was for."""
         name = name_of(named)
         self._drafts.check(name)
         node = replace(node, name=self._drafts.names.processor(prefix, name))
@@ -412,7 +414,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
 
 
 class BranchedKStream(TellsWhatIsMissing):
-    """A stream being split. Branches are asked in order; a record goes to the first that says yes.
+    """A stream being split. Predicates are tried in order; a record goes to the first branch that matches.
 
     Source: org.apache.kafka.streams.kstream.BranchedKStream.
     """
@@ -424,7 +426,7 @@ class BranchedKStream(TellsWhatIsMissing):
         self._ended = False
 
     def branch(self, predicate: Predicate, branched: Branched | None = None) -> BranchedKStream:
-        """One more branch, for what no earlier branch took and `predicate` is true for."""
+        """One more branch, for records that no earlier branch took and for which `predicate` is true."""
         check_function("branch", predicate)
         branched = option(branched, Branched, "branch")
         splitter = self._node
@@ -435,7 +437,7 @@ class BranchedKStream(TellsWhatIsMissing):
         return self
 
     def default_branch(self, branched: Branched | None = None) -> dict[str, KStream]:
-        """One branch for all the rest; ends the split. Returns the branches by name."""
+        """A branch for all other records; ends the split. Returns the branches by name."""
         branched = option(branched, Branched, "default_branch")
         name = self._check(branched, 0)
         self._ended = True
@@ -443,7 +445,7 @@ class BranchedKStream(TellsWhatIsMissing):
         return dict(self._branches)
 
     def no_default_branch(self) -> dict[str, KStream]:
-        """Drop all the rest; ends the split. Returns the branches by name.
+        """Drop all other records; ends the split. Returns the branches by name.
 
         Raises:
             TopologyException: there is no branch.
@@ -494,6 +496,6 @@ class BranchedKStream(TellsWhatIsMissing):
             if not isinstance(branch, KStream):
                 raise TopologyException(
                     f"the function of branch '{name}' ({describe_function(branched.chain_function)}) "
-                    f"returned a {type(branch).__name__}; it has to return a KStream, or None"
+                    f"returned a {type(branch).__name__}; it must return a KStream or None"
                 )
             self._branches[name] = branch

@@ -73,10 +73,10 @@ class KTable(TellsWhatIsMissing):
         *,
         named: str | Named | None = None,
     ) -> KTable:
-        """The rows for which `predicate` is true; a row that no longer is becomes a deletion.
+        """The rows for which `predicate` is true; a row that no longer matches becomes a deletion.
 
-        Of a row that never was, nothing is told where the old value is known (a table with a store, an
-        aggregation), and else a deletion.
+        A row that never matched produces no output if the old value is known (a table with a store, an
+        aggregation), otherwise a deletion.
         """
         check_function("filter", predicate)
         return self._then(
@@ -126,16 +126,17 @@ class KTable(TellsWhatIsMissing):
         named: str | Named | None = None,
         value_serde: Serde | None = None,
     ) -> KTable:
-        """The rows with the values that Python code gives, which may keep stores.
+        """The rows with values computed by Python code, which may keep stores.
 
-        `table.transform_values(lambda key, value: …)` calls a function of key and value, and of the stores
-        that are named behind them: `def risen(key, price, before)` gets the store `before`. Or it takes what
-        makes transformers: a class that inherits ValueTransformerWithKey, a function without parameters, or
-        an object with `get()` and, if it brings stores, `stores()`.
+        `table.transform_values(lambda key, value: …)` calls a function of key and value, and of stores if it
+        has more parameters: `def risen(key, price, before)` gets the store `before`. Or it takes a supplier
+            of
+        transformers: a class that inherits ValueTransformerWithKey, a function without parameters, or an
+        object with `get()` and, if it has stores, `stores()`.
 
-        Other than `map_values` it is called for deletions, too, with None, and what it returns goes on: None
-        is a deletion. Where a later step has to know what was there before (filter, group_by), the result's
-        store says it, if it was given a name; else the transformer is called for the old value as well.
+        Unlike `map_values` it is also called for deletions, with None, and its result is passed on: None is a
+        deletion. If a later step needs the old value (filter, group_by), it comes from the result's store if
+        that has a name; otherwise the transformer is also called for the old value.
 
             builder.add_state_store(Stores.key_value_store_builder(
                 Stores.persistent_key_value_store("highest"), Serdes.string(), Serdes.long()))
@@ -148,20 +149,21 @@ class KTable(TellsWhatIsMissing):
             prices.transform_values(high, "highest", value_serde=Serdes.long())
 
         Args:
-            supplier: see above. It is called at once, too, to see what it makes.
-            stores: names of those that were added to the builder, or store builders, which this adds. Those
-                that `supplier.stores()` returns are added too.
-            materialized: the result has a store, if that is given a name.
-            value_serde: of the new values, as that of `materialized`. None: that of the topics that they are
-                written to, if they go there alone, else `default.value.serde`, else that of what comes in.
+            supplier: see above. It is also called once here, to check what it makes.
+            stores: names of stores that were added to the builder, or store builders, which this adds. The
+                stores that `supplier.stores()` returns are added too.
+            materialized: the result has a store if this has a name.
+            value_serde: of the new values, like that of `materialized`. None: that of the output topics, if
+                the values go nowhere else; otherwise `default.value.serde`, or that of the input.
 
         Raises:
             TopologyException: the supplier makes no transformers, or a store is unknown.
 
         Runs on: as `KStream.process`.
         Source: org.apache.kafka.streams.kstream.KTable.transformValues, KTableTransformValues.
-        Differs: a join finds the row that the transformer gave when it changed. Kafka Streams calls another
-            transformer at each look, where the result has no store; also for keys that the table never had.
+        Differs: a join finds the row as the transformer computed it at the change. If the result has no
+            store, Kafka Streams calls another transformer at each lookup, even for keys that the table never
+            had.
         """
         if is_function_of_rows(supplier):
             names = (each if isinstance(each, str) else declared_store("", each).name for each in stores)
@@ -197,7 +199,7 @@ class KTable(TellsWhatIsMissing):
     ) -> KTable:
         """The rows with only these fields of their struct values: `table.select("name", "city")`.
 
-        Differs: Kafka Streams has no such step; it is a `map_values` and is named as one.
+        Differs: Kafka Streams has no such step; it is a `map_values` and named like one.
         """
         if not fields or not all(isinstance(field, str) and field for field in fields):
             raise TopologyException(
@@ -236,16 +238,16 @@ class KTable(TellsWhatIsMissing):
     def suppress(self, suppressed: Suppressed) -> KTable:
         """The table's updates, later: `suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))`.
 
-        Of the updates of a key only the last one goes on, when the time has come. The result has no store of
-        its own that could be queried; that of the table before it has every update.
+        Only the last update of a key is emitted, when the time has come. The result has no store of its own
+        to query; the store of the table before it has every update.
 
         Raises:
-            TopologyException: `suppressed` is none; its buffer has the name of another store; or it waits for
-                windows to close, and this is not a table of windows.
+            TopologyException: `suppressed` is not a Suppressed; its buffer has the name of another store; or
+                it waits for windows to close, and this is not a table of windows.
 
         Source: KTableImpl.suppress, KTableSuppressProcessorSupplier (KIP-328).
-        Differs: what is held back is in the query's state, so a large buffer needs no memory; bytes are
-            counted from the table's values, an estimate, without what Kafka Streams adds for itself.
+        Differs: the buffer is in the query's state, so a large one needs no memory; bytes are estimated from
+            the table's values, without Kafka Streams' own overhead.
         """
         if not isinstance(suppressed, Suppressed):
             raise TopologyException(
@@ -255,7 +257,7 @@ class KTable(TellsWhatIsMissing):
         drafts, name, buffer = self._drafts, suppressed.name, suppressed.buffer
         store_name = None if name is None else f"{name}-store"
         drafts.check(name, store=store_name)
-        # Upstream counts no node where there is a name, other than everywhere else.
+        # Unlike everywhere else, upstream counts no node if there is a name.
         given = name or drafts.names.processor("KTABLE-SUPPRESS-")
         delay_ms = (
             _close_delay_ms(self._draft) if suppressed.wait is None else milliseconds(suppressed.wait, "")
@@ -311,18 +313,18 @@ class KTable(TellsWhatIsMissing):
     def join(self, other: KTable, /, *arguments: Any, **options: Any) -> KTable:
         """The rows of both tables, as one row for each key that both have.
 
-        `users.join(accounts, lambda user, account: …)`. The joiner gets Columns: the two values, or before
-        them the key. A row changes when either side's does, and goes away with the first of them.
+        `users.join(accounts, lambda user, account: …)`. The joiner gets Columns: the two values, or the key
+        and the two values. A row changes when either side's row does, and is deleted with either.
 
         `orders.join(users, lambda order: order.user, lambda order, user: …)` joins by a foreign key: the
-        first function, of a row's value or of its key and value, names a row of the other table, and the
-        result has this table's keys. Where that is NULL, there is no row. `TableJoined.as_("priced")` names
-        the topics between the tables, which need not have the same number of partitions.
+        first function, of a row's value or of its key and value, returns the key of a row of the other table,
+        and the result has this table's keys. If it is NULL, there is no row. `TableJoined.as_("priced")`
+        names the topics between the tables, which need not have the same number of partitions.
 
         Raises:
-            TopologyException: `other` is no table of the same builder; the joiner does not take two or three
-                arguments, or the foreign key's function one or two; keys have different serdes on both
-                sides; a name is taken. When it is compiled: a foreign key is not of the type of the other
+            TopologyException: `other` is not a table of the same builder; the joiner does not take two or
+                three arguments, or the foreign key's function one or two; the keys have different serdes on
+                both sides; a name is taken. On compilation: a foreign key has another type than the other
                 table's keys.
 
         Source: org.apache.kafka.streams.kstream.KTable.join. KIP-213 (foreign keys), KIP-775.
@@ -354,7 +356,7 @@ class KTable(TellsWhatIsMissing):
     ) -> KTable: ...
 
     def left_join(self, other: KTable, /, *arguments: Any, **options: Any) -> KTable:
-        """The same with a row for each key that this table has; without a match, its right value is null.
+        """The same with a row for each key of this table; without a match, its right value is null.
 
         `users.left_join(accounts, lambda user, account: …)`, or by a foreign key
         `orders.left_join(users, lambda order: order.user, lambda order, user: …)`
@@ -374,7 +376,7 @@ class KTable(TellsWhatIsMissing):
         *,
         named: str | Named | None = None,
     ) -> KTable:
-        """The same with a row for each key that either table has; the value of the one that has none is null.
+        """The same with a row for each key of either table; a missing value is null.
 
         `users.outer_join(accounts, lambda user, account: …)`
 
@@ -409,13 +411,13 @@ class KTable(TellsWhatIsMissing):
         """Source: KTableImpl.doJoin."""
         if not isinstance(other, KTable):
             raise TopologyException(
-                f"{operation}() of a table takes a KTable, got {other!r}; a stream finds rows of tables "
+                f"{operation}() of a table takes a KTable, got {other!r}; a stream looks up rows of tables "
                 f"with stream.{'join' if operation == 'outer_join' else operation}(table, joiner)"
             )
         if callable(materialized):
             raise TopologyException(
-                f"{operation}() of tables by a foreign key is there for join() and left_join(), not for "
-                "outer_join(): a row that nothing refers to would have no key in the result"
+                f"{operation}() of tables by a foreign key is impossible: a row that nothing refers to would "
+                "have no key in the result; use join() or left_join()"
             )
         check_joiner(operation, joiner)
         name = name_of(named)
@@ -443,12 +445,12 @@ class KTable(TellsWhatIsMissing):
     ) -> KGroupedTable:
         """Group the rows by another key: `mapper` returns a pair of Columns, the new key and the new value.
 
-        `users.group_by(lambda key, user: (user.city, user)).count()` is how many users each city has: of a
-        user who moves, one city gets one more, and the other one less.
+        `users.group_by(lambda key, user: (user.city, user)).count()` is the number of users per city. When a
+        user moves, one city's count goes up and the other's goes down.
 
         Source: org.apache.kafka.streams.kstream.KTable.groupBy.
         """
-        from millstream.dsl.grouped_table import KGroupedTable  # what it makes is a table again
+        from millstream.dsl.grouped_table import KGroupedTable  # its results are tables again
 
         check_function("group_by", mapper)
         grouped = option(grouped, Grouped, "group_by")
@@ -469,7 +471,7 @@ class KTable(TellsWhatIsMissing):
         *,
         keeps_value: bool = True,
     ) -> KTable:
-        """The table behind `node`; it has a store only if that was given a name."""
+        """The table after `node`; it has a store only if that was given a name."""
         name = name_of(named)
         given = option(materialized, Materialized, operation)
         self._drafts.check(name, store=given.store_name)
@@ -486,7 +488,7 @@ class KTable(TellsWhatIsMissing):
 
 
 def _close_delay_ms(draft: Draft, chain: str = "") -> int:
-    """How far beyond the ends of a table's windows stream time is when they close.
+    """How far stream time must pass the ends of a table's windows before they close.
 
     Raises:
         TopologyException: it has no windows.
@@ -500,7 +502,7 @@ def _close_delay_ms(draft: Draft, chain: str = "") -> int:
     if not draft.parents:
         raise TopologyException(
             f"Window close time is only defined for windowed computations. Got [root->{chain}]. Use "
-            "until_window_closes() behind windowed_by(), and until_time_limit() for other tables"
+            "until_window_closes() after windowed_by(), and until_time_limit() for other tables"
         )
     return max(_close_delay_ms(parent, chain) for parent in draft.parents)
 
@@ -508,8 +510,8 @@ def _close_delay_ms(draft: Draft, chain: str = "") -> int:
 def connected_stores(
     drafts: Drafts, operation: str, supplier: Any, stores: tuple[str | StoreBuilder, ...]
 ) -> tuple[nodes.Store, ...]:
-    """The stores of what a supplier makes: those that it brings, those that are given, and those that a
-    function asks for by its parameters. Which are not there yet are added.
+    """The stores of what a supplier makes: its own, those given here, and those that a function's parameters
+    name. Missing ones are added.
 
     Raises:
         TopologyException: one is unknown, or another one has its name.
@@ -534,11 +536,10 @@ def declare_store(
     source_topic: str | None = None,
     windows: Windows | None = None,
 ) -> nodes.Store:
-    """The store that `materialized` asks for. Without a name it gets one, and cannot be queried.
+    """The store that `materialized` describes. Without a name it gets one, and cannot be queried.
 
     Raises:
-        TopologyException: a retention or a history does not go with such a store, or windows need a longer
-            retention.
+        TopologyException: such a store has no retention or history, or windows need a longer retention.
 
     Source: MaterializedInternal.
     """
@@ -547,8 +548,8 @@ def declare_store(
     if materialized.history is not None:
         if windows is not None:
             raise TopologyException(
-                "with_history() is for the stores of tables; the windows of a windowed aggregation are its "
-                "past, and with_retention() says how long they are kept"
+                "with_history() is for the stores of tables; a windowed aggregation keeps its old windows "
+                "instead, and with_retention() says for how long"
             )
         history_ms = milliseconds(materialized.history, "the history")
     if windows is not None:
@@ -578,7 +579,7 @@ def declare_store(
 
 
 def _check_supplier(materialized: Materialized, windows: Windows | None) -> None:
-    """Raise if `Stores` described a store that this table cannot have."""
+    """Raise if this table cannot have the store that `Stores` described."""
     supplier = materialized.supplier
     if supplier is None:
         return
@@ -595,41 +596,40 @@ def _check_supplier(materialized: Materialized, windows: Windows | None) -> None
     if supplier.duplicates:
         raise TopologyException(
             f"the window store {supplier.name} cannot retain duplicates: a table has one value for each "
-            "key and "
-            "window, and what a join of streams keeps is in its query's state"
+            "key and window, and the records of a stream join are kept in its query's state"
         )
     if supplier.window_size is None or windows is None or isinstance(windows, SessionWindows):
         return
     if milliseconds(supplier.window_size, "the window size") != windows.size_ms:
         raise TopologyException(
             f"{supplier} has windows of another size than windowed_by(): {supplier.window_size}, not "
-            f"{timedelta(milliseconds=windows.size_ms)}; whoever reads it would see other ends"
+            f"{timedelta(milliseconds=windows.size_ms)}; its readers would see wrong window ends"
         )
 
 
 def _retention(materialized: Materialized, windows: Windows) -> int:
-    """How long a window is kept, in milliseconds: as asked for, else no longer than windows need it.
+    """How long a window is kept, in milliseconds: as configured, else no longer than the windows need.
 
     Raises:
-        TopologyException: windows need it longer than was asked for.
+        TopologyException: the windows need a longer retention than configured.
     """
     retention_ms = windows.least_retention_ms
     if materialized.retention is not None:
         retention_ms = milliseconds(materialized.retention, "the retention")
         windows.check_retention(materialized.store_name or "(unnamed)", retention_ms)
-    return max(1, retention_ms)  # a gap of nothing is a gap; a store that keeps nothing is none
+    return max(1, retention_ms)  # a gap can be 0, a store's retention cannot
 
 
 def check_function(operation: str, function: Any) -> None:
-    """Raise if `function` cannot be what an operation on records takes.
+    """Raise if an operation on records cannot take `function`.
 
     Raises:
-        TopologyException: it is not callable, or wants other than one, two or three arguments.
+        TopologyException: it is not callable, or does not take one, two or three arguments.
     """
     if not callable(function):
         raise TopologyException(
             f"{operation}() takes a function such as `lambda key, value: …`, got {function!r}; "
-            "a Column has to be made inside the function, from the key and value it gets"
+            "create Columns inside the function, from the key and value that it gets"
         )
     if not arity(function):
         raise TopologyException(
@@ -639,10 +639,10 @@ def check_function(operation: str, function: Any) -> None:
 
 
 def check_joiner(operation: str, joiner: Any) -> None:
-    """Raise if `joiner` cannot be what a join takes.
+    """Raise if a join cannot take `joiner`.
 
     Raises:
-        TopologyException: it is not callable, or wants other than two or three arguments.
+        TopologyException: it is not callable, or does not take two or three arguments.
     """
     shape = "`lambda left, right: …`, or `lambda key, left, right: …`"
     if not callable(joiner):
@@ -658,7 +658,7 @@ def check_sides(operation: str, left: Any, right: Any, key_serde: Serde | None) 
     """Raise if two streams or tables cannot be joined; `key_serde` is what is known of the left one's keys.
 
     Raises:
-        TopologyException: they are of different builders, or their keys have different serdes.
+        TopologyException: they belong to different builders, or their keys have different serdes.
     """
     if left._drafts is not right._drafts:
         kind = type(right).__name__

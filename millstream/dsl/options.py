@@ -1,7 +1,8 @@
-"""The option objects of the DSL: what an operation is told besides its functions.
+"""The option objects of the DSL: an operation's arguments other than its functions.
 
-Each is frozen: a `with_…` method returns a changed copy. All can be made by `with_` (serdes first) or, where
-Kafka Streams names things, by `as_` (the name first). Attributes can be read; nothing else is in them.
+Each is frozen: a `with_…` method returns a changed copy. Create them by `with_` (serdes first) or, where
+    Kafka
+Streams names things, by `as_` (the name first). Their attributes can be read.
 
 Differs: Kafka's `Grouped.keySerde(serde)` and its like would hide the attributes; write
     `Grouped.with_(key_serde=serde)`.
@@ -52,7 +53,7 @@ class Named:
     """The name of an operation, in place of `KSTREAM-FILTER-0000000003`.
 
     Raises:
-        TopologyException: no topic could be called so.
+        TopologyException: it is not valid in a topic's name.
 
     Source: org.apache.kafka.streams.kstream.Named.
     """
@@ -74,7 +75,7 @@ class Named:
 
 @dataclass(frozen=True)
 class _WithSerdes:
-    """What options with a key serde and a value serde have in common."""
+    """The base of options with a key serde and a value serde."""
 
     key_serde: Serde | None = None
     value_serde: Serde | None = None
@@ -120,7 +121,7 @@ class AutoOffsetReset:
     """Where a source starts when the application has no checkpoint yet.
 
     Source: org.apache.kafka.streams.AutoOffsetReset (KIP-1106).
-    Differs: it is asked at the beginning only. That an offset is gone later is an error with every policy.
+    Differs: it applies at the beginning only. If an offset is lost later, that is an error with every policy.
     """
 
     EARLIEST: ClassVar = OffsetReset.EARLIEST
@@ -128,25 +129,25 @@ class AutoOffsetReset:
 
     @staticmethod
     def earliest() -> OffsetReset:
-        """With the first record that is still there."""
+        """With the first record still available."""
         return OffsetReset.EARLIEST
 
     @staticmethod
     def latest() -> OffsetReset:
-        """With the records that come after the start."""
+        """With records that arrive after the start."""
         return OffsetReset.LATEST
 
     @staticmethod
     def none() -> OffsetReset:
-        """Not at all: without a checkpoint, or a reset that says where to begin, the pipeline ends."""
+        """Nowhere: without a checkpoint, or a reset that says where to start, the pipeline ends."""
         return OffsetReset.NONE
 
     @staticmethod
     def by_duration(duration: timedelta) -> OffsetResetByDuration:
-        """With the first record of each partition that is no older than this; if none is, with the next one.
+        """With each partition's first record that is no older than this; if there is none, with the next one.
 
         Raises:
-            TopologyException: `duration` is no timedelta, or negative.
+            TopologyException: `duration` is not a timedelta, or is negative.
         """
         duration_ms = milliseconds(duration, "the duration of AutoOffsetReset.by_duration()")
         if duration_ms < 0:
@@ -236,7 +237,7 @@ class Produced(WithSerdesAndName):
 
 @dataclass(frozen=True)
 class Grouped(WithSerdesAndName):
-    """How records are grouped. The name becomes the repartition topic's: `<name>-repartition`.
+    """How records are grouped. The name is used for the repartition topic: `<name>-repartition`.
 
     Source: org.apache.kafka.streams.kstream.Grouped.
     """
@@ -254,16 +255,16 @@ class Grouped(WithSerdesAndName):
 
 @dataclass(frozen=True)
 class Repartitioned(WithSerdesAndName):
-    """How a repartition topic is made. The name becomes the topic's: `<name>-repartition`.
+    """How a repartition topic is created. The name is used for the topic: `<name>-repartition`.
 
     Attributes:
         number_of_partitions: of the topic; None: as many as upstream has.
-        partitioner: `lambda key, value: …` to the Column of partition numbers; None, and where it is NULL: as
-            Kafka's producers do, by the key.
+        partitioner: `lambda key, value: …` to the Column of partition numbers; None, or if the result is
+            NULL: by the key, as Kafka's producers do.
 
     Source: org.apache.kafka.streams.kstream.Repartitioned.
-    Differs: an aggregation or a join behind it goes by keys all the same: one key is one row, whichever
-        partitions its records are in.
+    Differs: a later aggregation or join still works by key: one key is one row, in whichever partitions its
+        records are.
     """
 
     number_of_partitions: int | None = None
@@ -297,7 +298,7 @@ class Repartitioned(WithSerdesAndName):
 
 
 class StoreType(Enum):
-    """What keeps a store's data on a client.
+    """Where a client keeps a store's data.
 
     Source: org.apache.kafka.streams.kstream.Materialized.StoreType.
     """
@@ -308,19 +309,20 @@ class StoreType(Enum):
 
 @dataclass(frozen=True)
 class Materialized(_WithSerdes):
-    """How a table's store is called, typed and kept. Only a store with a name can be queried.
+    """A table's store: its name, serdes and storage. Only a store with a name can be queried.
 
     Attributes:
-        logging_enabled: whether there is a changelog. A store is a view of its changelog, so one without
-            cannot be queried.
+        logging_enabled: whether there is a changelog. A store is a view of its changelog, so a store without
+            one cannot be queried.
         topic_config: configs of the changelog topic, on top of the defaults.
-        caching_enabled: a micro-batch is the cache: each key's last value of it goes out. Without one, each
-            of its values does. (Python folds and what only Spark can aggregate always have one.)
+        caching_enabled: the micro-batch is the cache: each key's last value in it is emitted. Without a
+            cache, each value is. (Python folds and some Spark expressions always have one.)
         store_type: None means the configured default.
         retention: for the store of a windowed aggregation: how long a window can be queried, counted from
-            its start (a session: its end). None: as long as records of it can come.
-        history: for a table's store: how far back it can be read as of an earlier time. None: only as it is.
-        supplier: what `Stores` said of the store; the attributes above follow it.
+            its start (a session: its end). None: as long as it can still get records.
+        history: for a table's store: how far back it can be read as of an earlier time. None: current values
+            only.
+        supplier: the store as described by `Stores`; the attributes above follow it.
 
     Source: org.apache.kafka.streams.kstream.Materialized.
     """
@@ -386,7 +388,7 @@ class Materialized(_WithSerdes):
         for key, value in (config or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise TopologyException(
-                    f"configs of a changelog topic are text to text, got {key!r}: {value!r}"
+                    f"configs of a changelog topic map text to text, got {key!r}: {value!r}"
                 )
         return replace(self, logging_enabled=True, topic_config=dict(config or {}))
 
@@ -395,26 +397,26 @@ class Materialized(_WithSerdes):
         return replace(self, logging_enabled=False, topic_config={})
 
     def with_caching_enabled(self) -> Materialized:
-        """The same with a cache: each key's last value of a micro-batch goes out. It is the default."""
+        """The same with a cache: emit each key's last value of a micro-batch. This is the default."""
         return replace(self, caching_enabled=True)
 
     def with_caching_disabled(self) -> Materialized:
-        """The same without a cache: each value of a key goes out, one for each record."""
+        """The same without a cache: emit each value of a key, one for each record."""
         return replace(self, caching_enabled=False)
 
     def with_retention(self, retention: timedelta) -> Materialized:
-        """The same, with windows kept for so long; only for the stores of windowed aggregations."""
+        """The same, keeping windows for this long; only for stores of windowed aggregations."""
         self._check_no_supplier("retention")
         return replace(self, retention=retention)
 
     def with_history(self, history: timedelta) -> Materialized:
-        """The same with a past: `store.as_of(timestamp)` reads it as it was then, so far back.
+        """The same with a history: `store.as_of(timestamp)` reads the store as of a time within it.
 
-        Joins read it by the records' times: a stream's record finds the row of its own time, and an update
-        that is older than its key's last one changes no join with another table.
+                Joins use the records' times: a stream's record finds the row as of its own time, and an
+                update older than its key's last one does not change joins with other tables.
 
-        Counted by records' timestamps from the newest one of each partition. Of a table's changes within one
-        micro-batch only the last is written, and so is in the history.
+                The history is counted back from the newest record timestamp of each partition. Only the last
+                change of a row within a micro-batch is written, and so kept in the history.
 
         Source: KIP-889 (Stores.persistentVersionedKeyValueStore).
         """
@@ -435,12 +437,13 @@ class Materialized(_WithSerdes):
 
 @dataclass(frozen=True)
 class Branched:
-    """What becomes of one branch of a split.
+    """How one branch of a split is named and used.
 
-    Attributes:
-        name: the branch's key in the dict is the splitter's name and this; else and its number.
-        chain_function: `lambda stream: stream`: what it returns goes into the dict; None leaves it out.
-        chain_consumer: `lambda stream: None`: uses up the branch; the dict does not have it.
+        Attributes:
+            name: the branch's key in the dict is the splitter's name and this; without one, the branch's
+                number.
+            chain_function: `lambda stream: stream`: its result goes into the dict, unless it is None.
+            chain_consumer: `lambda stream: None`: consumes the branch, which is then not in the dict.
 
     Source: org.apache.kafka.streams.kstream.Branched.
     """
@@ -470,7 +473,7 @@ class Branched:
 
     @classmethod
     def with_consumer(cls, chain: Callable[[KStream], None], name: str | None = None) -> Branched:
-        """A branch that a function uses up."""
+        """A branch that a function consumes."""
         return cls(name=name, chain_consumer=chain)
 
     def with_name(self, name: str) -> Branched:
@@ -496,7 +499,7 @@ def option(given: Any, kind: type[O], operation: str) -> O:
         return kind()
     if not isinstance(given, kind):
         if isinstance(given, str | Named):
-            hint = "; a name goes into named="
+            hint = "; pass a name as named="
         elif callable(given):
             hint = f"; {describe_function(given)} is one function too many"
         else:
@@ -509,7 +512,7 @@ def name_of(named: str | Named | None) -> str | None:
     """The name in `named`, checked.
 
     Raises:
-        TopologyException: it is neither a name nor a Named, or no topic could be called so.
+        TopologyException: it is neither a name nor a Named, or not valid in a topic's name.
     """
     if named is None or isinstance(named, str):
         return None if named is None else validate_name(named)

@@ -1,4 +1,4 @@
-"""Printed: where the records of a stream are printed to, and as what.
+"""Printed: where and how the records of a stream are printed.
 
 Source: org.apache.kafka.streams.kstream.Printed, PrintForeachAction.
 """
@@ -26,7 +26,7 @@ class Printed:
     Attributes:
         path: of the file; None: the program's stdout.
         label: None: the name of the operation that the stream comes from.
-        mapper: a Python function of key and value to what stands behind the label.
+        mapper: a Python function of key and value that returns the text after the label.
         name: of the operation that prints.
 
     Source: org.apache.kafka.streams.kstream.Printed.
@@ -44,7 +44,7 @@ class Printed:
 
     @classmethod
     def to_file(cls, path: str | os.PathLike[str]) -> Printed:
-        """To a file, which is emptied if it is there.
+        """To a file, which is truncated if it exists.
 
         Raises:
             TopologyException: it cannot be written.
@@ -65,7 +65,7 @@ class Printed:
         return replace(self, label=label)
 
     def with_key_value_mapper(self, mapper: Mapper) -> Printed:
-        """The same with another text behind the label: `mapper` gets key and value, as Python values."""
+        """The same with another text after the label: `mapper` gets key and value, as Python values."""
         if not callable(mapper) or not accepts(mapper, 2):
             raise TopologyException(
                 "with_key_value_mapper() takes a Python function of key and value, got "

@@ -1,9 +1,8 @@
 """Serdes whose schemas are in a schema registry: Avro, JSON Schema and Protobuf, in Confluent's wire format.
 
-A serde as the user makes it says what is known of the schema. Where it is used for a topic it is *bound*: it
-then knows the registry (of the configuration, if it has none of its own) and the subject.
-`spark/registry_serdes.py` has the other half; both ask the same registry, and a test holds that they give
-the same bytes.
+A serde made by the user says what is known of the schema. Used for a topic it is *bound*: it then knows the
+registry (that of the configuration, unless it has its own) and the subject. `spark/registry_serdes.py` is the
+Spark half; both use the same registry, and a test checks that they produce the same bytes.
 
 Source: io.confluent.kafka.serializers, io.confluent.kafka.streams.serdes.
 """
@@ -57,9 +56,9 @@ class RegistrySerde(Serde):
     """A serde of one of the three formats.
 
     Attributes:
-        schema: the text of the schema to read and write. Empty: the newest one of the subject is read, and
-            what is written has one that follows from the column's type.
-        record: how a schema is called that follows from a type.
+        schema: the text of the schema to read and write. Empty: the subject's newest schema is read, and the
+            one to write is derived from the column's type.
+        record: the name of a schema derived from a type.
         settings: the registry; None: that of the configuration.
         place: where it is used; None: that is not known yet, or it is within the application.
     """
@@ -82,7 +81,7 @@ class RegistrySerde(Serde):
         """The registry.
 
         Raises:
-            ConfigException: nobody has said which.
+            ConfigException: none is configured.
         """
         if self.settings is None:
             raise ConfigException(
@@ -108,13 +107,13 @@ class RegistrySerde(Serde):
 
         Raises:
             TopologyException: the subject has none.
-            SchemaRegistryException: the registry cannot be asked.
+            SchemaRegistryException: the registry cannot be reached.
         """
         if self.schema:
             return self
         if self.place is None and not self.subject_name:
             raise TopologyException(
-                f"serde '{self.name}' has no schema, and there is no one topic whose subject could tell it "
+                f"serde '{self.name}' has no schema, and no single topic whose subject could provide it "
                 "(the "
                 f"source has a pattern, say); give one, Serdes.{self.name}(schema)"
             )
@@ -127,9 +126,8 @@ class RegistrySerde(Serde):
             )
         if found.kind != self.kind:
             raise TopologyException(
-                f"the subject '{self.subject}' has a schema of the kind {found.kind}, and serde "
-                f"'{self.name}' reads "
-                f"{self.kind}; use {_FOR_KIND.get(found.kind, 'another serde')}"
+                f"the subject '{self.subject}' has a schema of type {found.kind}, and serde "
+                f"'{self.name}' reads {self.kind}; use {_FOR_KIND.get(found.kind, 'another serde')}"
             )
         return replace(self, schema=self._text_of(found))
 
@@ -137,7 +135,7 @@ class RegistrySerde(Serde):
         """With the schema to write: the subject's newest, where the configuration says `use.latest.version`.
 
         Raises:
-            SchemaRegistryException: the registry cannot be asked, or has no such subject.
+            SchemaRegistryException: the registry cannot be reached, or has no such subject.
         """
         if not self.registry.settings.latest or self.place is None:
             return self
@@ -156,7 +154,7 @@ class RegistrySerde(Serde):
         """The id that the registry has for the schema; it is registered, if it has none and may be.
 
         Raises:
-            SchemaRegistryException: the registry cannot be asked, or says no.
+            SchemaRegistryException: the registry cannot be reached, or rejects the schema.
         """
         return self.registry.id_of(self.subject, self.kind, self.schema)
 
@@ -227,8 +225,8 @@ def bound(
 ) -> Any:
     """The serde as it is used for a topic's keys or values, with the registry of the configuration.
 
-    Those without a registry are as they were. Without a topic, what is written stays in the application: it
-    must not add a version to the subject of a topic that is only read.
+    Serdes without a registry are unchanged. Without a topic, the data stays in the application: it must not
+    add a version to the subject of a topic that is only read.
     """
     if isinstance(serde, WindowedSerde | ListSerde):
         inner = bound(serde.inner, settings, topic, is_key=is_key)
@@ -248,7 +246,7 @@ def reading(serde: Any) -> Any:
 
     Raises:
         TopologyException: it has none, and the registry has none for it.
-        SchemaRegistryException: the registry cannot be asked.
+        SchemaRegistryException: the registry cannot be reached.
     """
     if isinstance(serde, WindowedSerde | ListSerde):
         inner = reading(serde.inner)
@@ -263,8 +261,8 @@ def reading(serde: Any) -> Any:
 class AvroSerde(RegistrySerde):
     """Avro. A record is a struct Column in Spark, a dict in Python.
 
-    Python's values are fastavro's: datetimes in UTC for timestamps, dates, times, Decimals, UUIDs; a value
-    of a union as it is. Differs: in Spark a `uuid` is a string, a time of day a number, and a union of
+    Python's values are fastavro's: datetimes in UTC for timestamps, dates, times, Decimals, UUIDs; a
+    union's value as it is. Differs: in Spark a `uuid` is a string, a time of day a number, and a union of
     several types a struct with a field for each (`member0`, `member1`).
     """
 
@@ -300,7 +298,7 @@ class AvroSerde(RegistrySerde):
         id = _id_of(self, data)
         written = self.registry.by_id(id)
         if written is None:
-            raise self._refuse_data(data, f"a schema id that the registry knows, and it does not know {id}")
+            raise self._refuse_data(data, f"a schema id that the registry knows, which {id} is not")
         if written.kind != self.kind:
             raise self._refuse_data(data, f"Avro, and the schema of id {id} is {written.kind}")
         reader = _avro_parsed(self.schema) if self.schema else None
@@ -390,10 +388,11 @@ def _fastavro() -> Any:
 
 @dataclass(frozen=True, repr=False)
 class JsonSchemaSerde(RegistrySerde):
-    """JSON with a JSON Schema: what a JSON serde has, behind the id of a schema.
+    """JSON with a JSON Schema: the bytes of a JSON serde after a schema id.
 
-    Differs: the schema tells the type, and values are not validated beyond it. Who reads does not ask the
-    registry for the schema that a record was written with: fields are found by their names.
+    Differs: the schema gives the type, and values are not validated beyond it. A reader does not request
+        the schema
+    that a record was written with: fields are found by name.
     """
 
     name: str = field(default="json_schema", init=False)
@@ -443,10 +442,11 @@ def _json_serde(schema: str) -> JsonSerde:
 
 @dataclass(frozen=True, repr=False)
 class ProtobufSerde(RegistrySerde):
-    """Protobuf. A message is a struct Column in Spark, a dict in Python; a message is taken, too.
+    """Protobuf. A message is a struct Column in Spark, a dict in Python; message objects are accepted too.
 
-    Differs: who reads does not ask the registry for the schema that a record was written with: fields are
-    found by their numbers. Which message of its file a record is has to be the same.
+    Differs: a reader does not request the schema that a record was written with: fields are found by
+        number. The
+    position of the message in its file must be the same.
     """
 
     name: str = field(default="protobuf", init=False)
@@ -468,7 +468,7 @@ class ProtobufSerde(RegistrySerde):
     def derived(self, type_json: Any) -> Self:
         if not self.schema:
             raise TopologyException(
-                "Serdes.protobuf() cannot make a schema of its own, since fields need numbers: give a "
+                "Serdes.protobuf() cannot derive a schema, since fields need numbers: give a "
                 "generated "
                 "class, such as Serdes.protobuf(orders_pb2.Order)"
             )
@@ -577,4 +577,4 @@ def schema_text(schema: Any, what: str) -> str:
         return schema.strip()
     if isinstance(schema, Mapping | list):
         return json.dumps(schema, separators=(",", ":"))
-    raise TopologyException(f"{what} takes a schema as a text or a dict, got {schema!r}")
+    raise TopologyException(f"{what} takes a schema as text or a dict, got {schema!r}")

@@ -1,8 +1,8 @@
 """Serdes: how a key or a value is written as bytes, and read back.
 
-A serde is two things that have to agree: a Python codec, here, for interactive queries and tests; and a
-pair of Column expressions for Spark, which spark/serdes.py derives from the serde's name (and schema).
-Kafka's byte formats, exactly; None is written as None (no key, or a tombstone) and read back as None.
+A serde has two parts that must agree: a Python codec, here, for interactive queries and tests; and a pair of
+Column expressions for Spark, which spark/serdes.py derives from the serde's name (and schema). They use
+exactly Kafka's byte formats; None is written as None (no key, or a tombstone) and read back as None.
 
 Serdes are frozen, compare by value, and can be pickled.
 """
@@ -58,15 +58,15 @@ class Serde(ABC):
         return None if data is None else self._decode(bytes(data))
 
     def decoder(self, offset: int = 0) -> Callable[[bytes], Any]:
-        """What `deserialize` does with the bytes from an offset on, for many values: as quick as it can be.
+        """A fast function that deserializes the bytes from an offset on, for many values.
 
-        Where `deserialize` raises, the function raises too, anything.
+        If `deserialize` would raise, the function also raises, but any exception.
         """
         deserialize = self.deserialize
         return (lambda data: deserialize(data[offset:])) if offset else deserialize
 
     def encoder(self) -> Callable[[Any], bytes | None]:
-        """What `serialize` does, for many values: as quick as it can be."""
+        """A fast `serialize` for many values."""
         return self.serialize
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class Serde(ABC):
         )
 
     def _refuse_data(self, data: bytes, wanted: str) -> SerializationException:
-        # The length and never the content: what a record says has no place in a log.
+        # The length and never the content, which must not be logged.
         return SerializationException(
             f"serde '{self.name}' cannot read these {len(data)} bytes: it takes {wanted}; "
             "give the topic or store the serde that it was written with"
@@ -263,7 +263,7 @@ _UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 @dataclass(frozen=True, repr=False)
 class VoidSerde(Serde):
-    """No value at all: what is written is null, and what is read has to be. In Spark a Column of nothing."""
+    """No value: only nulls are written and read. In Spark a Column of type void."""
 
     name: str = field(default="void", init=False)
 
@@ -278,8 +278,8 @@ class VoidSerde(Serde):
 class ListSerde(Serde):
     """A list of what another serde writes, some of it None. An array Column in Spark.
 
-    Bytes: elements of one size stand side by side, behind the places of those that are None; others have
-    their length before them.
+    Bytes: elements of a fixed size follow each other, after the positions of those that are None; others are
+    preceded by their length.
 
     Source: KIP-466, org.apache.kafka.common.serialization.ListSerializer.
     """
@@ -351,20 +351,22 @@ class JsonSerde(Serde):
     """A JSON value in UTF-8: mostly an object, which is a struct Column in Spark, a dict in Python.
 
     Attributes:
-        schema: a DDL string (`"user STRING, amount DOUBLE"`) or a type of Spark's. One that is no struct is
-            that of the whole value: `"ARRAY<STRING>"` is a list, `"MAP<STRING, BIGINT>"` a dict with any
+        schema: a DDL string (`"user STRING, amount DOUBLE"`) or a Spark type. A type that is not a struct
+            describes the whole value: `"ARRAY<STRING>"` is a list, `"MAP<STRING, BIGINT>"` a dict with any
             keys, `"DOUBLE"` a number.
         made_at: the line of the program that made it, for messages.
 
-    What is read in Python is a dict with all fields of the schema, those that are null or missing as None:
-    datetimes, dates, Decimals and bytes where the schema has a timestamp, a date, a decimal or a binary. What
-    is written has to fit the schema; texts are taken for times and binaries as well, if they are such.
+    Python reads a dict with all fields of the schema, with None for null or missing ones: datetimes, dates,
+    Decimals and bytes where the schema has a timestamp, a date, a decimal or a binary. Values to write must
+    fit the schema; text in the right format is also accepted for times and binaries.
 
     Bytes: as Spark's `to_json` writes them: no spaces, no fields that are null, in the order of the schema,
     timestamps in milliseconds.
-    Differs: PySpark's rows have timestamps in the zone of the process, without saying so; here they are in
-    UTC, and say so. What is written without a zone is local time, as in PySpark. A schema with a type that
-    JSON has no form for (an interval, a variant) is not looked into: values are what JSON has.
+    Differs: PySpark's rows have naive timestamps in the process's time zone; here they are aware, in UTC. A
+        timestamp written
+    without a zone is local time, as in PySpark. A schema with a type that JSON cannot express (an interval, a
+    variant)
+    is not checked: values are plain JSON values.
     """
 
     name: str = field(default="json", init=False)
@@ -388,17 +390,17 @@ class JsonSerde(Serde):
         return compiled(self.schema)
 
     def plain(self, data: bytes) -> dict[str, Any]:
-        """The value as JSON has it, with texts for times and binaries, and without fields that are not there.
+        """The value as plain JSON, with text for times and binaries, and without missing fields.
 
         Raises:
-            SerializationException: it is no JSON object.
+            SerializationException: it is not a JSON object.
         """
         try:
             value = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise self._refuse_data(data, "a JSON object in UTF-8") from error
         if not isinstance(value, dict):
-            raise self._refuse_data(data, "a JSON object (this is a JSON value of another kind)")
+            raise self._refuse_data(data, "a JSON object (this is another JSON value)")
         return value
 
     def _encode(self, value: Any) -> bytes:
@@ -427,7 +429,7 @@ class JsonSerde(Serde):
         except MisfitError as misfit:
             whole = "a JSON object" if self.is_object else f"JSON of the type {misfit.wanted}"
             what = f"{misfit.wanted} in the field '{misfit.field}'" if misfit.field else whole
-            raise self._refuse_data(data, f"{what}, and this is JSON of another kind") from None
+            raise self._refuse_data(data, f"{what}, and this is other JSON") from None
         except (ValueError, ArithmeticError, RecursionError) as error:
             raise self._refuse_data(
                 data, "a JSON object in UTF-8" if self.is_object else "JSON in UTF-8"
@@ -485,7 +487,7 @@ def _spark_text(value: Any) -> str:
         return f'"{value.isoformat()}"'
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise ValueError(f"{value} is no JSON value")
+            raise ValueError(f"{value} is not a JSON value")
         return str(value)
     raise TypeError(f"{type(value).__name__} is not JSON serializable")
 
@@ -501,15 +503,15 @@ def _without_nulls(value: Any) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class CustomSerde(Serde):
-    """A serde of the user's: a Python codec and two Column functions that have to agree.
+    """A user's serde: a Python codec and two Column functions that must agree.
 
     Attributes:
         serializer: Python value to bytes.
         deserializer: bytes to Python value.
         to_column: binary Column to value Column; what Spark reads with.
         from_column: value Column to binary Column; what Spark writes with.
-        schema: the type of the Column, if there are no functions of Columns: Spark then calls those of
-            Python, for many values at a time.
+        schema: the type of the Column, if there are no functions of Columns: Spark then calls the Python
+            functions, for many values at a time.
 
     It can be pickled when its functions can (that is, when they are not lambdas).
     """
@@ -531,7 +533,7 @@ class CustomSerde(Serde):
         if not isinstance(data, bytes):
             raise SerializationException(
                 f"the serializer of serde '{self.name}' returned a {type(data).__name__} for a "
-                f"{type(value).__name__}; it has to return bytes"
+                f"{type(value).__name__}; it must return bytes"
             )
         return data
 
@@ -598,7 +600,7 @@ class Serdes(metaclass=TellsPythonNames):
 
     @staticmethod
     def byte_buffer() -> Serde:
-        """As `bytes`: Python has one type for what Java has several for."""
+        """Same as `bytes`: Python has one type where Java has several."""
         return BytesSerde()
 
     @staticmethod
@@ -611,9 +613,9 @@ class Serdes(metaclass=TellsPythonNames):
         """A list of values of this serde; an array Column.
 
         Raises:
-            TopologyException: `inner` is no serde.
+            TopologyException: `inner` is not a serde.
 
-        Source: KIP-466, Serdes.ListSerde. Differs: it takes no class of Java's.
+        Source: KIP-466, Serdes.ListSerde. Differs: it takes no Java class.
         """
         if not isinstance(inner, Serde):
             raise TopologyException(
@@ -627,9 +629,9 @@ class Serdes(metaclass=TellsPythonNames):
         type, such as `ARRAY<STRING>`, `MAP<STRING, BIGINT>` or `DOUBLE`, a whole JSON value of that type.
 
         Raises:
-            TopologyException: `schema` is neither, or is no schema, as far as that can be told without Spark.
+            TopologyException: `schema` is neither, or is invalid as far as can be checked without Spark.
         """
-        # A DataType is known by its shape: this package does without pyspark.
+        # A DataType is recognized by its attributes: this package does not import pyspark.
         is_type = hasattr(schema, "simpleString") and hasattr(schema, "jsonValue")
         if not is_type and not (isinstance(schema, str) and schema.strip()):
             raise TopologyException(
@@ -655,15 +657,16 @@ class Serdes(metaclass=TellsPythonNames):
         """Avro with a schema registry, in Confluent's wire format; a struct Column for a record.
 
         Args:
-            schema: to read and write with, as a text or a dict; of a primitive type, its name. None: what is
-                read has the newest schema of its subject; what is written the one that it was read with, if
-                its type is the same, else one that follows from the Column's type.
-            subject: instead of the one that follows from the topic.
-            record_name: how the record of a schema is called that follows from a type, such as `shop.Order`.
-            registry: another registry than the configuration's: `schema.registry.url` and what belongs to it.
+            schema: to read and write with, as text or a dict; for a primitive type, its name. None: read with
+                the subject's newest schema; write with the schema that was read, if the type is the same,
+                else with one derived from the Column's type.
+                subject: overrides the subject derived from the topic.
+                record_name: the record's name in a schema derived from a type, such as `shop.Order`.
+                registry: another registry than the configuration's: `schema.registry.url` and related
+                    settings.
 
         Raises:
-            TopologyException: this is no Avro schema, or no Column has such a type.
+            TopologyException: this is not an Avro schema, or no Column has such a type.
             ConfigException: something is wrong with `registry`.
 
         Source: io.confluent.kafka.streams.serdes.avro.GenericAvroSerde.
@@ -683,7 +686,7 @@ class Serdes(metaclass=TellsPythonNames):
         """JSON with a JSON Schema and a schema registry, in Confluent's wire format. Arguments as of `avro`.
 
         Raises:
-            TopologyException: this is no JSON Schema, or no Column has such a type.
+            TopologyException: this is not a JSON Schema, or no Column has such a type.
             ConfigException: something is wrong with `registry`.
 
         Source: io.confluent.kafka.streams.serdes.json.KafkaJsonSchemaSerde.
@@ -703,13 +706,13 @@ class Serdes(metaclass=TellsPythonNames):
         """Protobuf with a schema registry, in Confluent's wire format; a struct Column.
 
         Args:
-            message: the class that protoc has generated. None: what is read has the newest schema of its
-                subject, of which it is the message `message_name`, or the first one.
-            subject: instead of the one that follows from the topic.
+            message: the class generated by protoc. None: read with the subject's newest schema, as its
+                message `message_name`, or the first one.
+                subject: overrides the subject derived from the topic.
             registry: another registry than the configuration's.
 
         Raises:
-            TopologyException: this is no such class, or no Column has such a type.
+            TopologyException: this is not such a class, or no Column has such a type.
             ConfigException: something is wrong with `registry`.
 
         Source: io.confluent.kafka.streams.serdes.protobuf.KafkaProtobufSerde.
@@ -728,11 +731,11 @@ class Serdes(metaclass=TellsPythonNames):
         from_column: Callable[[Any], Any] | None = None,
         type: Any = None,
     ) -> Serde:
-        """A format of your own: two functions of Python's, and for Spark either the type of the Column, or
-        the same told again in Columns, which is faster.
+        """A format of your own: two Python functions, and for Spark either the Column's type, or the same
+                functions on Columns, which is faster.
 
         Args:
-            name: how messages call it; not the name of a serde of Kafka's.
+            name: its name in messages; not the name of one of Kafka's serdes.
             serialize: Python value to bytes; never gets None.
             deserialize: bytes to Python value; never gets None.
             to_column: binary Column to value Column, such as `lambda data: data.cast("string")`.
@@ -741,8 +744,8 @@ class Serdes(metaclass=TellsPythonNames):
                 whose values are dicts; "ARRAY<STRING>" a list. Python's functions run on Spark's workers.
 
         Raises:
-            TopologyException: the name is taken, what is given is no function, or neither a type nor
-                functions of Columns are given.
+            TopologyException: the name is taken, a function is not callable, or there is neither a type nor
+                functions of Columns.
         """
         if not isinstance(name, str) or not name or name in {*_BY_NAME, "json"}:
             raise TopologyException(f"Serdes.custom() takes a name that no other serde has, got {name!r}")
@@ -751,7 +754,7 @@ class Serdes(metaclass=TellsPythonNames):
             given |= {"to_column": to_column, "from_column": from_column}
             if to_column is None and from_column is None:
                 raise TopologyException(
-                    f"serde '{name}' does not say what its Columns are: give their type, such as "
+                    f"serde '{name}' does not say what its Columns are: give a type, such as "
                     "type='user STRING, amount DOUBLE', or to_column= and from_column="
                 )
         elif to_column is not None or from_column is not None:
@@ -784,7 +787,7 @@ class Serdes(metaclass=TellsPythonNames):
                 else ""
             )
             raise ConfigException(
-                f"no serde is called '{name}'; there are {', '.join(sorted(_BY_NAME))}{hint}"
+                f"no serde is called '{name}'; known names are {', '.join(sorted(_BY_NAME))}{hint}"
             )
         return factory()
 
@@ -810,9 +813,9 @@ _BY_NAME: dict[str, Callable[[], Serde]] = {
 
 
 def serde_named(name: str) -> Serde | None:
-    """The codec that a serde's name alone tells; None: more would have to be known (a serde of the user's).
+    """The codec for a serde's name; None if the name is not enough (a user's serde).
 
-    For what one client tells another. A json serde has no schema then: only Spark looks into that.
+    For data that clients exchange. A json serde has no schema then: only Spark needs it.
     """
     if name == "json":
         return JsonSerde()

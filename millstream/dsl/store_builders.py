@@ -28,16 +28,16 @@ class StoreBuilder(TellsWhatIsMissing):
     """A store for processors: give it to `StreamsBuilder.add_state_store`, then its name to `process`.
 
     Attributes:
-        supplier: what `Stores` said of the store.
+        supplier: the store as described by `Stores`.
         key_serde, value_serde: None means the configured default.
         timestamped: whether processors put and get values with their timestamps.
-        logging_enabled: whether there is a changelog. A store that is queried is a view of its changelog, so
-            one without cannot be queried. What processors see is kept all the same.
+        logging_enabled: whether there is a changelog. Queries read a view of the changelog, so a store
+            without one cannot be queried. Processors can use it all the same.
         log_config: configs of the changelog topic, on top of the defaults.
-        caching_enabled: has no effect: what goes into a changelog is what was put.
+        caching_enabled: has no effect: each put goes into the changelog.
 
     Source: org.apache.kafka.streams.state.StoreBuilder.
-    Differs: builders are not changed; each method returns another one. Two that are equal build one store.
+    Differs: builders are immutable; each method returns a new one. Two equal builders build one store.
     """
 
     supplier: StoreSupplier
@@ -62,7 +62,7 @@ class StoreBuilder(TellsWhatIsMissing):
         return self.supplier.name
 
     def with_logging_enabled(self, config: Mapping[str, str] | None = None) -> StoreBuilder:
-        """The same with a changelog, whose topic has these configs besides the usual ones."""
+        """The same with a changelog, whose topic has these configs on top of the defaults."""
         given = {str(key): str(value) for key, value in (config or {}).items()}
         return replace(self, logging_enabled=True, log_config=given)
 
@@ -98,7 +98,7 @@ class StoreBuilder(TellsWhatIsMissing):
             persistent=supplier.persistent,
             type_is_default=False,
             logged=self.logging_enabled,
-            # Unlike that of a join's store, which keeps duplicates as well, its changelog is compacted.
+            # Unlike a join's store, which also keeps duplicates, its changelog is compacted.
             topic_config={
                 **(
                     {"cleanup.policy": "compact,delete"}

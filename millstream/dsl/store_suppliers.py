@@ -52,13 +52,13 @@ class Stores(metaclass=TellsPythonNames):
     one of processors, `Stores.key_value_store_builder(Stores.in_memory_key_value_store("counts"), key,
     value)`.
 
-    For tables, the same can be said without:
+    For tables, there is a shorter form:
     `Materialized.as_("counts").with_store_type(StoreType.IN_MEMORY)`, and `with_retention`, `with_history`.
-    One that is named here is kept so, whatever `default.dsl.store` says.
+    A store described here overrides `default.dsl.store`.
 
     Source: org.apache.kafka.streams.state.Stores.
-    Differs: each store has its records' timestamps, where Kafka's `persistentKeyValueStore` and
-        `persistentWindowStore` have none. What is queried is a view of a changelog, which Spark writes; what
+    Differs: each store keeps its records' timestamps; Kafka's `persistentKeyValueStore` and
+        `persistentWindowStore` do not. Queries read a view of a changelog, which Spark writes; the state that
         processors see is kept by Spark, wherever the view is.
     """
 
@@ -81,16 +81,15 @@ class Stores(metaclass=TellsPythonNames):
     def persistent_versioned_key_value_store(
         name: str, history_retention: timedelta, segment_interval: timedelta | None = None
     ) -> StoreSupplier:
-        """In RocksDB, with a past so far back: `Materialized.with_history`.
+        """In RocksDB, with a history of this length: `Materialized.with_history`.
 
         Args:
             name: of the store.
             history_retention: how far back it can be read as of an earlier time.
-            segment_interval: checked, and without an effect: a version is forgotten by itself here, not with
-                a segment.
+            segment_interval: checked, but without effect: versions expire one by one here, not by segment.
 
         Raises:
-            TopologyException: a duration is negative, or the interval is nothing.
+            TopologyException: a duration is negative, or the interval is 0.
 
         Source: KIP-889.
         """
@@ -106,10 +105,10 @@ class Stores(metaclass=TellsPythonNames):
         window_size: timedelta,
         retain_duplicates: bool = False,
     ) -> StoreSupplier:
-        """In RocksDB, windows of this size, each for so long after its start.
+        """In RocksDB, windows of this size, each kept this long after its start.
 
         Raises:
-            TopologyException: a duration is negative, or windows are longer than they are kept.
+            TopologyException: a duration is negative, or the retention is shorter than a window.
         """
         return _windows(
             "persistent_window_store", name, retention_period, window_size, retain_duplicates, persistent=True
@@ -139,7 +138,7 @@ class Stores(metaclass=TellsPythonNames):
 
     @staticmethod
     def persistent_session_store(name: str, retention_period: timedelta) -> StoreSupplier:
-        """In RocksDB, sessions, each for so long after its end.
+        """In RocksDB, sessions, each kept this long after its end.
 
         Raises:
             TopologyException: the retention is negative.

@@ -1,9 +1,9 @@
-"""Timestamp extractors: what time a record of a source has.
+"""Timestamp extractors: how a source's records get their time.
 
-For a source, `Consumed.with_timestamp_extractor`; for all that have none, `default.timestamp.extractor`. One
-is a ready-made extractor of this file, or a function that returns a Column of the record: a timestamp, or
-whole milliseconds since 1970. The time that it gives takes the place of Kafka's in everything that follows:
-windows, stream time, stores, the records that are written.
+For one source, `Consumed.with_timestamp_extractor`; for all others, `default.timestamp.extractor`. An
+extractor is a ready-made one of this file, or a function that returns a Column of the record: a timestamp, or
+whole milliseconds since 1970. Its time replaces Kafka's in everything that follows: windows, stream time,
+stores, output records.
 
 Source: org.apache.kafka.streams.processor.TimestampExtractor and its implementations.
 Differs: a function gets no partition time; UsePartitionTimeOnInvalidTimestamp has it.
@@ -32,47 +32,47 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TimestampExtractor:
-    """What the ready-made extractors have in common. One of your own is a function and no subclass."""
+    """The base of the ready-made extractors. Your own is a function, not a subclass."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailOnInvalidTimestamp(TimestampExtractor):
-    """The time that Kafka has for a record; one before 1970 ends the pipeline. It is the default.
+    """Kafka's time of a record; a time before 1970 ends the pipeline. This is the default.
 
     Source: org.apache.kafka.streams.processor.FailOnInvalidTimestamp.
-    Differs: a record that a filter drops need not end it; Spark may ask the filter first.
+    Differs: a record that a filter drops may not end it; Spark may run the filter first.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class LogAndSkipOnInvalidTimestamp(TimestampExtractor):
-    """The time that Kafka has for a record; a record from before 1970 is dropped, and counted.
+    """Kafka's time of a record; a record from before 1970 is dropped and counted.
 
     Source: org.apache.kafka.streams.processor.LogAndSkipOnInvalidTimestamp.
-    Differs: one warning for some batches, with counts, and not one for each record.
+    Differs: one warning with counts for several batches, rather than one for each record.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class UsePartitionTimeOnInvalidTimestamp(TimestampExtractor):
-    """The time that Kafka has for a record; one from before 1970 has the largest of its partition so far.
+    """Kafka's time of a record; a record from before 1970 gets the largest time of its partition so far.
 
-    Where there is none yet, the pipeline ends, as in Kafka Streams.
+        If there is none yet, the pipeline ends, as in Kafka Streams.
 
     Source: org.apache.kafka.streams.processor.UsePartitionTimeOnInvalidTimestamp.
-    Differs: "so far" is in the micro-batch; Kafka Streams goes on from the partition time that it has
-        committed. A topic with such records at the beginning of a micro-batch needs a function instead.
+    Differs: "so far" means within the micro-batch; Kafka Streams continues from the committed partition time.
+        If a topic has such records at the beginning of a micro-batch, use a function instead.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class WallclockTimestampExtractor(TimestampExtractor):
-    """The time at which a record is processed: that at which its micro-batch was begun.
+    """The time at which a record is processed: the start of its micro-batch.
 
-    A micro-batch that is repeated has the same time again.
+        A repeated micro-batch has the same time again.
 
     Source: org.apache.kafka.streams.processor.WallclockTimestampExtractor.
-    Differs: the records of one micro-batch have one time.
+    Differs: all records of a micro-batch have the same time.
     """
 
 
@@ -91,7 +91,7 @@ _READY_MADE: dict[str, type[TimestampExtractor]] = {
 
 
 def extractor(given: Any, where: str) -> Extractor | None:
-    """What was given as an extractor: one, its class, its name (Kafka's, too), a function, or None.
+    """The extractor for an argument: an extractor, its class, its name (also Kafka's), a function, or None.
 
     Raises:
         TopologyException: it is something else.
@@ -108,7 +108,7 @@ def extractor(given: Any, where: str) -> Extractor | None:
         )
     if arity(kind) is None:
         raise TopologyException(
-            f"{where}: {describe_function(kind)} has to take value, or key, value, or key, value, record"
+            f"{where}: {describe_function(kind)} must take value, or key, value, or key, value, record"
         )
     own: Callable[..., Any] = kind
     return own

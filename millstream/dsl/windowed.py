@@ -1,6 +1,6 @@
-"""Windowed groups: records of one key and window together, waiting to become one value.
+"""Windowed groups: records grouped by key and window, ready to be aggregated.
 
-The keys of the tables that come out of here are windowed. In Spark's functions such a key is a struct:
+The resulting tables have windowed keys. In functions of Columns such a key is a struct:
 `key.key` is the key itself, `key.window.start` and `key.window.end` are timestamps, and `windowed_text(key)`
 is its text. In Python it is a `Windowed`.
 """
@@ -38,20 +38,20 @@ class _WindowedKStream(Aggregating, TellsWhatIsMissing):
         self._emit_strategy = EmitStrategy.on_window_update()
 
     def emit_strategy(self, emit_strategy: EmitStrategy) -> Self:
-        """The same windows, of which every value goes on, or only the last one.
+        """The same windows, emitting every value, or only the last one.
 
         `windowed.emit_strategy(EmitStrategy.on_window_close()).count()`
 
-        `EmitStrategy.on_window_close()` lets a window's value go on once, when stream time has passed the
-        window's end and its grace period; sessions that were merged into others, never. The store has every
+        `EmitStrategy.on_window_close()` emits a window's value once, when stream time has passed the window's
+        end and its grace period. Sessions that were merged into others are never emitted. The store has every
         value in any case.
 
         Raises:
-            TopologyException: `emit_strategy` is none, or it waits for unlimited windows to close.
+            TopologyException: `emit_strategy` is not one, or it waits for unlimited windows to close.
 
         Source: KIP-825.
-        Differs: here it makes another object; Kafka Streams changes this one as well. What has closed goes on
-            with the micro-batch in which it closes; there, within a second.
+        Differs: it returns a new object; Kafka Streams changes this one too. Results are emitted with the
+            micro-batch in which the window closes; in Kafka Streams, within a second.
         """
         if not isinstance(emit_strategy, EmitStrategy):
             raise TopologyException(
@@ -73,7 +73,7 @@ class TimeWindowedKStream(_WindowedKStream, Unmerged):
     """Records grouped by key and window, in windows of one size.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedKStream.
-    Differs: with a cache, a window's value goes out once in a micro-batch in which it has changed.
+    Differs: with a cache, a changed window's value is emitted once per micro-batch.
     """
 
 
@@ -81,8 +81,8 @@ class SessionWindowedKStream(_WindowedKStream):
     """Records grouped by key and session.
 
     Source: org.apache.kafka.streams.kstream.SessionWindowedKStream.
-    Differs: as with TimeWindowedKStream. A session that was merged into another is deleted in the table, a
-        null value in its stream, in the same micro-batch.
+    Differs: as with TimeWindowedKStream. A session merged into another is deleted from the table, as a null
+        value in its stream, in the same micro-batch.
     """
 
     @overload
@@ -117,8 +117,8 @@ class SessionWindowedKStream(_WindowedKStream):
     ) -> KTable:
         """One value of any type.
 
-        `aggregate(lambda key, value: F.sum(value.amount))` aggregates by Spark expressions: of those whose
-        partial results can be merged, because sessions are (count, sum, min, max, avg, …).
+        `aggregate(lambda key, value: F.sum(value.amount))` aggregates by Spark expressions whose partial
+        results can be merged, because sessions merge (count, sum, min, max, avg, …).
         `aggregate(lambda: 0, lambda key, value, aggregate: …, lambda key, one, other: …)` folds in Python,
         record by record, and merges with the third function.
         """

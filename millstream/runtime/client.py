@@ -116,8 +116,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         with KafkaStreams(topology, config) as streams:
             streams.wait()
 
-    Work goes on in threads of its own; `wait()` blocks a script until the client ends. A client is used once:
-    to start again, make a new one.
+    Work runs in background threads; `wait()` blocks a script until the client ends. A client is used once: to
+    start again, create a new one.
 
     Args:
         topology: what `StreamsBuilder.build()` returned.
@@ -126,7 +126,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     Raises:
         ConfigException: the configuration is wrong.
-        TopologyException: a pipeline cannot run as `processing.mode` wants it to.
+        TopologyException: a pipeline cannot run in the configured `processing.mode`.
 
     Source: org.apache.kafka.streams.KafkaStreams.
     """
@@ -248,8 +248,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     def start(self) -> None:
         """Check what can be checked without Spark, then start the threads and return.
 
-        What goes wrong here is raised here, after everything has been closed again and the client is in
-        ERROR. What goes wrong later, from Spark's start on, ends the client in ERROR too; `wait()` raises it.
+        An error here is raised here, after everything has been closed again and the client is in ERROR. A
+        later error, from Spark's start on, also ends the client in ERROR; `wait()` raises it.
 
         Raises:
             IllegalStateException: it was started, or closed, before. Nothing changes.
@@ -258,7 +258,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             InternalTopicException: an internal topic does not fit the topology.
             TopologyException: a checkpoint belongs to another program.
             LockException: the state directory is in use.
-            StreamsException: Kafka cannot be reached, or the query server's address cannot be listened at.
+            StreamsException: Kafka cannot be reached, or the query server cannot listen at its address.
             SystemExit: SIGTERM came meanwhile, and the client is closed.
         """
         if not self._owner.call(StartAsked()):
@@ -328,11 +328,12 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self._assembly.start_housekeeping(self._owned_tasks)
 
     def close(self, timeout: timedelta | CloseOptions | None = None) -> bool:
-        """Stop all threads and let go of everything; whether that is done. The client leaves its group.
+        """Stop all threads and release all resources. Returns whether that is done. The client leaves its
+        group.
 
         Args:
             timeout: how long to wait, or CloseOptions with that; None: until it is done. Zero returns at
-                once. It is done in any case, in the background after the time is over.
+                once. Closing continues in the background after the timeout.
 
         From a state listener, or a thread of this client, it never waits: it returns at once, and a warning
         says so. In PENDING_ERROR and ERROR it does nothing, and a warning says so (KIP-696).
@@ -365,10 +366,10 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         return self._wait_closed(seconds)
 
     def wait(self, timeout: timedelta | None = None) -> State:
-        """Block until the client has ended; the state it is in then.
+        """Block until the client has ended. Returns its state.
 
-        Ctrl-C closes the client and returns. So does SIGTERM on the main thread, unless the program has a
-        handler of its own for it; it then ends the program, with exit status 143 (see docs/lifecycle.md).
+        Ctrl-C closes the client and returns. So does SIGTERM on the main thread, unless the program has its
+        own handler for it; it then ends the program, with exit status 143 (see docs/lifecycle.md).
 
         Args:
             timeout: how long to wait; None: as long as it runs.
@@ -401,7 +402,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         """Block until the client is RUNNING: all pipelines have started, all stores are up to date.
 
         Raises:
-            TimeoutException: it was not in time.
+            TimeoutException: the timeout passed.
             StreamsException: the client ended in ERROR instead; this is the exception that ended it.
             IllegalStateException: it was not started, or was closed.
             ValueError: the timeout is negative.
@@ -456,12 +457,12 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self._terminable.let_go()
 
     def clean_up(self, *, checkpoints: bool = False) -> None:
-        """Delete this application's local stores; they are filled again from their changelogs.
+        """Delete this application's local stores; they are restored from their changelogs.
 
         Args:
             checkpoints: delete the pipelines' checkpoints too, and in Kafka the changelogs, the repartition
-                topics and the group. The application then starts afresh: it reads its sources as one that
-                never ran, and counts from nothing.
+                topics and the group. The application then starts afresh: it reads its sources as if it had
+                never run, with empty state.
 
         Raises:
             IllegalStateException: the client is neither CREATED nor ended, or, with `checkpoints`, another
@@ -470,7 +471,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             StreamsException: the cluster cannot be reached, or refuses.
 
         Differs: the progress of the pipelines is in checkpoints, not in committed offsets; like those, it is
-            kept unless asked for.
+        kept unless you set `checkpoints`.
         """
         if not (self.state.has_not_started or self.state.has_completed_shutdown):
             raise IllegalStateException(
@@ -502,19 +503,19 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         dry_run: bool = False,
         force: bool = False,
     ) -> ResetPlan:
-        """Have the application begin anew: what it reads from where `to` says, and nothing of what it had.
+        """Reset the application: it reads its input from where `to` says, with empty state.
 
-        Its internal topics are deleted (they are made again at the next start), and so are the checkpoints
-        and the local state. What it has written to its outputs stays. The same as the command
+        Its internal topics are deleted (the next start recreates them), and so are the checkpoints and the
+        local state. Its output topics are kept. The same as the command
         `millstream reset`; docs/reset.md has more.
 
         Args:
             to: "earliest", "latest", a datetime, a timedelta before now, an offset of every partition, or the
                 offset of each partition.
-            topics: the input topics; None: all of the topology. Others are read from where
-                `auto.offset.reset` says.
-            dry_run: change nothing; what is returned tells what would be done.
-            force: take members that do not live any more out of the group.
+            topics: the input topics; None: all of the topology. Other topics are read from where
+            `auto.offset.reset` says.
+            dry_run: change nothing; return what would be done.
+            force: remove dead members from the group.
 
         Returns:
             What was done: `print` it.
@@ -526,8 +527,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             ConfigException: `topics` has an internal topic.
             StreamsException: Kafka or the checkpoints cannot be reached.
 
-        Source: Kafka's tool kafka-streams-application-reset. Differs: what it decides is kept beside the
-            checkpoints; checkpoints and local state are part of it.
+        Source: Kafka's tool kafka-streams-application-reset. Differs: the new start positions are stored
+        beside the checkpoints; checkpoints and local state are reset too.
         """
         if not (self.state.has_not_started or self.state.has_completed_shutdown):
             raise IllegalStateException(
@@ -545,10 +546,10 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     # --- settings before start ---------------------------------------------------------------------------
 
     def set_state_listener(self, listener: StateListener | None) -> None:
-        """Call `listener(new, old)` after each change of state; None: nobody.
+        """Call `listener(new, old)` after each change of state; None removes the listener.
 
-        Calls come one at a time and in the order of the changes, on the thread that made the change, or on
-        the one that is still calling. What it raises is logged and changes nothing.
+        Calls come one at a time, in the order of the changes, on the thread that made the change or on one
+        that is still calling. An exception it raises is logged and changes nothing.
 
         Raises:
             IllegalStateException: the client was started before.
@@ -560,12 +561,12 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._listener = listener
 
     def set_uncaught_exception_handler(self, handler: Handler | None) -> None:
-        """Have `handler` decide what happens when a thread fails; None: the default, SHUTDOWN_CLIENT.
+        """Let `handler` decide what happens when a thread fails; None restores the default, SHUTDOWN_CLIENT.
 
         It is called as `handler(exception)`, or, if it takes two arguments, `handler(exception, context)`
-        with a `FailureContext`, on the thread that fails, before that lets go of anything; several threads
-        may be in it at once. It returns a `StreamThreadExceptionResponse`, or an `UncaughtExceptionPolicy`,
-        which is itself a handler too. One that raises, or returns anything else, means SHUTDOWN_CLIENT.
+        with a `FailureContext`, on the failing thread, before that thread releases anything; several threads
+        may call it at once. It returns a `StreamThreadExceptionResponse`, or an `UncaughtExceptionPolicy`,
+        which is itself a handler too. A handler that raises, or returns anything else, means SHUTDOWN_CLIENT.
 
         Raises:
             IllegalStateException: the client was started before.
@@ -580,7 +581,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._warn_of_two()
 
     def set_thread_exception_hook(self, hook: Hook | None) -> None:
-        """The handler of before KIP-671: `hook(args)`, called as `threading.excepthook` is, when a thread
+        """The handler from before KIP-671: `hook(args)`, called like `threading.excepthook` when a thread
         dies.
 
         It decides nothing. The thread is not replaced; the last one closes the client.
@@ -603,7 +604,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._warn_of_two()
 
     def set_global_state_restore_listener(self, listener: StateRestoreListener | None) -> None:
-        """Tell `listener` how far the restoring of each store is; None: nobody.
+        """Report the restore progress of each store to `listener`; None removes the listener.
 
         Raises:
             IllegalStateException: the client was started before.
@@ -612,7 +613,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._assembly.listener = listener
 
     def set_standby_update_listener(self, listener: StandbyUpdateListener | None) -> None:
-        """Tell `listener` what becomes of standbys here: begun, loaded, and let go of; None: nobody.
+        """Report the updates of standbys here to `listener`: started, loaded, suspended; None removes the
+        listener.
 
         Raises:
             IllegalStateException: the client was started before.
@@ -626,7 +628,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     # --- threads -----------------------------------------------------------------------------------------
 
     def add_stream_thread(self) -> str | None:
-        """Add a stream thread while the client runs; its name. None: the client does not run.
+        """Add a stream thread while the client runs. Returns its name; None: the client does not run.
 
         Source: KIP-663; KafkaStreams.addStreamThread.
         """
@@ -634,17 +636,17 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         return made[0].name if made else None
 
     def remove_stream_thread(self, timeout: timedelta | None = None) -> str | None:
-        """End one stream thread while the client runs; its name. None: there is none, or the client does
-        not run.
+        """End one stream thread while the client runs. Returns its name; None: there is none, or the client
+        does not run.
 
-        What it owned goes to the other threads, or, if it was the last one, to other clients. Called on a
-        stream thread it ends another one if there is one, and else itself, without waiting.
+        Its work moves to the other threads or, if it was the last one, to other clients. Called on a stream
+        thread, it ends another one if there is one, otherwise itself, without waiting.
 
         Args:
-            timeout: how long to wait until it has ended; None: as long as it takes.
+            timeout: how long to wait until it has ended; None: no limit.
 
         Raises:
-            TimeoutException: it was not in time. The thread ends all the same.
+            TimeoutException: the timeout passed. The thread still ends.
             ValueError: the timeout is negative. Nothing has changed.
 
         Source: KIP-663; KafkaStreams.removeStreamThread.
@@ -660,7 +662,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         return name
 
     def pause(self) -> None:
-        """Stop processing until `resume()`. Queries of stores go on, and so does the place in the group.
+        """Stop processing until `resume()`. Stores still answer queries, and the client stays in its group.
 
         It may be called in any state, and is not kept over a restart.
 
@@ -669,12 +671,12 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._owner.call(PauseAsked(True))
 
     def resume(self) -> None:
-        """Go on processing after `pause()`."""
+        """Resume processing after `pause()`."""
         self._owner.call(PauseAsked(False))
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was paused."""
+        """Whether the client is paused."""
         return self._owner.state.paused
 
     # --- what it tells -----------------------------------------------------------------------------------
@@ -686,7 +688,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     @property
     def client_id(self) -> str:
-        """`client.id`, else the application id and a number of its own; begins the threads' names."""
+        """`client.id`, otherwise the application id and a unique suffix; the prefix of the threads' names."""
         return self._client_id
 
     @property
@@ -696,7 +698,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     @property
     def query_server_url(self) -> str | None:
-        """Where this client answers queries over HTTP; None: it does not (`query.server.enabled`)."""
+        """The address where this client answers queries over HTTP; None: it does not
+        (`query.server.enabled`)."""
         return None if self._query_server is None else self._query_server.url
 
     @property
@@ -705,14 +708,14 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         return ",".join(self._assembly.config.bootstrap_servers)
 
     def metadata_for_local_threads(self) -> tuple[ThreadMetadata, ...]:
-        """The threads that are not DEAD, what they own and how far that is."""
+        """The threads that are not DEAD, with their tasks and progress."""
         return self._crew.metadata()
 
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
         """How far each store on this client is behind its changelog, by store and partition.
 
-        Active ones, those that are being restored, and standbys. The ends are as last seen: asking has them
-        looked up again, at most once a second, so who asks repeatedly sees them as they are.
+        Active ones, those that are being restored, and standbys. End offsets are the last known ones. Each
+        call triggers a new look-up, at most once a second, so repeated calls return current values.
 
         Source: KIP-535; KafkaStreams.allLocalStorePartitionLags. Differs: upstream asks the brokers each
             time, and waits for them.
@@ -735,7 +738,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     @property
     def health(self) -> Health:
-        """Whether the client is worth keeping, whether it may be asked, and a sentence why."""
+        """Liveness, readiness, and a sentence that says why."""
         return assess(
             health_view(
                 self._topology,
@@ -751,7 +754,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         )
 
     def metrics(self) -> ClientMetrics:
-        """What is measured, by Kafka Streams' names, and the last figures of its stores: docs/metrics.md.
+        """The metrics, by Kafka Streams' names, with the latest figures of its stores: docs/metrics.md.
 
         A snapshot; empty once the client has ended.
 

@@ -26,10 +26,10 @@ class CloseOptions:
         client.close(CloseOptions(timedelta(seconds=10)))
 
     Attributes:
-        timeout: None: until it is done. Zero: not at all.
+        timeout: None: wait until it is done. Zero: do not wait.
 
     Source: org.apache.kafka.streams.CloseOptions.
-    Differs: a client always leaves its group, so that others go on with its work at once; Kafka Streams by
+    Differs: a client always leaves its group, so that others take over its work at once; Kafka Streams by
         default remains in it until its session times out. Remaining is refused.
 
     Raises:

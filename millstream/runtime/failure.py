@@ -39,27 +39,28 @@ _SHORT = 200
 
 
 class StreamThreadExceptionResponse(Enum):
-    """What to do about an exception that reached the end of a thread: what a handler returns.
+    """What to do about an exception that ended a thread; returned by a handler.
 
     Source: KIP-671; StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.
     Differs: has SHUTDOWN_THREAD, of the KIP's earlier draft.
     """
 
     REPLACE_THREAD = "REPLACE_THREAD"
-    """Another thread takes over what the failed one owned and goes on from the last commit, so that what
-    failed is tried again: at once the first time, then after a growing pause, until the budget is used up.
-    For the global thread, which cannot be replaced: SHUTDOWN_CLIENT."""
+    """Another thread takes over the failed one's work and resumes from the last commit, so the failed work is
+    retried: at once the first time, then after a growing pause, until the budget is used up. For the global
+    thread, which cannot be replaced: SHUTDOWN_CLIENT."""
 
     SHUTDOWN_CLIENT = "SHUTDOWN_CLIENT"
-    """This client closes and ends in ERROR; other clients of the application take over its work. What
-    happens without a handler."""
+    """This client closes and ends in ERROR; other clients of the application take over its work. The default
+    without a handler."""
 
     SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"
-    """Every client of the application closes and ends in ERROR; each is told by the group, and why."""
+    """Every client of the application closes and ends in ERROR; the group carries the request and its
+    reason."""
 
     SHUTDOWN_THREAD = "SHUTDOWN_THREAD"
-    """The thread ends and is not replaced; what it owned goes to the client's other threads. For the last
-    one, and for the global thread: SHUTDOWN_CLIENT."""
+    """The thread ends and is not replaced; its work moves to the client's other threads. For the last one,
+    and for the global thread: SHUTDOWN_CLIENT."""
 
     def __str__(self) -> str:
         return self.name
@@ -173,7 +174,7 @@ class Budget:
             records it failed on.
         first_delay: the pause before the first replacement.
         backoff: the longest pause before the second one. It doubles each time, up to `backoff_max`; the pause
-            taken is a random part of it (full jitter), so that clients do not all come back at once.
+            taken is a random part of it (full jitter), so that clients do not all retry at once.
 
     Raises:
         ValueError: a number does not fit, or `then` is REPLACE_THREAD.

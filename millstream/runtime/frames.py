@@ -35,11 +35,11 @@ class DataFrames:
         raise NotImplementedError
 
     def refresh_table(self, table: DataFrameTable | str) -> int:
-        """Read the DataFrame of a table anew; returns when the rows that have changed are written.
+        """Read the DataFrame of a table again; returns when the changed rows have been written.
 
         `table` is what `StreamsBuilder.from_dataframe` returned, or its name. Each client of the application
         can do it, for all of them. The refresh takes effect, whole, with the first micro-batch that begins
-        after this has returned, and no later; for records that were processed before, nothing changes. A
+        after this has returned, and no later; records that were already processed are unaffected. A
         micro-batch that was under way, and one that is repeated after a failure, keep the rows they had.
 
         Returns:

@@ -23,16 +23,16 @@ __all__ = ["Health", "HealthView", "Waiting", "assess"]
 
 @dataclass(frozen=True)
 class Health:
-    """How a client is.
+    """The health of a client.
 
     Attributes:
-        live: whether it is worth keeping. False: it will not work again by itself, so start a new one.
-            Rebalancing, restoring and waiting for another try are no reason to end a client.
-        ready: whether it does its work and its stores answer: it may be sent queries.
+        live: whether to keep it. False: it will not recover, so start a new one. Rebalancing, restoring and
+        waiting for a retry are no reason to end a client.
+        ready: whether it does its work and its stores answer queries.
         status: one word: created, running, paused, degraded, restoring, rebalancing, waiting, missing,
             lost, empty, closing, closed or failed.
         reason: why, in a sentence.
-        next_try: when something is tried again, in UTC; None: nothing waits.
+        next_try: when the next retry is, in UTC; None: nothing waits.
         details: the facts, ready for JSON.
     """
 

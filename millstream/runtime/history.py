@@ -39,10 +39,10 @@ class FailureRecord:
         exception: the exception, as the handler got it.
         offsets: what the failing micro-batch was to read: from the first up to, and without, the second.
         batch_id: the failing micro-batch, where it is known.
-        response: what was done: the handler's answer, or what took its place.
+        response: what was done: the handler's answer, or its replacement.
         attempt: how many failures in a row this was the last of; 1: the first.
         most: how many of them the budget answers with REPLACE_THREAD; None: there was no budget.
-        next_try: when it is tried again, in UTC; None: it is not.
+        next_try: when it is retried, in UTC; None: it is not.
         is_global: whether it was the global thread.
         line: which line of threads, each the replacement of the one before, it belongs to.
     """
@@ -113,7 +113,7 @@ class FailureHistory:
 
     Attributes:
         maxlen: how many are kept of each pipeline; of each task for what is not a pipeline's; and of each
-            class of exception for the rest. A pipeline that fails often so does not push out the others.
+            class of exception for the rest. So a pipeline that fails often does not push out the others.
         count: how many failures there ever were, those included that are not kept any more.
         kept: the records with their numbers, by what they count for; what failed last comes last.
     """

@@ -27,7 +27,7 @@ __all__ = ["UncaughtExceptionPolicy", "causes", "default_budget", "most_specific
 
 
 class UncaughtExceptionPolicy:
-    """Handlers that one need not write. Make one with `replace`, `always` or `by_exception`.
+    """Ready-made handlers. Create one with `replace`, `always` or `by_exception`.
 
         streams.set_uncaught_exception_handler(UncaughtExceptionPolicy.replace(max_failures=5))
 
@@ -60,7 +60,7 @@ class UncaughtExceptionPolicy:
 
         The first replacement comes after `first_delay`, those that follow after a random pause of up to
         `backoff`, 2 `backoff`, 4 `backoff` … and `backoff_max` at most. Each pipeline has its own count,
-        which begins anew once the pipeline gets past the records it failed on.
+        which restarts once the pipeline gets past the records it failed on.
 
         Raises:
             ValueError: a number does not fit, or `then` is REPLACE_THREAD.
@@ -71,7 +71,7 @@ class UncaughtExceptionPolicy:
 
     @classmethod
     def always(cls, response: StreamThreadExceptionResponse) -> UncaughtExceptionPolicy:
-        """The same response to every exception. REPLACE_THREAD has the budget that the configuration says.
+        """The same response to every exception. REPLACE_THREAD uses the configured budget.
 
         Raises:
             TypeError: it is no response.
@@ -87,12 +87,12 @@ class UncaughtExceptionPolicy:
     ) -> UncaughtExceptionPolicy:
         """By the class of the exception, or of anything in its chain of `__cause__`.
 
-        Of several classes that fit, a subclass goes before its parents; of unrelated ones, the one nearest to
-        the root of the chain, which is what really happened. The order of the dict does not matter.
+        Of several classes that fit, a subclass takes precedence over its parents; of unrelated ones, the one
+        nearest to the root of the chain, the original cause, wins. The order of the dict does not matter.
 
         Args:
             responses: a response, or another policy, for each class.
-            otherwise: for all the rest.
+            otherwise: for all other exceptions.
 
         Raises:
             TypeError: a key is no class of exceptions, or a value neither a response nor a policy.

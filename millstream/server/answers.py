@@ -136,7 +136,7 @@ def answer_to(
             headers["connection"] = "close"
         return Answer(error.status, facts, headers)
     kind, row = _row_of(error)
-    # What is none of ours may have anything in its text.
+    # The text of an exception that is not ours may contain anything.
     known = isinstance(error, StreamsException | IllegalStateException)
     message = str(error) if known else f"{type(error).__name__} while answering; the client's log has more"
     body: dict[str, Any] = {"error": kind, "retriable": row.retriable, "message": message}

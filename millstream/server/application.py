@@ -122,7 +122,7 @@ class QueryApplication:
                 await receive()
                 await send({"type": "websocket.close", "code": 1003})
             case other:
-                raise NotImplementedError(f"no ASGI scope of type '{other}'")
+                raise NotImplementedError(f"ASGI scope '{other}' is not supported")
 
     def close(self) -> None:
         """End its threads. Idempotent.
@@ -187,7 +187,7 @@ class QueryApplication:
             return self._service.error(TimeoutException(f"no answer within {seconds:g} s; try again"))
         except asyncio.CancelledError:
             # The server is being closed and has waited for this answer as long as it waits.
-            log.info("%s the query server closes before a query is answered", self._client_id)
+            log.info("%s the query server is closing before a query is answered", self._client_id)
             return self._service.error(server_closed())
         except (Refused, StreamsException, IllegalStateException) as error:
             return self._service.error(error)
@@ -226,13 +226,13 @@ class QueryApplication:
         path, query = _place(scope)
         if len(path) + len(query) > self._limits.target_bytes:
             most = self._limits.target_bytes
-            raise Refused(414, "TooLong", f"path and query have {most} bytes at most", close=True)
+            raise Refused(414, "TooLong", f"path and query may have at most {most} bytes", close=True)
         return parse_request(scope["method"], path, query)
 
     async def _body(self, request: Request, headers: Headers, receive: Receive) -> bytes:
         """All of the body, which is complete within the time and the size that are allowed."""
         most = self._limits.body_bytes if request.route.method == "POST" else 0
-        too_large = Refused(413, "TooLarge", f"a body has {most} bytes at most here", close=True)
+        too_large = Refused(413, "TooLarge", f"a body may have at most {most} bytes here", close=True)
         lengths = headers.get(b"content-length", [b"0"])
         if any(not length.isdigit() or len(length) > 15 or int(length) > most for length in lengths):
             raise too_large
@@ -252,16 +252,16 @@ class QueryApplication:
                     if not message.get("more_body", False):
                         return b"".join(chunks)
         except TimeoutError:
-            raise Refused(408, "TooSlow", "the body took too long to come", close=True) from None
+            raise Refused(408, "TooSlow", "the body took too long to arrive", close=True) from None
 
     # --- what is sent piece by piece ---------------------------------------------------------------------
 
     def _refused_stream(self, seal: Seal | None) -> Answer | None:
         """Why an answer is not sent piece by piece; None: it is."""
         if seal is not None:
-            refusal = Refused(400, "BadRequest", "what is sent piece by piece cannot be proved; ask for JSON")
+            refusal = Refused(400, "BadRequest", "a streamed answer cannot be proved; request JSON")
         elif len(self._streaming) >= self._limits.streams:
-            busy = f"{self._limits.streams} such answers are being sent; try again, or listen elsewhere"
+            busy = f"{self._limits.streams} streams are already open; try again, or use another client"
             refusal = Refused(503, "Busy", busy, retriable=True)
         else:
             return None
@@ -326,9 +326,9 @@ class QueryApplication:
                 await send(start)
                 await send({"type": "http.response.body", "body": b"" if is_head else body})
         except TimeoutError:
-            log.info("%s a client did not take its answer in time", self._client_id)
+            log.info("%s a client did not read its answer in time", self._client_id)
         except OSError:
-            log.debug("%s a client went away before its answer came", self._client_id)
+            log.debug("%s a client disconnected before its answer was ready", self._client_id)
 
 
 def _check_type(request: Request, headers: Headers) -> None:
@@ -340,7 +340,7 @@ def _check_type(request: Request, headers: Headers) -> None:
     """
     kinds = [kind.partition(b";")[0].strip().lower() for kind in headers.get(b"content-type", [])]
     if request.route.method == "POST" and kinds != [b"application/json"]:
-        said = "a body is JSON, and its request says so: Content-Type: application/json"
+        said = "a body must be JSON, sent with Content-Type: application/json"
         raise Refused(415, "UnsupportedMediaType", said)
 
 

@@ -382,7 +382,7 @@ class ManyKeys:
         most = self._reach.limits.answer_bytes
         if len(rows) > 1 and sum(len(row.key) + len(row.value) for row in rows if row is not None) > most:
             raise Refused(
-                413, "TooLarge", f"these values have more than {most} bytes; ask for fewer keys at once"
+                413, "TooLarge", f"these values have more than {most} bytes; request fewer keys at once"
             )
 
     async def _ask(
@@ -459,7 +459,7 @@ class OneKey:
         """The answer about one key from the stores that are here, or who has it."""
         store = self._reach.stores.declaration(request.store, request.route.kind)
         read = read_of(store, request, limit=page_limit(self._reach, request))
-        assert read.key is not None, "this is only asked about a key"
+        assert read.key is not None, "this needs a key"
         key, stale = read.key, request.stale
         if store.partition_of is None:
             return self._unrouted(request, store, read, deadline, only_here=only_here)

@@ -71,7 +71,7 @@ def from_base64(text: Any) -> bytes:
             return base64.urlsafe_b64decode(plain + "=" * (-len(plain) % 4))
         except (binascii.Error, ValueError):
             pass  # one character too many: told below
-    raise bad("bytes are given as base64 text")
+    raise bad("bytes must be base64 text")
 
 
 # --- JSON ------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def shown(serde: Serde | None, data: bytes | None, format_: str) -> Any:
     try:
         value = plain(serde, data)
     except Exception as error:  # whatever a serde raises, users look for one exception
-        raise SerializationException(f"serde '{serde.name}' cannot read what is stored: {error}") from error
+        raise SerializationException(f"serde '{serde.name}' cannot read the stored bytes: {error}") from error
     try:
         return expressed(value)
     except (TypeError, RecursionError):
@@ -131,7 +131,7 @@ def expressed(value: Any) -> Any:
         return {name: expressed(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [expressed(inner) for inner in value]
-    raise TypeError(f"JSON has no {type(value).__name__}")
+    raise TypeError(f"JSON cannot represent {type(value).__name__}")
 
 
 def _named(value: float) -> str:
@@ -157,23 +157,23 @@ def key_from_text(serde: Serde, text: str, format_: str) -> bytes:
         value = text
     elif name in ("short", "integer", "long"):
         if not _WHOLE.fullmatch(text):
-            raise bad(f"the key is of serde '{name}': a whole number")
+            raise bad(f"the key's serde is '{name}': give a whole number")
         value = int(text)
     elif name in ("float", "double"):
         try:
             value = float(text)
         except ValueError:
-            raise bad(f"the key is of serde '{name}': a number") from None
+            raise bad(f"the key's serde is '{name}': give a number") from None
     elif name == "boolean":
         if text not in ("true", "false"):
-            raise bad("the key is of serde 'boolean': true or false")
+            raise bad("the key's serde is 'boolean': give true or false")
         value = text == "true"
     elif name == "bytes":
         value = from_base64(text)
     elif name == "json":
         value = parse_json(text.encode("utf-8", "replace"))
     else:
-        raise bad(f"keys of serde '{name}' have no text; give their bytes as base64, with format=bytes")
+        raise bad(f"keys of serde '{name}' have no text form; give their bytes as base64, with format=bytes")
     return _written(serde, value)
 
 
@@ -203,5 +203,5 @@ def _written(serde: Serde, value: Any) -> bytes:
     except Exception as error:  # whatever a serde raises, it is the request's key that does not fit
         raise bad(f"a key does not fit serde '{serde.name}': {error}") from None
     if data is None:
-        raise bad(f"serde '{serde.name}' has no bytes for this key")
+        raise bad(f"serde '{serde.name}' gives no bytes for this key")
     return data

@@ -240,7 +240,7 @@ class Doorway:
             self._told_at = time.monotonic()
             why = "no file descriptor is left" if error.errno in _NO_ROOM else "accepting has failed"
             log.warning(
-                "the query server cannot accept connections now: %s (%s); it goes on with those that it has",
+                "the query server cannot accept connections now: %s (%s); it keeps those that are open",
                 why,
                 error.strerror,
             )

@@ -1,12 +1,12 @@
-"""Who is let in, how much a request may take, and which other clients this one asks.
+"""Who is admitted, the limits of a request, and which other clients this one queries.
 
-It decides from a request's head alone, before a body is read: what the head may have, by which names the
-server is called, tokens and proofs. Neither tokens nor proofs reach a log.
+It decides from a request's head alone, before the body is read: the head's size, the names of the server,
+tokens and proofs. Neither tokens nor proofs reach a log.
 
-The group tells the endpoints of the other clients, and whoever can join the group can tell any
-(`query.server.peers`). With a token each has to prove that it knows it (proof.py), and `Allowed` only keeps
-connections from going where they have no business. Without a token there is nothing to prove, so only this
-machine is asked, or who is named.
+The endpoints of the other clients come from the group, and any member of the group can announce any endpoint
+(`query.server.peers`). With a token, each endpoint must prove that it knows it (proof.py), and `Allowed` only
+limits where connections go. Without a token there is nothing to prove, so only endpoints on this machine or
+named ones are queried.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = [
 Headers = Mapping[bytes, list[bytes]]
 
 FORWARDED = "millstream-forwarded"
-"""The header of a question that a query server passes on: answer it yourself, or not at all."""
+"""The header of a forwarded request: answer it yourself, or not at all."""
 
 STALE = "StaleProof"
-"""The error of a question whose proof is right, but too old, or was used before."""
+"""The error for a request whose proof is right, but too old or already used."""
 
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:]+))(?::[0-9]{1,5})?")
 
@@ -58,7 +58,7 @@ def checked_token(token: str | None) -> str | None:
     if token is None:
         return None
     if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
-        raise ConfigException("a token is a text of printable ASCII characters without spaces")
+        raise ConfigException("a token consists of printable ASCII characters without spaces")
     return token
 
 
@@ -71,12 +71,12 @@ def headers_of(scope: Mapping[str, Any]) -> dict[bytes, list[bytes]]:
 
 
 class Entrance:
-    """Lets requests in, or says why not. Used on one event loop.
+    """Admits requests, or says why not. Used on one event loop.
 
     Args:
-        token: what requests have to show, or to prove; None: nothing.
+        token: what requests must show or prove; None: nothing.
         name: the endpoint that this server goes by among the clients; None: it has none, and proves nothing.
-        hosts: the names by which it may be called in the header Host; None: any.
+        hosts: the names that the header Host may have; None: any.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Entrance:
         return self._answerer.seal(given[0].decode("latin-1"), method, target, forwarded=forwarded)
 
     def check_head(self, scope: Mapping[str, Any], headers: Headers) -> None:
-        """Hold that a head is not too large, and is for this server.
+        """Check that a head is not too large, and is for this server.
 
         Raises:
             Refused: it is not.
@@ -113,13 +113,13 @@ class Entrance:
         named = headers.get(b"host", [])
         found = _HOST.fullmatch(named[0].decode("latin-1").lower()) if len(named) == 1 else None
         if found is None or (found[1] or found[2]) not in self._hosts:
-            raise Refused(403, "Forbidden", "this server does not go by the name in the header Host")
+            raise Refused(403, "Forbidden", "the header Host does not name this server")
 
     def admit(self, headers: Headers, seal: Seal | None, *, acts: bool = False) -> None:
-        """Let in who shows the token, or a fresh proof of it.
+        """Admit a request that shows the token, or a fresh proof of it.
 
         Args:
-            acts: the request changes the client, or costs much: then there has to be a token.
+            acts: the request changes the client, or is expensive, so a token is required.
 
         Raises:
             Refused: there is neither.
@@ -129,27 +129,28 @@ class Entrance:
                 raise Refused(
                     403,
                     "Forbidden",
-                    "a server without a token takes neither commands nor SQL, from this machine neither; set "
+                    "a server without a token takes neither commands nor SQL, not even from this "
+                    "machine; set "
                     "'query.server.token'",
                 )
             return
         if seal is not None:
             if not seal.fresh:
-                raise Refused(401, STALE, "this proof is too old, or was used before; prove it once more")
+                raise Refused(401, STALE, "this proof is too old, or was used before; send a new one")
             return
         given = headers.get(b"authorization", [])
         scheme, _, shown = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        # In constant time, whatever was given: how long it takes tells nothing of the token.
+        # In constant time, so that the time taken reveals nothing about the token.
         if not hmac.compare_digest(shown.strip(), self._token.encode()) or scheme.lower() != b"bearer":
             raise Refused(
                 401,
                 "Unauthorized",
-                "this server wants its token: Authorization: Bearer <token>",
+                "this server requires a token: Authorization: Bearer <token>",
                 headers={"www-authenticate": "Bearer"},
             )
 
     def proof(self, nonce: str) -> Answer:
-        """This server's own proof, for who is about to ask it something.
+        """This server's own proof, for a client that is about to query it.
 
         Raises:
             Refused: it has none, or the nonce is none.
@@ -163,7 +164,7 @@ class Entrance:
 
     @staticmethod
     def signed(answer: Answer, seal: Seal) -> Answer:
-        """An answer with its proof; its body is as it will be sent."""
+        """An answer with its proof; its body is exactly what will be sent."""
         encoded = answer.encoded()
         retry_after = encoded.headers.get("retry-after")
         signature = seal.answer(encoded.status, retry_after, encoded.raw or b"")
@@ -172,21 +173,21 @@ class Entrance:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one request may take, and all of them together.
+    """The limits of one request, and of all of them together.
 
     Attributes:
         target_bytes: path and query. `headers`, `header_bytes`: how many headers, and their bytes together.
         body_bytes: a body. `keys`: those of one body.
-        page: how many entries a page has, if the request does not say; `most_page`: at most.
-        page_bytes: how large the keys and values of a page get together (one entry may be larger).
-        answer_bytes: the same of the values that one body asks for; more is refused.
-        concurrent: requests being answered; more are refused at once. `connections`: those that are open.
-        streams: answers that are sent piece by piece, such as events; more are refused at once.
-        stream_s: how long one of them may last; `heartbeat_s`: how often one of events shows that it lives.
+        page: the default number of entries in a page; `most_page`: the maximum.
+        page_bytes: the size of a page's keys and values together (one entry may be larger).
+        answer_bytes: the same for the values that one body requests; more is refused.
+        concurrent: requests being answered; more are refused at once. `connections`: open connections.
+        streams: streamed answers, such as events; more are refused at once.
+        stream_s: how long one of them may last; `heartbeat_s`: how often an event stream sends a heartbeat.
         watchers: how many may watch the dashboard's events.
         readers, forwarders: threads that read stores, and that wait for other clients.
-        deadline_s: how long an answer may take. `transfer_s`: how long a body may take to come, and an
-            answer to be taken. `idle_s`: how long a connection is kept between two requests.
+        deadline_s: how long an answer may take. `transfer_s`: how long a body may take to arrive, and an
+            answer to be sent. `idle_s`: how long a connection is kept between two requests.
     """
 
     target_bytes: int = 8_192
@@ -217,7 +218,7 @@ _NAME = re.compile(r"[A-Za-z0-9*?._-]+")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether an address can be reached only from this machine."""
     if host.lower() == "localhost":
         return True
     try:
@@ -241,7 +242,7 @@ class _Pattern:
 
 
 class Allowed:
-    """Which endpoints may be asked.
+    """Which endpoints may be queried.
 
     Args:
         patterns: each a host name (`*` and `?` stand for any characters), an address, or a network such as
@@ -257,7 +258,7 @@ class Allowed:
         self._has_token = has_token
 
     def refusal(self, host: HostInfo) -> str | None:
-        """Why an endpoint is not asked; None: it may be.
+        """Why an endpoint is not queried; None: it may be.
 
         A name is compared as a name, and never looked up: it fits a network only where it is an address.
         """
@@ -299,7 +300,7 @@ def _parsed(pattern: str) -> _Pattern:
         if _NAME.fullmatch(place):
             return _Pattern(None, place.lower(), number)
     raise ConfigException(
-        f"'query.server.peers': '{pattern}' is no endpoint; one looks like 'orders-1', 'orders-*:8080', "
+        f"'query.server.peers': '{pattern}' is not an endpoint; one looks like 'orders-1', 'orders-*:8080', "
         "'10.0.0.0/8' or '[fd00::/8]:8080'"
     )
 
@@ -371,7 +372,8 @@ def _checked(origin: str) -> str:
         good = False
     if not good or "*" in origin:
         raise ConfigException(
-            f"'query.server.cors.origins': '{origin}' is no origin; one looks like 'https://app.example.org' "
+            f"'query.server.cors.origins': '{origin}' is not an origin; one looks like "
+            "'https://app.example.org' "
             "or 'http://localhost:3000', in lower case, without a path, and without the usual port"
         )
     return origin

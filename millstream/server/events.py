@@ -46,7 +46,7 @@ class Event:
             ValueError: the name has a line break, or the data has NaN.
         """
         if not self.name or not self.name.isprintable() or not self.name.isascii():
-            raise ValueError(f"{self.name!r} is no name of an event")
+            raise ValueError(f"{self.name!r} cannot be the name of an event")
         retry = "" if self.retry_ms is None else f"retry: {self.retry_ms}\n"
         data = json.dumps(self.data, separators=(",", ":"), allow_nan=False)
         return f"{retry}event: {self.name}\ndata: {data}\n\n".encode("ascii")

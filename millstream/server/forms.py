@@ -65,7 +65,7 @@ def form_of(route: Route, accept: str) -> Form:
             best = quality, form
     if best is None:
         has = ", ".join(form.value for form in offered)
-        raise Refused(406, "NotAcceptable", f"this is answered as one of {has}; 'Accept' has none")
+        raise Refused(406, "NotAcceptable", f"'Accept' names no available format; this path offers {has}")
     return best[1]
 
 

@@ -56,7 +56,7 @@ class Live:
             Refused: as many watch as may.
         """
         if self._watchers >= self._most or self._closed:
-            busy = f"{self._watchers} watch this client already; close a page, or try again"
+            busy = f"{self._watchers} already watch this client; close a page, or try again"
             raise Refused(503, "Busy", busy, retriable=True)
         return self._events()
 

@@ -46,7 +46,7 @@ _NUMBER = {"type": "integer"}
 _MS = {"type": "integer", "format": "int64", "description": "milliseconds since the epoch"}
 _MAYBE_TEXT = {"type": ["string", "null"]}
 _MAYBE_NUMBER = {"type": ["integer", "null"]}
-_ANY = {"description": 'by the serde; bytes are {"$bytes": base64}, with format=bytes all are base64 text'}
+_ANY = {"description": 'as the serde reads it; bytes are {"$bytes": base64}; with format=bytes, base64 text'}
 _PARTITIONS = _list(_NUMBER)
 _ENTRY = {"key": _ANY, "value": _ANY}
 _TIMES = {"timestamp": _MS, "start": _MS, "end": _MS}
@@ -184,35 +184,37 @@ SCHEMAS: Mapping[str, Schema] = {
         }
     ),
 }
-"""What answers and bodies look like; a test holds real answers to them."""
+"""The shapes of answers and bodies; a test checks real answers against them."""
 
 _MEDIA = {"index": "text/html", "metrics": "text/plain", "watch": "text/event-stream"}
 """Of the answers that are no JSON."""
 
 _FORMS: Mapping[Form, Schema] = {
-    Form.NDJSON: {"schema": {"type": "string", "description": "a line of JSON for each entry of all pages"}},
-    Form.CSV: {"schema": {"type": "string", "description": "all pages; the first line has the names"}},
+    Form.NDJSON: {
+        "schema": {"type": "string", "description": "one line of JSON for each entry, of all pages"}
+    },
+    Form.CSV: {"schema": {"type": "string", "description": "all pages; the first line has the column names"}},
     Form.ARROW: {"schema": {"type": "string", "description": "Arrow's stream format"}},
-    Form.EVENTS: {"schema": {"type": "string", "description": "the entries, and then what changes"}},
+    Form.EVENTS: {"schema": {"type": "string", "description": "the entries, and then each change"}},
 }
 
 _STATUSES = {
-    400: "the request is not understood, or `as_of` is before the store's history",
-    401: "no token, or another one",
-    403: "a name in Host that is not this server's; or a command to a server without a token",
-    404: "there is nothing of this name",
-    405: "the path is read with another method",
-    406: "there is no form of it that Accept names",
-    408: "the body took too long to come",
+    400: "the request is invalid, or `as_of` is before the store's history",
+    401: "the token is missing or wrong",
+    403: "Host does not name this server; or a command to a server without a token",
+    404: "nothing has this name",
+    405: "the path takes another method",
+    406: "Accept names no available format",
+    408: "the body took too long to arrive",
     409: "the path is for another kind of store",
     413: "the body, or the answer, would be too large",
     414: "path and query are too long",
-    415: "the body is not said to be JSON",
-    421: "another client has it; `host` says which, if that is known",
+    415: "Content-Type is not JSON",
+    421: "another client has it; `host` names it, if known",
     431: "the headers are too large",
-    500: "what is stored cannot be read, or anything else went wrong",
-    501: "the library that this needs is not installed",
-    502: "another client may not be asked, or does not prove that it knows the token",
+    500: "stored data cannot be read, or another error",
+    501: "a required library is not installed",
+    502: "another client may not be queried, or does not prove that it knows the token",
     503: "not now",
     504: "no answer in time",
 }
@@ -282,7 +284,7 @@ def _operation(route: Route) -> dict[str, Any]:
 def _in_path(name: str) -> Schema:
     says = {
         "{store}": "the name of a store",
-        "{key}": "a key as text, by the serde of the store's keys; bytes are base64",
+        "{key}": "a key as text, in the form of the store's key serde; bytes are base64",
     }[name]
     return {"name": name[1:-1], "in": "path", "required": True, "description": says, "schema": _TEXT}
 
@@ -310,7 +312,7 @@ def _responses(route: Route) -> dict[str, Any]:
         found["404"] = _either(404, "NoValue", "the key has no value; with `error`: there is no such store")
     if route.name in ("live", "ready", "health"):
         assert about.answer is not None
-        found["503"] = _either(503, about.answer, "it is not; with `error`: it cannot be told")
+        found["503"] = _either(503, about.answer, "it is not; with `error`: unknown")
     return dict(sorted(found.items()))
 
 
@@ -344,7 +346,7 @@ code { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
 
 
 def index_answer() -> Answer:
-    """A page with what can be asked; links where a browser can follow one. Without scripts."""
+    """A page that lists the paths, with links that a browser can follow. Without scripts."""
     return Answer(200, headers=_PAGE_HEADERS, raw=_index().encode("utf-8"))
 
 
@@ -363,9 +365,9 @@ def _index() -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Millstream query server</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         '<h1>Millstream query server</h1>\n<p>With <code>ui.enabled</code>: the <a href="ui/">dashboard</a>. '
-        "The stores and the state of a client. What a path takes and "
-        'gives is in <a href="openapi.json">openapi.json</a>, for programs. Where a token is set, all but '
-        "the health is read with <code>Authorization: Bearer …</code>, which a link cannot have.</p>\n"
+        "The stores and the state of a client. Parameters and "
+        'answers are in <a href="openapi.json">openapi.json</a>, for programs. If a token is set, all but '
+        "the health needs <code>Authorization: Bearer …</code>, which a link cannot send.</p>\n"
         f"{tables}</body>\n</html>\n"
     )
 

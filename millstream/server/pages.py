@@ -57,7 +57,7 @@ class Place:
         """
         data = from_base64(token)
         if len(data) < _NUMBERS.size or data[0] != _VERSION:
-            raise bad("'cursor' is what the page before this one said as 'next'")
+            raise bad("'cursor' must be 'next' of the previous page")
         _, first, second = _NUMBERS.unpack_from(data)
         return cls((data[_NUMBERS.size :], first, second))
 

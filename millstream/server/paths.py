@@ -1,6 +1,6 @@
-"""What is said of each path and each parameter: in the OpenAPI document and in docs/query-server.md.
+"""The description of each path and each parameter, for the OpenAPI document and docs/query-server.md.
 
-The paths themselves, and what each takes, are in routes.py; nothing is said here that is not there. Pure.
+The paths themselves, and what each takes, are in routes.py; this file adds only their descriptions. Pure.
 """
 
 from __future__ import annotations
@@ -41,21 +41,26 @@ class About(NamedTuple):
 _STORES, _CLIENT, _SERVER = "Stores", "Client", "Server"
 
 ABOUT: Mapping[str, About] = {
-    "index": About("a page with links to what can be read here; without a token", None, _SERVER),
-    "openapi": About("all of this for programs: OpenAPI 3.1; without a token", "Object", _SERVER),
+    "index": About("a page with links to all paths; without a token", None, _SERVER),
+    "openapi": About("this API as OpenAPI 3.1; without a token", "Object", _SERVER),
     "live": About(
-        "for orchestrators, without a token: 200 while the client is worth keeping, else 503", "Live", _SERVER
+        "liveness, for orchestrators, without a token: 200 while the client is alive, 503 if it should "
+        "be replaced",
+        "Live",
+        _SERVER,
     ),
     "ready": About(
-        "for orchestrators, without a token: 200 while it works and its stores answer, else 503",
+        "readiness, for orchestrators, without a token: 200 while it works and its stores answer, else 503",
         "Ready",
         _SERVER,
     ),
     "proof": About(
-        "for the other clients, without a token: the proof that this server knows it", "Proof", _SERVER
+        "for other clients, without a token: the proof that this server knows the token", "Proof", _SERVER
     ),
-    "health": About("the client's health, with the facts; 503 unless it is ready", "Health", _CLIENT),
-    "topology": About("the program as boxes and arrows, as `millstream graph` draws it", "Topology", _CLIENT),
+    "health": About("the client's health, with details; 503 unless it is ready", "Health", _CLIENT),
+    "topology": About(
+        "the topology as boxes and arrows, as `millstream graph` draws it", "Topology", _CLIENT
+    ),
     "metrics": About(
         "the client's [metrics](metrics.md), as Prometheus reads them; 501 where "
         "prometheus-client is not installed",
@@ -63,17 +68,15 @@ ABOUT: Mapping[str, About] = {
         _CLIENT,
     ),
     "figures": About("the same as JSON: group, name, tags and value of each metric", "Metrics", _CLIENT),
-    "clients": About("what each client of the application has", "Clients", _CLIENT),
+    "clients": About("the stores and partitions of each client of the application", "Clients", _CLIENT),
     "threads": About(
-        "this client's stream threads: state, tasks, and how far their pipelines are", "Threads", _CLIENT
+        "this client's stream threads: state, tasks, and the progress of their pipelines", "Threads", _CLIENT
     ),
-    "failures": About(
-        "the last failures, with what was decided and when it is tried again", "Failures", _CLIENT
-    ),
+    "failures": About("the latest failures, each with the response and the next retry", "Failures", _CLIENT),
     "pause": About("pause this client", "Paused", _CLIENT),
     "resume": About("have it go on", "Paused", _CLIENT),
-    "change_threads": About("one stream thread more, or fewer", "ThreadChange", _CLIENT, body="WantedThread"),
-    "close": About("close this client, server and all: it is not started again", "Closing", _CLIENT),
+    "change_threads": About("add or remove a stream thread", "ThreadChange", _CLIENT, body="WantedThread"),
+    "close": About("close this client and its server; it does not restart", "Closing", _CLIENT),
     "ui": About(
         "the [dashboard](dashboard.md), if `ui.enabled` is set: files without data, so without a token",
         None,
@@ -81,24 +84,28 @@ ABOUT: Mapping[str, About] = {
     ),
     "ui_file": About("a file of it", None, ""),
     "still": About(
-        "what the dashboard shows that stays: the topology as a picture, the state machine", "Object", _CLIENT
+        "the dashboard's constant parts: the drawing of the topology, the state machine", "Object", _CLIENT
     ),
-    "watch": About("what the dashboard shows, as server-sent events", None, _CLIENT),
+    "watch": About("the dashboard's data, as server-sent events", None, _CLIENT),
     "sql": About(
-        "a SELECT from the stores of all clients, in [SQL](stores.md), if `query.server.sql.enabled` is set",
+        "run a SELECT over the stores of all clients, in [SQL](stores.md), if `query.server.sql.enabled` "
+        "is set",
         "Rows",
         _STORES,
         body="Sql",
     ),
     "stores": About(
-        "every store of the topology: kind, serdes, and which partitions are here", "Stores", _STORES
+        "every store of the topology: kind, serdes, and the partitions on this client", "Stores", _STORES
     ),
     "store": About("the same of one", "Store", _STORES),
-    "owner": About("which client has a key, and which have standbys", "Owner", _STORES),
-    "count": About("about how many entries there are", "Count", _STORES),
+    "owner": About("the client that has a key, and those with standbys", "Owner", _STORES),
+    "count": About("the approximate number of entries", "Count", _STORES),
     "get": About("a key's value and timestamp; 404 without `error` if it has none", "One", _STORES),
     "multi_get": About(
-        "many keys' values in their order, `null` for those that have none", "Many", _STORES, body="Keys"
+        "the values of many keys, in the order of the keys; `null` for a key without a value",
+        "Many",
+        _STORES,
+        body="Keys",
     ),
     "entries": About("a range of keys", "Page", _STORES),
     "window": About("a key's windows", "Page", _STORES),
@@ -110,7 +117,7 @@ ABOUT: Mapping[str, About] = {
 
 
 class Parameter(NamedTuple):
-    """What a parameter does, and the JSON schema of what it may be."""
+    """What a parameter does, and its JSON schema."""
 
     says: str
     schema: Mapping[str, Any]
@@ -129,33 +136,33 @@ _TIME = {
 _PARAMETERS: Mapping[str, Parameter] = {
     "nonce": Parameter("64 hexadecimal digits", {"type": "string", "pattern": "^[0-9a-f]{64}$"}),
     "format": Parameter(
-        "`bytes`: keys and values, in the request too, are the base64 of their bytes",
+        "`bytes`: keys and values, also in the request, are the base64 of their bytes",
         {"type": "string", "enum": ["json", "bytes"], "default": "json"},
     ),
-    "stale": Parameter("standbys, and what is being restored, will do", _FLAG),
-    "local": Parameter("only this client is asked: its part of a range; for a key, an answer or 421", _FLAG),
+    "stale": Parameter("also read standby and restoring replicas, which may be behind", _FLAG),
+    "local": Parameter("read only this client: its part of a range; for a key, an answer or 421", _FLAG),
     "reverse": Parameter("the last one first", _FLAG),
     "limit": Parameter(
-        "how many entries a page has (1,000; 10,000 at most)",
+        "the number of entries in a page (default 1,000, at most 10,000)",
         {"type": "integer", "minimum": 1, "maximum": 999_999_999},
     ),
-    "cursor": Parameter("where the page begins: what the page before said as `next`", _TEXT),
-    "as_of": Parameter("of a store with history: as it was at that time", _TIME),
+    "cursor": Parameter("where the page begins: `next` of the previous page", _TEXT),
+    "as_of": Parameter("the value at this time, in a versioned store", _TIME),
     "from": Parameter("the first key", _TEXT),
-    "to": Parameter("the last key, which is included", _TEXT),
-    "prefix": Parameter("what the keys begin with", _TEXT),
+    "to": Parameter("the last key, inclusive", _TEXT),
+    "prefix": Parameter("the prefix of the keys", _TEXT),
     "from_key": Parameter("the first key", _TEXT),
-    "to_key": Parameter("the last key, which is included", _TEXT),
-    "time": Parameter("the one window that starts then", _TIME),
-    "start": Parameter("with `end`: the one session that starts then", _TIME),
-    "end": Parameter("with `start`: and ends then", _TIME),
-    "earliest_end": Parameter("sessions that end then or later", _TIME),
-    "latest_start": Parameter("sessions that start then or earlier", _TIME),
+    "to_key": Parameter("the last key, inclusive", _TEXT),
+    "time": Parameter("the window that starts at this time", _TIME),
+    "start": Parameter("with `end`: the session that starts at this time", _TIME),
+    "end": Parameter("with `start`: the end of that session", _TIME),
+    "earliest_end": Parameter("sessions that end at this time or later", _TIME),
+    "latest_start": Parameter("sessions that start at this time or earlier", _TIME),
 }
 
 _OF_WINDOWS: Mapping[str, Parameter] = {
-    "from": Parameter("windows that start then or later", _TIME),
-    "to": Parameter("windows that start then or earlier", _TIME),
+    "from": Parameter("windows that start at this time or later", _TIME),
+    "to": Parameter("windows that start at this time or earlier", _TIME),
 }
 """Where the same names are of times, and not of keys."""
 
@@ -196,7 +203,7 @@ def errors_of(route: Route) -> tuple[int, ...]:
 
 def table_of_paths() -> str:
     """All paths as a table in Markdown."""
-    rows = ["| path | what it gives | parameters |", "| --- | --- | --- |"]
+    rows = ["| path | answer | parameters |", "| --- | --- | --- |"]
     for route in ROUTES:
         about = ABOUT[route.name]
         method = "" if route.method == "GET" else f"{route.method} "

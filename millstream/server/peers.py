@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 _MOST_WIRES = 256
 _DOUBT_S = 2.0
 _UNPROVEN = (
-    "does not prove that it knows this client's token, so it is neither asked nor believed; all clients of "
-    "an application have the same 'query.server.token', and the same version"
+    "does not prove that it knows this client's token, so it is neither queried nor trusted; all clients of "
+    "an application need the same 'query.server.token' and the same version"
 )
 
 
@@ -70,7 +70,7 @@ class Peers:
         """Those that the log has been told of."""
 
     def refusal(self, host: HostInfo) -> str | None:
-        """Why an endpoint is not asked; None: it may be."""
+        """Why an endpoint is not queried; None: it may be."""
         return self._allowed.refusal(host)
 
     async def ask(self, host: HostInfo, question: Question, deadline: Deadline) -> Reply | None:
@@ -81,7 +81,7 @@ class Peers:
         """
         why = self.refusal(host)
         if why is not None:
-            raise _refused(host, f"is not asked: {why}")
+            raise _refused(host, f"is not queried: {why}")
         until, slow = self._doubted.get(host, (None, False))
         if until is not None and until.remaining_s > 0:
             if slow:
@@ -104,7 +104,7 @@ class Peers:
             log.info("the client at %s: %s", printable(host), type(error).__name__)
             return None
         if reply.status in (401, 403):
-            why = "does not let this client in; all clients have the same token"
+            why = "refuses this client; all clients need the same token"
             raise _refused(host, why)
         return None if reply.body.get("error") == NOT_OURS else reply
 
@@ -146,7 +146,7 @@ class Peers:
             self._told.add(host)
             log.warning(
                 "%s the endpoint %s was announced in the group and does not prove that it is a client that "
-                "knows 'query.server.token' (%s): it hears no question, and is not believed",
+                "knows 'query.server.token' (%s): it is neither queried nor trusted",
                 self._name,
                 printable(host),
                 error,
@@ -170,7 +170,7 @@ def garbled(host: HostInfo) -> Refused:
     return Refused(
         502,
         "BadGateway",
-        f"the client at {printable(host)} answers in another way than this one; is it older?",
+        f"the client at {printable(host)} sent an answer of unknown form; does it run another version?",
     )
 
 

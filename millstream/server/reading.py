@@ -183,7 +183,7 @@ class LocalStores:
             )
         if self.parts(read.store, stale=read.stale) != before:
             raise StreamsRebalancingException(
-                f"partitions of store '{read.store}' came or went while it was read; retry", store=read.store
+                f"partitions of store '{read.store}' moved while it was read; retry", store=read.store
             )
         here = frozenset(before)
         return page, here if read.partition is None else here & {read.partition}

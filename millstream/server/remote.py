@@ -489,7 +489,7 @@ class _Server:
         serde = serde_named(name) if isinstance(name, str) else None
         if serde is None:
             raise ConfigException(
-                f"store '{self._name}' has a serde of its own, '{name}': give it as {argument}="
+                f"store '{self._name}' has the custom serde '{name}': give it as {argument}="
             )
         return serde
 
@@ -522,11 +522,11 @@ class _Server:
         except Unproven as error:
             raise StreamsException(
                 f"store '{self._name}': the query server at {self._base} names a client that has it; but "
-                f"{error}, so it was asked nothing"
+                f"{error}, so it was not queried"
             ) from error
         except WireError as error:
             if error.timed_out:
-                raise TimeoutException(f"store '{self._name}': {error}; retry, or give it longer") from error
+                raise TimeoutException(f"store '{self._name}': {error}; retry, or allow more time") from error
             raise StateStoreNotAvailableException(
                 f"store '{self._name}': {error}; ask the query server of another client", store=self._name
             ) from error
@@ -545,7 +545,7 @@ class _Server:
 
     def garbled(self) -> StreamsException:
         return StreamsException(
-            f"what answers at {self._base} does not speak as this version's query server does; is it one?"
+            f"the answer from {self._base} is not that of a query server of this version; is it one?"
         )
 
     # --- what it says --------------------------------------------------------------------------------------

@@ -199,14 +199,12 @@ def parse_request(method: str, path: bytes, query: bytes) -> Request:
     segments = _segments(path)
     fitting = [route for route in ROUTES if _fits(route, segments)]
     if not fitting:
-        raise Refused(404, "NotFound", "there is nothing at this path; docs/query-server.md has the paths")
+        raise Refused(404, "NotFound", "unknown path; docs/query-server.md lists the paths")
     asked = "GET" if method == "HEAD" else method
     route = next((route for route in fitting if route.method == asked), None)
     if route is None:
         allowed = ", ".join(sorted({route.method for route in fitting}))
-        raise Refused(
-            405, "MethodNotAllowed", f"this path is read with {allowed}", headers={"allow": allowed}
-        )
+        raise Refused(405, "MethodNotAllowed", f"this path takes {allowed}", headers={"allow": allowed})
     places = dict(zip(route.path, segments, strict=True))
     given = _parameters(route, query)
     target = (path + (b"?" + query if query else b"")).decode("ascii")
@@ -239,7 +237,7 @@ def _parameters(route: Route, query: bytes) -> dict[str, str]:
             max_num_fields=_MOST_PARAMETERS,
         )
     except ValueError:  # a UnicodeDecodeError is one
-        raise bad("the query is not name=value&…, percent-encoded UTF-8") from None
+        raise bad("the query string is not name=value&… in percent-encoded UTF-8") from None
     given: dict[str, str] = {}
     for name, value in pairs:
         if name not in route.parameters:
@@ -256,12 +254,12 @@ def _check(route: Route, given: Mapping[str, str]) -> None:
     """Everything about the parameters that can be told without looking at a store."""
     for name in ("stale", "local", "reverse"):
         if given.get(name, "true") not in ("true", "false"):
-            raise bad(f"'{name}' is true or false")
+            raise bad(f"'{name}' must be true or false")
     if given.get("format", "json") not in FORMATS:
-        raise bad(f"'format' is {' or '.join(FORMATS)}")
+        raise bad(f"'format' must be {' or '.join(FORMATS)}")
     limit = given.get("limit")
     if limit is not None and not re.fullmatch("[1-9][0-9]{0,8}", limit):
-        raise bad("'limit' is a whole number, 1 or more")
+        raise bad("'limit' must be a whole number of at least 1")
     for name in ("time", "start", "end", "earliest_end", "latest_start", "as_of"):
         if name in given:
             _milliseconds(name, given[name])
@@ -277,9 +275,9 @@ def _check(route: Route, given: Mapping[str, str]) -> None:
     alone["end"] = alone["start"]
     for name, others in alone.items():
         if name in given and not given.keys() <= others:
-            raise bad(f"'{name}' does not go with {', '.join(sorted(given.keys() - others))}")
+            raise bad(f"'{name}' cannot be combined with {', '.join(sorted(given.keys() - others))}")
     if ("start" in given) != ("end" in given):
-        raise bad("one session is read with both 'start' and 'end'")
+        raise bad("reading one session needs both 'start' and 'end'")
 
 
 def _milliseconds(name: str, text: str) -> int:
@@ -295,7 +293,7 @@ def _milliseconds(name: str, text: str) -> int:
             return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
         except (ValueError, OverflowError):
             pass  # told below
-    raise bad(f"'{name}' is a time: milliseconds since the epoch, or such as 2026-07-01T12:00:00Z")
+    raise bad(f"'{name}' must be a time: milliseconds since the epoch, or like 2026-07-01T12:00:00Z")
 
 
 # --- reads -----------------------------------------------------------------------------------------------
@@ -370,9 +368,9 @@ def keys_in(store: StoreDeclaration, body: bytes, format_: str, *, most: int) ->
     given = parse_json(body)
     keys = given.get("keys") if isinstance(given, dict) and set(given) == {"keys"} else None
     if not isinstance(keys, list):
-        raise bad('the body is {"keys": [...]}')
+        raise bad('the body must be {"keys": [...]}')
     if len(keys) > most:
-        raise Refused(413, "TooLarge", f"one request asks for {most} keys at most")
+        raise Refused(413, "TooLarge", f"a request may have at most {most} keys")
     return [key_from_json(store.key_serde, key, format_) for key in keys]
 
 
@@ -389,7 +387,7 @@ def _prefix_of(store: StoreDeclaration, request: Request) -> bytes:
     if request.format == "bytes" or store.key_serde.name == "bytes":
         return from_base64(text)
     if store.key_serde.name not in ("string", "uuid"):
-        raise bad(f"keys of serde '{store.key_serde.name}' have a prefix in bytes only: format=bytes")
+        raise bad(f"keys of serde '{store.key_serde.name}' have prefixes only as bytes: use format=bytes")
     return text.encode("utf-8")
 
 
@@ -414,7 +412,7 @@ def question_of(read: Read) -> Question:
         ValueError: HTTP has no words for it.
     """
     if read.partition is not None or read.bound is not None or read.form is Form.VERSIONS:
-        raise ValueError(f"a query server cannot be asked for {read}")
+        raise ValueError(f"a query server does not support {read}")
     if read.form is Form.COUNT:
         return Question("GET", about_store(read.store, "count"))
     numbers = {"limit": read.limit, "as_of": read.as_of}
@@ -426,7 +424,7 @@ def question_of(read: Read) -> Question:
         last += f"/{to_base64(read.key)}"
     elif not read.high_included:
         if read.low is None or read.high != after_prefix(read.low):
-            raise ValueError(f"a query server cannot be asked for {read}")
+            raise ValueError(f"a query server does not support {read}")
         keys["prefix"] = read.low
     else:
         keys = dict(zip(_BOUNDS[read.kind], (read.low, read.high), strict=True))

@@ -331,7 +331,7 @@ class Actions:
                 return self._answer(change=change, thread=None, done=False)
         if name is None:
             raise IllegalStateException(
-                f"client '{self._streams.client_id}' does not run, or has no thread to remove; nothing "
+                f"client '{self._streams.client_id}' is not running, or has no thread to remove; nothing "
                 "was changed"
             )
         return self._answer(change=change, thread=name, done=done)
@@ -347,7 +347,7 @@ def _change(body: bytes) -> str:
         given = None
     change = given.get("change") if isinstance(given, dict) else None
     if change not in ("add", "remove"):
-        raise bad('the body is {"change": "add"} or {"change": "remove"}')
+        raise bad('the body must be {"change": "add"} or {"change": "remove"}')
     return str(change)
 
 

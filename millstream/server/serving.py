@@ -94,7 +94,8 @@ class QueryServer:
         listen = listen or HostInfo("127.0.0.1", 0)
         if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
             raise ConfigException(
-                f"the query server would listen at {listen}, where others reach it, and let anybody read the "
+                f"the query server would listen on {listen}, where others can reach it, and let anyone "
+                "read the "
                 "stores; set 'query.server.token', listen on 127.0.0.1, or, if the network itself keeps "
                 "others out, set 'query.server.allow.anonymous' to true"
             )
@@ -141,7 +142,7 @@ class QueryServer:
         """
         with self._lock:
             if self._thread is not None or self._closed:
-                raise IllegalStateException("a QueryServer starts once; make a new one")
+                raise IllegalStateException("a QueryServer can start only once; create a new one")
             self._socket = self._bound()
             program_end.close_in_child(self, self._socket)
             # Which port it is, and so who this client is to the others, is known only now.
@@ -180,7 +181,7 @@ class QueryServer:
         ended = thread is None or not thread.is_alive()
         if not ended:
             log.warning(
-                "%s the query server at %s has not ended within %g s; it ends after its present answers",
+                "%s the query server at %s did not end within %g s; it ends after its current answers",
                 self._client_id,
                 self.url,
                 timeout_s,
@@ -227,8 +228,8 @@ class QueryServer:
             if bound is not None:
                 bound.close()
             raise StreamsException(
-                f"the query server cannot listen at {self._listen}: {error}; set 'query.server.listen' to an "
-                "address of this machine with a port that is free"
+                f"the query server cannot listen on {self._listen}: {error}; set 'query.server.listen' to an "
+                "address of this machine with a free port"
             ) from error
         return bound
 
@@ -240,7 +241,7 @@ class QueryServer:
         except Exception as error:
             self._failure = error
             log.exception(
-                "%s the query server has failed; stores answer in this process only", self._client_id
+                "%s the query server failed; stores can be queried only in this process", self._client_id
             )
         finally:
             self._ready.set()
@@ -407,8 +408,8 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
     listen = listening_address(_host("query.server.listen", str(config["query.server.listen"])), host)
     if host is not None and is_loopback(listen.host) and not is_loopback(host.host):
         log.warning(
-            "%s its query server listens at %s, where other clients do not reach it, and "
-            "'application.server' tells them %s; set 'query.server.listen', and 'query.server.token' with it",
+            "%s its query server listens on %s, where other clients cannot reach it, but "
+            "'application.server' announces %s; set 'query.server.listen', and 'query.server.token' with it",
             streams.client_id,
             listen,
             host,
@@ -416,8 +417,8 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
     token = config.get("query.server.token")
     if token is not None and len(token) < _SHORT and not is_loopback(listen.host):
         log.warning(
-            "%s 'query.server.token' has %d characters, and whoever reaches %s can try many; take a "
-            "random one of %d or more",
+            "%s 'query.server.token' has %d characters, and anyone who reaches %s can guess; use a "
+            "random one of at least %d",
             streams.client_id,
             len(token),
             listen,

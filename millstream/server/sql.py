@@ -54,7 +54,7 @@ class Sql:
             StreamsException: a part of a store cannot be read now.
         """
         if not self._enabled:
-            off = "SQL over HTTP is off; set 'query.server.sql.enabled' to true"
+            off = "SQL over HTTP is disabled; set 'query.server.sql.enabled' to true"
             raise Refused(403, "Forbidden", off)
         query, parameters = query_in(body)
         loop = asyncio.get_running_loop()
@@ -134,7 +134,8 @@ class Sql:
         except TimeoutError:
             reading.cancel()
             raise TimeoutException(
-                f"store '{name}' could not be read of all clients in time; local=true selects from the part "
+                f"store '{name}' could not be read from all clients in time; local=true selects from the "
+                "part "
                 "that is here"
             ) from None
         return table_of(snapshot, name, [_as_stored(row, kind) for row in rows], Position())
@@ -163,10 +164,10 @@ def query_in(body: bytes) -> tuple[str, Sequence[Any] | Mapping[str, Any] | None
     """
     given = parse_json(body)
     if not isinstance(given, dict) or not given.keys() <= {"query", "parameters"}:
-        raise bad('the body is {"query": "select …", "parameters": […]}')
+        raise bad('the body must be {"query": "select …", "parameters": […]}')
     query, parameters = given.get("query"), given.get("parameters")
     if not isinstance(query, str) or not isinstance(parameters, list | dict | None):
-        raise bad("'query' is a text; 'parameters' is a list for ?, or an object for $name")
+        raise bad("'query' must be text; 'parameters' must be a list for ?, or an object for $name")
     return query, parameters
 
 
@@ -177,7 +178,7 @@ def _lines(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
         Refused: two columns have the same name.
     """
     if len(set(names)) < len(names):
-        raise bad("two columns of the answer have the same name; name them with 'as'")
+        raise bad("two columns of the answer have the same name; rename one with 'as'")
     lines = [json.dumps(dict(zip(names, row, strict=True)), separators=(",", ":")) + "\n" for row in rows]
     return "".join(lines).encode("ascii")
 

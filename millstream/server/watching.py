@@ -131,7 +131,7 @@ def _all_of(body: Mapping[str, Any], reach: Reach) -> Sequence[Entry]:
         raise Refused(
             413,
             "TooLarge",
-            "this range has more entries than can be listened to; narrow it, or raise 'limit' (at most "
+            "this range has more entries than can be watched; narrow it, or raise 'limit' (at most "
             f"{reach.limits.most_page} entries and {reach.limits.page_bytes} bytes)",
         )
     return entries_of(body)

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 def server_closed() -> StateStoreNotAvailableException:
     """What is answered once the server is being closed."""
-    return StateStoreNotAvailableException("this query server is closed; ask the one of another client")
+    return StateStoreNotAvailableException("this query server is closed; ask another client's")
 
 
 class Deadline:
@@ -69,7 +69,7 @@ class Deadline:
         """
         if self.remaining_s <= 0:
             raise TimeoutException(
-                f"no answer within {self.seconds:g} s; ask for less at once (limit=), or try again"
+                f"no answer within {self.seconds:g} s; request less at once (limit=), or try again"
             )
 
 
@@ -219,10 +219,10 @@ def base_of(url: str) -> Base:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigException(
-            f"'{url}' is no address of a query server; one looks like 'http://localhost:8080'"
+            f"'{url}' is not a query server's address; one looks like 'http://localhost:8080'"
         )
     if parts.username is not None or parts.password is not None:
-        raise ConfigException("a query server's address has no user and password in it; give token=")
+        raise ConfigException("a query server's address cannot have a user and password; give token=")
     usual = 443 if parts.scheme == "https" else 80
     return Base(parts.scheme, parts.hostname, usual if port is None else port, parts.path.rstrip("/"))
 
@@ -329,7 +329,7 @@ class Wire:
                 signature = response.getheader(SIGNATURE)
                 if not line.proven.believes(question, response.status, retry_after, raw, signature):
                     kept = False
-                    raise Unproven(f"an answer of {self.base} is not proved to be of who knows the token")
+                    raise Unproven(f"an answer from {self.base} has no proof that its sender knows the token")
             told = self._object(raw, response.status)
             kept = kept and told.get("error") != STALE
             return Reply(response.status, told, raw, retry_after)
@@ -361,15 +361,15 @@ class Wire:
             raise self._silent() from error
         found = proven(secret, self._name, nonce, raw) if response.status == 200 else None
         if found is None:
-            raise Unproven(f"what answers at {self.base} does not prove that it knows the token")
+            raise Unproven(f"the server at {self.base} does not prove that it knows the token")
         if response.will_close:
-            raise Unproven(f"what answers at {self.base} closes the connection on which it has proved itself")
+            raise Unproven(f"the server at {self.base} closes the connection on which it proved itself")
         line.http.auto_open = 0  # the next question goes over this connection or none
         self._limit(line, deadline)
         return found
 
     def _silent(self) -> Unproven:
-        message = f"what answers at {self.base} has not proved in {_PROOF_S:g} s that it knows the token"
+        message = f"the server at {self.base} did not prove within {_PROOF_S:g} s that it knows the token"
         return Unproven(message, timed_out=True)
 
     def _read(
@@ -408,11 +408,11 @@ class Wire:
             # Of what stands before the query server: a proxy, or the server's own limit of connections.
             return {
                 "error": NOT_OURS,
-                "message": f"what answers at {self.base} refuses, with status {status}",
+                "message": f"the server at {self.base} refuses, with status {status}",
             }
         if not isinstance(body, dict):
             raise WireError(
-                f"what answers at {self.base} is no query server of Millstream's: no JSON object came"
+                f"the server at {self.base} is not a Millstream query server: it did not send a JSON object"
             )
         return body
 
@@ -483,8 +483,8 @@ class Tls:
         except (OSError, ValueError) as error:
             raise ConfigException(
                 f"the query server's certificate '{self.certificate}', with its key in "
-                f"'{self.key or self.certificate}', cannot be used ({_why(error)}); both are PEM files, "
-                "which fit each other, and a key that has a password needs 'query.server.ssl.key.password'"
+                f"'{self.key or self.certificate}', cannot be used ({_why(error)}); both must be PEM files "
+                "that match, and a key with a password needs 'query.server.ssl.key.password'"
             ) from None
         return context
 
@@ -506,9 +506,7 @@ def trusting(ca: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ValueError) as error:
-        raise ConfigException(
-            f"'{ca}' cannot be read as certificates of authorities, in PEM: {_why(error)}"
-        ) from None
+        raise ConfigException(f"'{ca}' cannot be read as CA certificates in PEM: {_why(error)}") from None
 
 
 def _why(error: Exception) -> str:

@@ -7,6 +7,7 @@ very code of the client, whatever is installed where they are.
 from __future__ import annotations
 
 import hashlib
+import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from millstream.spark.executors import is_cluster
 __all__ = ["deliver_package"]
 
 _FOLDER = Path(__file__).resolve().parent.parent
+_MAKING = threading.Lock()
+"""Clients of one Spark may start at the same time."""
 
 
 def deliver_package(spark: SparkSession) -> None:
@@ -39,10 +42,11 @@ def _archive(directory: Path) -> Path:
     for name, content in modules.items():
         digest.update(f"{name} {len(content)} ".encode() + content)
     path = directory / f"millstream-{digest.hexdigest()[:16]}.zip"
-    if not path.exists():
-        part = path.with_suffix(".part")
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in modules.items():
-                archive.writestr(name.as_posix(), content)
-        part.replace(path)
+    with _MAKING:
+        if not path.exists():
+            part = path.with_suffix(".part")
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+                for name, content in modules.items():
+                    archive.writestr(name.as_posix(), content)
+            part.replace(path)
     return path

@@ -1,12 +1,12 @@
 """Which topics must have the same number of partitions, because a join or a cogroup reads them together.
 
-Equal keys meet only if they are in partitions of one number, so the topics on both sides of a join need as
+Equal keys meet only in partitions with the same number, so the topics on both sides of a join need equally
 many. Repartition topics are made to fit; topics that the program does not own have to fit.
 
 Source: AbstractStream.ensureCopartitionWith, InternalTopologyBuilder (copartitionGroups,
     validateCopartition), CopartitionedTopicsEnforcer.
-Differs: a mistake is told in every topology; Kafka Streams looks only if there is a repartition topic, and
-    not behind a suppress() or a cogroup().
+Differs: a mistake is reported in every topology; Kafka Streams checks only if there is a repartition topic,
+    and not after a suppress() or a cogroup().
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def settle_partitions(
             if len(set(external.values())) > 1:
                 raise TopologyException(
                     f"Topics not co-partitioned: {_shown(external)} partitions; {_joins(group)} reads them "
-                    "together, so they need the same number: create them with it, or put repartition() "
+                    "together, so they need the same number: recreate them, or put repartition() "
                     "before the join on one side"
                 )
             needed = next(iter(external.values()))
@@ -153,7 +153,7 @@ def settle_partitions(
                 raise TopologyException(
                     f"Number of partitions [{node.partitions}] of repartition topic [{topic}] doesn't match "
                     f"number of partitions [{needed}] of the source topic: {_joins(group)} reads it together "
-                    f"with {_shown(external)}; give repartition() {needed} partitions, or no number"
+                    f"with {_shown(external)}; set repartition() to {needed} partitions, or omit the number"
                 )
 
 

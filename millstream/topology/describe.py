@@ -47,7 +47,7 @@ class NodeDescription:
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
-        """Kind, name, topics, stores and successors, in words."""
+        """Kind, name, topics, stores and successors, as text."""
         pattern = "" if self.pattern is None else self.pattern.pattern
         topics = ", ".join(self.topics) or pattern or self.topic or self.topic_function or ""
         kind = self.kind.name.lower()
@@ -99,7 +99,7 @@ class GlobalStoreDescription:
 
 @dataclass(frozen=True)
 class TopologyDescription:
-    """A topology as Kafka Streams tells it; `str()` is its text.
+    """A topology as Kafka Streams describes it; `str()` is its text.
 
     Source: org.apache.kafka.streams.TopologyDescription.
     """

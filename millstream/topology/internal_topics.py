@@ -127,7 +127,7 @@ def plan_internal_topics(
     missing = tuple(topic for topic in topology.source_topics if topic not in source_partitions)
     if missing:
         raise MissingSourceTopicException(
-            f"source {_topics(missing)} missing; create what is missing, or change the topology, "
+            f"source {_topics(missing)} missing; create the missing topics, or change the topology, "
             "then start a new client",
             missing,
         )
@@ -219,7 +219,7 @@ def _repartition_counts(
             )
             raise MissingSourceTopicException(
                 f"the partition count of {_topics(open_topics)} unknown: no topic matches "
-                f"{' or '.join(patterns)}; create the topics that are to be read, then start a new client"
+                f"{' or '.join(patterns)}; create the topics to read, then start a new client"
             )
     return counts
 

@@ -182,11 +182,9 @@ def _check_processors(pipeline: Pipeline) -> None:
                     through[node] = first
                 elif parent not in group:
                     raise TopologyException(
-                        f"{node.name} runs together with {first.name}, as both have a store or a "
-                        "processor in "
-                        f"common, and {parent.name} is between them, which is no processor: do what it "
-                        "does in one, "
-                        "or put repartition() behind it"
+                        f"{node.name} runs together with {first.name}, as they share a store or a "
+                        f"processor, and {parent.name} between them is not a processor: do its work "
+                        "in one, or put repartition() after it"
                     )
 
 
@@ -296,7 +294,7 @@ def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
                 cuts[node] = f"The program asks for the topic '{node.topic}' with repartition()."
             elif before is not None and not any(isinstance(parent, TableGroupBy) for parent in node.parents):
                 cuts[node] = (
-                    f"The topic '{node.topic}' is needed: behind {before.name}, which keeps state, it keeps "
+                    f"The topic '{node.topic}' is needed: after {before.name}, which keeps state, it keeps "
                     "the records in order."
                 )
         elif _is_stateful(node, cuts):

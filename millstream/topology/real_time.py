@@ -97,7 +97,7 @@ class Modes:
             if name not in names:
                 raise ConfigException(
                     f"'processing.mode.{name}': there is no pipeline '{name}'; explain() shows them: "
-                    f"{', '.join(names) or 'there is none'}"
+                    f"{', '.join(names) or 'none'}"
                 )
         for pipeline in pipelines:
             if self.of(pipeline) is not Mode.REAL_TIME or not pipeline.has_query:
@@ -135,7 +135,7 @@ def _obstacles(node: Node) -> Iterable[str]:
         case Aggregate(aggregation=Fold() | TableFold()):
             yield f"{node.name} is a fold in Python, which gets its records in batches."
         case Cogroup():
-            yield f"{node.name} adds up in Python, which gets its records in batches."
+            yield f"{node.name} aggregates in Python, which gets its records in batches."
         case SparkSink():
             yield f"{node.name} is a query of the program's own."
         case _:
@@ -144,14 +144,14 @@ def _obstacles(node: Node) -> Iterable[str]:
         for name in _udfs(function):
             yield (
                 f"'{name}' in {describe_function(function)} is a UDF, and Spark hands records to Python in "
-                "batches; say it with functions of pyspark.sql."
+                "batches; use functions of pyspark.sql instead."
             )
 
 
 def _read_whole(node: Node) -> Iterable[str]:
     if isinstance(node, GlobalRead):
         what = "DataFrame" if isinstance(node, FrameRead) else "global table"
-        yield f"The {what} '{node.name}' has to be read whole before the stream is."
+        yield f"The {what} '{node.name}' must be read completely before the stream."
 
 
 def _avoided(node: Node) -> str:
@@ -159,11 +159,11 @@ def _avoided(node: Node) -> str:
     if isinstance(node, (*joins, ForeignKeyJoin, ForeignKeyLookup, ForeignKeySubscribe)):
         return f"{node.name} joins records in the order in which they arrive."
     if isinstance(node, Aggregate) and node.windows is not None:
-        return f"{node.name} has windows, and which record is late goes by the order in which they arrive."
+        return f"{node.name} has windows, and which record is late depends on the order in which they arrive."
     if isinstance(node, Suppress):
         return f"{node.name} holds updates back by the order in which records arrive."
     if isinstance(node, TableGroupBy):
-        return f"{node.name} takes back what a row gave before, and the two can be seen apart."
+        return f"{node.name} first removes a row's old contribution, and readers could see that state."
     return ""
 
 

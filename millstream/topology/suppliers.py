@@ -57,7 +57,7 @@ def check_supplier(operation: str, supplier: Any, *, fixed_key: bool) -> None:
         )
         raise TopologyException(
             f"{operation}() takes a {wanted}, and {describe_function(supplier)} makes a "
-            f"{type(one).__name__}, which is none; use {other_operation}(), or inherit {wanted}"
+            f"{type(one).__name__} instead; use {other_operation}(), or inherit {wanted}"
         )
 
 
@@ -79,8 +79,8 @@ def _one_of_two(operation: str, supplier: Any, thing: str, method: str, shape: s
     if not isinstance(supplier, type) and callable(getattr(supplier, method, None)):
         kind = type(supplier).__name__
         raise TopologyException(
-            f"{operation}() got a {thing}, {kind}(…): each task needs one of its own; give what makes "
-            f"them, {kind} itself or `lambda: {kind}(…)`"
+            f"{operation}() got a {thing}, {kind}(…): each task needs its own; pass a supplier "
+            f"instead, {kind} itself or `lambda: {kind}(…)`"
         )
     if not callable(supplier) and not callable(getattr(supplier, "get", None)):
         raise TopologyException(f"{operation}() takes {shape}; got {supplier!r}")
@@ -100,7 +100,7 @@ def _one_of_two(operation: str, supplier: Any, thing: str, method: str, shape: s
                 f"{operation}() got the generator function {what}: put @processor above it, from "
                 "millstream import processor"
             )
-        hint = "; is a `return` missing? It takes " if method == "process" else "; it takes "
+        hint = "; did you forget a `return`? It takes " if method == "process" else "; it takes "
         raise TopologyException(
             f"{operation}() got {what}, which made a {type(one).__name__} without {method}(){hint}{shape}"
         )

@@ -138,15 +138,15 @@ class Topology(TellsWhatIsMissing):
     def add_processor(
         self, name: str, supplier: Any, *parents: str, key_serde: Any = None, value_serde: Any = None
     ) -> Topology:
-        """A processor behind these nodes. Stores that `supplier.stores()` returns are added and connected.
+        """A processor after these nodes. Stores that `supplier.stores()` returns are added and connected.
 
         Args:
             supplier: as for `KStream.process`, or of FixedKeyProcessors.
-            key_serde, value_serde: of what it forwards to a sink without serdes of its own. None: those of
-                what comes in.
+            key_serde, value_serde: of what it forwards to a sink without serdes of its own. None: those
+                of its input.
 
         Raises:
-            TopologyException: the name is taken, a parent is not there, or the supplier makes no processors.
+            TopologyException: the name is taken, a parent is missing, or the supplier makes no processors.
         """
         self._check_name(name)
         fixed_key = bool(getattr(_made(supplier), "fixed_key", False))
@@ -185,7 +185,7 @@ class Topology(TellsWhatIsMissing):
             partitioner: as that of `Produced`.
 
         Raises:
-            TopologyException: the name is taken, or a parent is not there.
+            TopologyException: the name is taken, or a parent is missing.
         """
         self._check_name(name)
         if callable(topic):
@@ -212,7 +212,7 @@ class Topology(TellsWhatIsMissing):
         """A store, connected with these processors.
 
         Raises:
-            TopologyException: there is another store of that name, or no such processor.
+            TopologyException: another store has that name, or there is no such processor.
         """
         store = declared_store("add_state_store", builder)
         self._check_store(store)
@@ -224,7 +224,7 @@ class Topology(TellsWhatIsMissing):
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Topology:
-        """Let a processor use stores that have been added. Who shares a store shares its tasks.
+        """Let a processor use stores that have been added. Processors that share a store share its tasks.
 
         Raises:
             TopologyException: there is no such processor, or no such store.
@@ -296,9 +296,9 @@ class Topology(TellsWhatIsMissing):
         value_serde: Any = None,
         timestamp_extractor: Any = None,
     ) -> Topology:
-        """A store whose changelog is a topic that others write: a processor puts its records into the store.
+        """A store whose changelog is a topic written by others: a processor puts its records into the store.
 
-        Other processors may be connected with the store, and only read it.
+                Other processors may be connected with the store, but only read it.
 
         Raises:
             TopologyException: a name is taken, or another source reads the topic.
@@ -475,15 +475,12 @@ class Topology(TellsWhatIsMissing):
 
     @cached_property
     def global_topics(self) -> tuple[str, ...]:
-        """The topics of its global tables, sorted. They have to be there before it starts."""
+        """The topics of its global tables, sorted. They must exist before it starts."""
         return tuple(sorted(node.topic for node in self.nodes if _has_store(node)))
 
     @cached_property
     def source_topics(self) -> tuple[str, ...]:
-        """The topics that have to be there before it starts, sorted; not those of global tables.
-
-        Those of patterns are not known here.
-        """
+        """Topics that must exist before a start, sorted, without those of global tables and patterns."""
         topics: set[str] = set()
         for node in self.nodes:
             if isinstance(node, Source):
@@ -501,7 +498,7 @@ class Topology(TellsWhatIsMissing):
 
     @cached_property
     def copartition_groups(self) -> tuple[CopartitionGroup, ...]:
-        """What joins read together, and what therefore has to have the same number of partitions."""
+        """Topics that joins read together, which must have the same number of partitions."""
         return copartition_groups(self.nodes)
 
     def describe(self) -> TopologyDescription:
@@ -509,7 +506,7 @@ class Topology(TellsWhatIsMissing):
         return describe(self._all_subtopologies)
 
     def explain(self) -> str:
-        """Text on how Spark runs it: the pipelines, what each reads, writes and keeps, and why it is cut.
+        """How Spark runs it, as text: the pipelines, what each reads, writes and keeps, and why it is split.
 
         Then the global tables, which no query runs, and the tables of DataFrames.
         """

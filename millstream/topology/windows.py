@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def milliseconds(duration: Any, what: str) -> int:
-    """A duration as Kafka has it: whole milliseconds in 64 bits; what is smaller is cut off.
+    """A duration in Kafka's form: whole milliseconds in 64 bits; smaller fractions are truncated.
 
     Raises:
         TopologyException: it is not a timedelta.
@@ -42,9 +42,9 @@ def milliseconds(duration: Any, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
-    """Windows of one size that begin every `advance`: tumbling where the two are equal, else hopping.
+    """Windows of one size that begin every `advance`: tumbling if the two are equal, otherwise hopping.
 
-    They are aligned to the epoch. A window has its start and not its end.
+        They are aligned to the epoch. A window includes its start but not its end.
 
     `TimeWindows.of_size_with_no_grace(timedelta(minutes=5)).advance_by(timedelta(minutes=1))`
 
@@ -70,12 +70,12 @@ class TimeWindows:
 
     @classmethod
     def of_size_with_no_grace(cls, size: timedelta) -> TimeWindows:
-        """Tumbling windows of this size; what comes after a window's end is dropped."""
+        """Tumbling windows of this size; records after a window's end are dropped."""
         return cls.of_size_and_grace(size, timedelta(0))
 
     @classmethod
     def of_size_and_grace(cls, size: timedelta, after_window_end: timedelta) -> TimeWindows:
-        """Tumbling windows of this size, each open for so long after its end."""
+        """Tumbling windows of this size, each open this long after its end."""
         size_ms = milliseconds(size, "the size of windows")
         return cls(size_ms, size_ms, milliseconds(after_window_end, "the grace period"))
 
@@ -85,12 +85,12 @@ class TimeWindows:
 
     @property
     def closes_after_ms(self) -> int:
-        """How far beyond a window's end stream time is when the window closes."""
+        """How far stream time must pass a window's end before the window closes."""
         return self.grace_ms
 
     @property
     def least_retention_ms(self) -> int:
-        """How long a store has to keep a window, counted from its start."""
+        """How long a store must keep a window, counted from its start."""
         return self.size_ms + self.grace_ms
 
     def check_retention(self, store: str, retention_ms: int) -> None:
@@ -118,12 +118,12 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows(TimeWindows):
-    """One window for each key, from 1970 or a later time on, that never closes.
+    """One window for each key, from 1970 or later, that never closes.
 
     `UnlimitedWindows.of().start_on(datetime(2026, 1, 1, tzinfo=UTC))`
 
     Source: org.apache.kafka.streams.kstream.UnlimitedWindows.
-    Differs: it ends with the year 9999, the last time that records have here, and not with 64 bits.
+    Differs: it ends with the year 9999, the latest time of a record here, and not at the 64-bit limit.
     """
 
     size_ms: int = MAX_TIMESTAMP_MS
@@ -137,10 +137,10 @@ class UnlimitedWindows(TimeWindows):
         return cls()
 
     def start_on(self, start: datetime) -> UnlimitedWindows:
-        """One window from this time on; a record that is earlier is in none, and is not counted as late.
+        """One window from this time on; earlier records are in no window, and do not count as late.
 
         Raises:
-            TopologyException: it is no time, has no zone, or is before 1970.
+            TopologyException: it is not a datetime, has no zone, or is before 1970.
         """
         if not isinstance(start, datetime) or start.tzinfo is None:
             raise TopologyException(
@@ -189,13 +189,15 @@ class UnlimitedWindows(TimeWindows):
 class DailyTimeWindows(TimeWindows):
     """Days of a time zone: each from one hour of its clock to the same hour of the next day.
 
-    They are 23 or 25 hours long where clocks change. If clocks skip the hour, the day begins when they do; if
-    they show it twice, the first time. The first day begins with 1970, if not later.
+    They are 23 or 25 hours long when clocks change. If clocks skip the hour, the day begins at the change; if
+    they show it twice, the first time. The first day begins in 1970 at the earliest.
 
     `DailyTimeWindows.of("Europe/Berlin", start_hour=18)`
 
     Source: DailyTimeWindows of Confluent's kafka-streams-examples, a custom class of windows.
-    Differs: a day ends when the next one begins; there, one that clocks have begin later ends later as well.
+    Differs: a day ends when the next one begins; there, a day that begins later because of a clock change
+        also ends
+    later.
         Other custom windows are not supported: which windows a record is in is found out inside Spark,
         without Python. A window's true end is known where it is made: in `to_stream()`, when it closes and
         in what is late. As there, bytes of a key do not have it: whoever reads them, and a store, sees 24
@@ -215,7 +217,7 @@ class DailyTimeWindows(TimeWindows):
     def of(
         cls, zone: ZoneInfo | str, *, start_hour: int = 0, grace: timedelta = timedelta(0)
     ) -> DailyTimeWindows:
-        """Days that begin at this hour, 0 to 23, each open for so long after its end.
+        """Days that begin at this hour, 0 to 23, each open this long after its end.
 
         Raises:
             TopologyException: there is no such zone or hour.
@@ -226,22 +228,22 @@ class DailyTimeWindows(TimeWindows):
             try:
                 zone = ZoneInfo(zone)
             except (ValueError, OSError, KeyError) as error:
-                raise TopologyException(f"no time zone {zone!r}; write it as in {cls._HINT}") from error
+                raise TopologyException(f"unknown time zone {zone!r}; write it as in {cls._HINT}") from error
         if not isinstance(zone, ZoneInfo) or not zone.key:
             raise TopologyException(f"the time zone of days is a name or a ZoneInfo, as in {cls._HINT}")
         return cls(grace_ms=milliseconds(grace, "the grace period"), zone=zone, start_hour=start_hour)
 
     def advance_by(self, advance: timedelta) -> TimeWindows:
-        """Refused: a day begins when another ends.
+        """Refused: a day begins when the previous one ends.
 
         Raises:
             TopologyException: always.
         """
-        raise TopologyException("days do not advance by anything else: each begins when another ends")
+        raise TopologyException("days have no advance: each begins when the previous one ends")
 
     @classmethod
     def of_size_and_grace(cls, size: timedelta, after_window_end: timedelta) -> TimeWindows:
-        """Refused: a day is as long as it is.
+        """Refused: a day's length is fixed.
 
         Raises:
             TopologyException: always.
@@ -268,10 +270,10 @@ class DailyTimeWindows(TimeWindows):
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindows:
-    """Windows that begin and end where records are: each has all records that are no further apart than this.
+    """Windows that begin and end at records: each has all records that are no further apart than this.
 
-    Both ends belong to a window. There is one that ends at each record, and one that begins just after each
-    record, if there is any record in it.
+        A window includes both ends. One ends at each record, and one begins just after each record, if it
+        contains a record.
 
     `SlidingWindows.of_time_difference_and_grace(timedelta(minutes=5), timedelta(minutes=1))`
 
@@ -290,14 +292,14 @@ class SlidingWindows:
 
     @classmethod
     def of_time_difference_with_no_grace(cls, time_difference: timedelta) -> SlidingWindows:
-        """Windows of this length; what comes after a window's end is dropped."""
+        """Windows of this length; records after a window's end are dropped."""
         return cls.of_time_difference_and_grace(time_difference, timedelta(0))
 
     @classmethod
     def of_time_difference_and_grace(
         cls, time_difference: timedelta, after_window_end: timedelta
     ) -> SlidingWindows:
-        """Windows of this length, each open for so long after its end."""
+        """Windows of this length, each open this long after its end."""
         return cls(
             milliseconds(time_difference, "the time difference of sliding windows"),
             milliseconds(after_window_end, "the grace period"),
@@ -310,12 +312,12 @@ class SlidingWindows:
 
     @property
     def closes_after_ms(self) -> int:
-        """How far beyond a window's end stream time is when the window closes."""
+        """How far stream time must pass a window's end before the window closes."""
         return self.grace_ms
 
     @property
     def least_retention_ms(self) -> int:
-        """How long a store has to keep a window, counted from its start."""
+        """How long a store must keep a window, counted from its start."""
         return 2 * self.time_difference_ms + self.grace_ms
 
     def check_retention(self, store: str, retention_ms: int) -> None:
@@ -333,14 +335,14 @@ class SlidingWindows:
 
 @dataclass(frozen=True, slots=True)
 class JoinWindows:
-    """How far apart in time two records may be that a join pairs: the right one from `before_ms` before the
-    left one to `after_ms` after it, both included.
+    """How far apart in time two joined records may be: the right one from `before_ms` before the left one to
+        `after_ms` after it, both included.
 
     `JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5)).before(timedelta(0))` pairs a record
     with those of the right side that come up to five minutes later.
 
     Source: org.apache.kafka.streams.kstream.JoinWindows.
-    Differs: no `of()` and `grace()`, which are deprecated there: how late a record may come is said at once.
+    Differs: no `of()` and `grace()`, which are deprecated there: the constructors set the grace period.
     """
 
     before_ms: int
@@ -357,23 +359,23 @@ class JoinWindows:
 
     @classmethod
     def of_time_difference_with_no_grace(cls, time_difference: timedelta) -> JoinWindows:
-        """Records so far apart, the one or the other being first; none that comes later is joined."""
+        """Records this far apart in either order; late records are not joined."""
         return cls.of_time_difference_and_grace(time_difference, timedelta(0))
 
     @classmethod
     def of_time_difference_and_grace(
         cls, time_difference: timedelta, after_window_end: timedelta
     ) -> JoinWindows:
-        """The same, and records that come later are joined, by as much."""
+        """The same, with a grace period for late records."""
         difference_ms = milliseconds(time_difference, "the time difference of join windows")
         return cls(difference_ms, difference_ms, milliseconds(after_window_end, "the grace period"))
 
     def before(self, time_difference: timedelta) -> JoinWindows:
-        """The same, with right records from so long before the left one; negative: from after it."""
+        """The same, with right records from this long before the left one; negative: from after it."""
         return replace(self, before_ms=milliseconds(time_difference, "the time before of join windows"))
 
     def after(self, time_difference: timedelta) -> JoinWindows:
-        """The same, with right records until so long after the left one; negative: until before it."""
+        """The same, with right records until this long after the left one; negative: until before it."""
         return replace(self, after_ms=milliseconds(time_difference, "the time after of join windows"))
 
     @property
@@ -397,9 +399,9 @@ class JoinWindows:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
-    """Sessions: runs of records with no gap between them longer than this. Both ends belong to a session.
+    """Sessions: runs of records with no gap between them longer than this. A session includes both ends.
 
-    A record between two sessions can make one of them; the two are then deleted.
+        A record between two sessions can join them into one; the two are then deleted.
 
     `SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=30))`
 
@@ -416,14 +418,14 @@ class SessionWindows:
 
     @classmethod
     def of_inactivity_gap_with_no_grace(cls, inactivity_gap: timedelta) -> SessionWindows:
-        """Sessions that end when nothing has come for so long."""
+        """Sessions that end after this long without records."""
         return cls.of_inactivity_gap_and_grace(inactivity_gap, timedelta(0))
 
     @classmethod
     def of_inactivity_gap_and_grace(
         cls, inactivity_gap: timedelta, after_window_end: timedelta
     ) -> SessionWindows:
-        """The same, and each takes records that come later, by as much."""
+        """The same, with a grace period for late records."""
         return cls(
             milliseconds(inactivity_gap, "the inactivity gap of sessions"),
             milliseconds(after_window_end, "the grace period"),
@@ -431,12 +433,12 @@ class SessionWindows:
 
     @property
     def closes_after_ms(self) -> int:
-        """How far beyond a session's end stream time is when the session closes."""
+        """How far stream time must pass a session's end before the session closes."""
         return self.gap_ms + self.grace_ms
 
     @property
     def least_retention_ms(self) -> int:
-        """How long a store has to keep a session, counted from its end."""
+        """How long a store must keep a session, counted from its end."""
         return self.gap_ms + self.grace_ms
 
     def check_retention(self, store: str, retention_ms: int) -> None:

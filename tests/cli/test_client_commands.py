@@ -170,8 +170,8 @@ def test_failures_are_listed(world: FakeWorld, tmp_path: Path) -> None:
     ("arguments", "code", "said"),
     [
         (("status", "--url", "http://127.0.0.1:1"), 1, "millstream run --serve 7070"),
-        (("status", "--url", "nowhere"), 2, "is no address of a query server"),
-        (("query", "get", "prices", "x", "--token", "a b"), 2, "a token is a text"),
+        (("status", "--url", "nowhere"), 2, "is not a query server's address"),
+        (("query", "get", "prices", "x", "--token", "a b"), 2, "a token consists of"),
         (("threads", "double"), 2, "double"),
     ],
 )

@@ -88,7 +88,7 @@ def look_at_it(url: str) -> None:
         seen.show("Stores")
         page.get_by_role("textbox", name="Key", exact=True).fill("k")
         page.get_by_role("button", name="Read").click()
-        expect(page.get_by_role("table", name="What was read")).to_contain_text("+a+b")
+        expect(page.get_by_role("table", name="Entries")).to_contain_text("+a+b")
         seen.show("Failures")
         expect(page.get_by_text("nothing has failed")).to_be_visible()
         seen.show("Spark")

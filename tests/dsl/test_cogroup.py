@@ -204,11 +204,11 @@ def test_names_are_checked_before_anything_is_added():
         made.table("t").filter(same, Materialized.as_("kept"), named="n-cogroup-merge")
         made.stream("x").filter(same, named="topic-repartition-filter")
         if mistakes:
-            with refused("'n-cogroup-merge' is already there"):
+            with refused("'n-cogroup-merge' already exists"):
                 grouped.cogroup(add).aggregate(zero, named="n")
-            with refused("'kept' is already there"):
+            with refused("'kept' already exists"):
                 grouped.cogroup(add).aggregate(zero, Materialized.as_("kept"))
-            with refused("'topic-repartition-filter' is already there"):
+            with refused("'topic-repartition-filter' already exists"):
                 grouped.cogroup(add).aggregate(zero, Materialized.as_("topic"))
         grouped.cogroup(add).aggregate(zero)
         return str(made.build().describe())

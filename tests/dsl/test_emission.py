@@ -225,9 +225,9 @@ def test_names_of_a_suppress_are_taken_once(builder: StreamsBuilder) -> None:
     """The node's, and that of its buffer."""
     table = counted(builder)
     table.suppress(CLOSED.with_name("final"))
-    with refused("a node named 'final' is already there"):
+    with refused("a node named 'final' already exists"):
         table.suppress(CLOSED.with_name("final"))
-    with refused("a store named 'final-store' is already there"):
+    with refused("a store named 'final-store' already exists"):
         builder.table("t", Materialized.as_("final-store"))
 
 

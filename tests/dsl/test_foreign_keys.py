@@ -136,11 +136,11 @@ def test_names_are_checked_before_anything_is_added():
         orders, users = made.table("orders"), made.table("users", Materialized.as_("s-subscription-store"))
         users.filter(same, named="n-result")
         if mistakes:
-            with refused("'n-result' is already there"):
+            with refused("'n-result' already exists"):
                 orders.join(users, same, both, named="n")
-            with refused("'s-subscription-store' is already there"):
+            with refused("'s-subscription-store' already exists"):
                 orders.join(users, same, both, TableJoined.as_("s"))
-            with refused("'s-subscription-store' is already there"):
+            with refused("'s-subscription-store' already exists"):
                 orders.join(users, same, both, Materialized.as_("s-subscription-store"))
         orders.join(users, same, both)
         return str(made.build().describe())

@@ -65,14 +65,14 @@ def test_a_static_dataframe_or_a_function_becomes_a_table() -> None:
         (
             Streaming(),
             "id",
-            r"this DataFrame is streaming \(spark.readStream\), and a table is made from one that",
+            r"this DataFrame is streaming \(spark.readStream\), and a table needs a static one",
         ),
-        (Static(), "number", "the DataFrame has no column 'number', which is to be the key; it has id, city"),
+        (Static(), "number", "the DataFrame has no column 'number' for the key; it has id, city"),
         (Static(), (), r"key is the name of a column, or of several: key='id'; got \(\)"),
         (Static(), 7, r"key is the name of a column, or of several: key='id'; got 7"),
-        ("customers", "id", "takes a DataFrame of Spark, or a function that gets a SparkSession"),
-        (lambda: None, "id", "gets one argument, a SparkSession"),
-        (lambda spark, path: None, "id", "gets one argument, a SparkSession"),
+        ("customers", "id", "takes a Spark DataFrame, or a function that gets a SparkSession"),
+        (lambda: None, "id", "must take one argument, a SparkSession"),
+        (lambda spark, path: None, "id", "must take one argument, a SparkSession"),
     ],
     ids=["streaming", "no column", "no key", "a number", "text", "no argument", "two arguments"],
 )
@@ -85,7 +85,7 @@ def test_what_cannot_be_a_table_is_refused_at_once(frame: Any, key: Any, said: s
 def test_dataframes_of_others_are_told_from_sparks() -> None:
     """Of Spark Connect, whose Spark is elsewhere; and pandas', which Spark makes one from."""
     connect = type("DataFrame", (Static,), {"__module__": "pyspark.sql.connect.dataframe"})
-    with pytest.raises(TopologyException, match="a DataFrame of Spark Connect, which Millstream does not"):
+    with pytest.raises(TopologyException, match="a Spark Connect DataFrame, which Millstream does not"):
         StreamsBuilder().from_dataframe(connect(), "id")
     pandas = type("DataFrame", (), {"__module__": "pandas.core.frame", "columns": ["id"]})
     with pytest.raises(TopologyException, match=r"pandas's DataFrame .* spark.createDataFrame\(frame\)"):
@@ -102,7 +102,7 @@ def test_a_column_that_is_there_twice_is_refused() -> None:
 def test_a_table_has_a_name_of_its_own_among_nodes_and_stores() -> None:
     """Its topic is named by it, as a store's changelog is."""
     builder, _, _ = program()
-    with pytest.raises(TopologyException, match="a node named 'customers' is already there"):
+    with pytest.raises(TopologyException, match="a node named 'customers' already exists"):
         builder.from_dataframe(Static(), "id", named="customers")
 
 
@@ -113,7 +113,7 @@ def test_a_join_takes_a_joiner_or_a_selector_and_a_joiner() -> None:
         orders.join(customers)
     with pytest.raises(TopologyException, match="got a DataFrameTable of another StreamsBuilder"):
         orders.join(program()[2], lambda order, customer: customer)
-    with pytest.raises(TopologyException, match="so there is no outer join with one"):
+    with pytest.raises(TopologyException, match="so there is no outer join with a table"):
         orders.outer_join(customers, lambda order, customer: customer, None)
 
 
@@ -127,7 +127,7 @@ def test_a_join_takes_a_joiner_or_a_selector_and_a_joiner() -> None:
         (
             (lambda df: df, Repartitioned(partitioner=lambda key, value: key)),
             {},
-            "a partitioner has no use here",
+            "a partitioner has no effect here",
         ),
     ],
     ids=["no argument", "two arguments", "text", "no name", "partitioner"],

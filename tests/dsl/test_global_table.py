@@ -109,13 +109,13 @@ def test_its_store_has_a_name_of_its_own(builder):
     """Neither a task's store nor another global one may have it."""
     builder.stream("in").group_by_key().count(Materialized.as_("counts"))
     builder.global_table("users", Materialized.as_("users-store"))
-    with refused("a store named 'counts' is already there", HERE):
+    with refused("a store named 'counts' already exists", HERE):
         builder.global_table("a", Materialized.as_("counts"))
-    with refused("a store named 'users-store' is already there", HERE):
+    with refused("a store named 'users-store' already exists", HERE):
         builder.global_table("b", Materialized.as_("users-store"))
-    with refused("a store named 'users-store' is already there", HERE):
+    with refused("a store named 'users-store' already exists", HERE):
         builder.table("c", Materialized.as_("users-store"))
-    with refused("a node named 'people' is already there", HERE):
+    with refused("a node named 'people' already exists", HERE):
         builder.global_table("d", STRINGS.with_name("people"))
         builder.global_table("e", STRINGS.with_name("people"))
 

@@ -138,7 +138,7 @@ def test_serdes_of_a_reduce_are_the_values(builder, grouped):
         ),
         (
             lambda g: g.aggregate(same, Materialized(), Materialized()),
-            ["an initializer, an adder", "besides"],
+            ["an initializer, an adder", "also got"],
         ),
         (lambda g: g.aggregate("sum"), ["aggregate() takes a function", "'sum'"]),
         (lambda g: g.count("counts"), ["count() takes a Materialized", "named="]),
@@ -173,11 +173,11 @@ def test_names_are_checked_before_anything_is_added():
         users = made.table("users").filter(same, Materialized.as_("kept"), named="count-source")
         grouped = users.group_by(pair)
         if mistakes:
-            with refused("'count-source' is already there"):
+            with refused("'count-source' already exists"):
                 grouped.count(named="count")
-            with refused("'kept' is already there"):
+            with refused("'kept' already exists"):
                 grouped.count(Materialized.as_("kept"))
-            with refused("'count-source' is already there"):
+            with refused("'count-source' already exists"):
                 users.group_by(pair, named="count-source")
         grouped.count()
         return str(made.build().describe())

@@ -369,7 +369,7 @@ def test_arguments_that_do_not_fit(builder, stream):
         stream.join(builder.stream("other"))
     with refused("join() of tables is join(table, joiner, materialized=None), or", "'joiner'"):
         builder.table("a").join(builder.table("b"))
-    with refused("by a foreign key", "not for outer_join()"):
+    with refused("by a foreign key", "use join() or left_join()"):
         builder.table("c").outer_join(builder.table("d"), both, both)
 
 
@@ -401,17 +401,17 @@ def test_names_are_checked_before_anything_is_added(builder):
         made.stream("q").filter(same, named="two-right-repartition-source")
         made.table("n").filter(same, named="names-join-other")
         if mistakes:
-            with refused("'taken' is already there"):
+            with refused("'taken' already exists"):
                 changed.join(users, both, named="taken")
-            with refused("'joined-repartition-sink' is already there"):
+            with refused("'joined-repartition-sink' already exists"):
                 changed.join(users, both, Joined.as_("joined"))
-            with refused("'s-this-join-store' is already there"):
+            with refused("'s-this-join-store' already exists"):
                 changed.join(other, both, FIVE, StreamJoined.as_("s"))
-            with refused("'two-right-repartition-source' is already there"):
+            with refused("'two-right-repartition-source' already exists"):
                 changed.join(other, both, FIVE, named="two")
-            with refused("'names-join-other' is already there"):
+            with refused("'names-join-other' already exists"):
                 users.join(users, both, named="names")
-            with refused("'s-this-join-store' is already there"):
+            with refused("'s-this-join-store' already exists"):
                 users.join(users, both, Materialized.as_("s-this-join-store"))
         changed.join(users, both).to("out")
         return str(made.build().describe())

@@ -138,7 +138,7 @@ class NoProcess(Processor):
             r"test_process.py:\d+ <lambda> generates single reference",
             lambda s: s.process(same(Nothing())),
         ),
-        ("made a NoneType without process.*is a `return` missing", lambda s: s.process(returns_nothing)),
+        ("made a NoneType without process.*did you forget a `return`", lambda s: s.process(returns_nothing)),
         (r"which failed when it was called without arguments \(TypeError", lambda s: s.process(needs)),
         (r"which failed when it was called without arguments", lambda s: s.process(generator)),
         ("takes a class that inherits Processor", lambda s: s.process("counts")),
@@ -151,7 +151,7 @@ class NoProcess(Processor):
         ),
         ("takes a store builder", lambda s: s.process(Nothing, 5)),
         ("stores.. of .*Brings returns store builders", lambda s: s.process(Brings)),
-        ("asks for the store 'table', which belongs to a table", lambda s: s.process(Nothing, "table")),
+        ("requests the store 'table', which belongs to a table", lambda s: s.process(Nothing, "table")),
         (
             "Global StateStore global can be used by a Processor without being specified",
             lambda s: s.process(Nothing, "global"),
@@ -160,7 +160,7 @@ class NoProcess(Processor):
             "A different StateStore has already been added with the name table",
             lambda s: s.process(Nothing, counts("table")),
         ),
-        ("a node named 'taken' is already there", lambda s: s.process(Nothing, named="taken")),
+        ("a node named 'taken' already exists", lambda s: s.process(Nothing, named="taken")),
     ],
 )
 def test_a_mistake_gets_a_sentence(told: str, written: Callable[[KStream], object]) -> None:
@@ -211,7 +211,7 @@ def test_nothing_of_sparks_can_be_between_processors_that_run_together() -> None
     builder = StreamsBuilder().add_state_store(counts())
     stream = builder.stream("in").process(Nothing, "counts", named="first")
     stream.filter(lambda value: value, named="between").process(Nothing, "counts", named="second")
-    with pytest.raises(TopologyException, match=r"second runs together with first, .* between is"):
+    with pytest.raises(TopologyException, match=r"second runs together with first, .* between them is not"):
         builder.build()
     builder = StreamsBuilder().add_state_store(counts())
     stream = builder.stream("in").process(Nothing, "counts")

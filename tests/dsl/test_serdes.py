@@ -448,7 +448,7 @@ def test_what_does_not_fit_its_field_is_told_with_the_field_the_type_and_the_val
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b'{"n":"secret"}', "it takes INT in the field 'n', and this is JSON of another kind"),
+        (b'{"n":"secret"}', "it takes INT in the field 'n', and this is other JSON"),
         (b'{"inner":{"list":["secret"]}}', "it takes BIGINT in the field 'inner.list[]'"),
         (b'["secret"]', "a JSON object"),
         (b'{"n":1},"c":2', "a JSON object in UTF-8"),

@@ -64,7 +64,7 @@ def test_a_function_takes_what_functions_of_a_stream_take() -> None:
     """One parameter to three."""
     for given in (lambda value: value, lambda key, value: key, lambda key, value, record: record.timestamp):
         assert Consumed.with_(timestamp_extractor=given).timestamp_extractor is given
-    with pytest.raises(TopologyException, match="has to take value, or key, value, or key, value, record"):
+    with pytest.raises(TopologyException, match="must take value, or key, value, or key, value, record"):
         Consumed().with_timestamp_extractor(lambda a, b, c, d: a)
 
 

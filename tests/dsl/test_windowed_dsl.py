@@ -202,7 +202,7 @@ def test_each_form_of_aggregate_is_understood(builder: StreamsBuilder, grouped: 
     ("call", "message"),
     [
         (lambda g, t, s: g.windowed_by(FIVE), "takes TimeWindows, SlidingWindows or SessionWindows"),
-        (lambda g, t, s: s.aggregate(lambda: 0, fold), "needs a merger as well"),
+        (lambda g, t, s: s.aggregate(lambda: 0, fold), "also needs a merger"),
         (lambda g, t, s: s.aggregate(lambda: 0, fold, lambda one, other: one), "merger of aggregate() is a"),
         (lambda g, t, s: t.aggregate(lambda: 0, fold, fold), "is one function too many"),
         (lambda g, t, s: t.aggregate(lambda: 0, lambda one: one), "the adder of aggregate() is a function"),
@@ -340,7 +340,7 @@ def test_days_of_a_time_zone_are_23_to_25_hours_long() -> None:
     assert hours(2026, 3, 29, 12) == [23, 1]  # at 2 it was 3
     assert hours(2026, 10, 25, 12) == [25, 0]  # the first 2 of two
     assert hours(2026, 10, 26, 12) == [24, 1]
-    with pytest.raises(TopologyException, match="each begins when another ends"):
+    with pytest.raises(TopologyException, match="each begins when the previous one ends"):
         days.advance_by(ONE)
     with pytest.raises(TopologyException, match="days have no other size"):
         DailyTimeWindows.of_size_with_no_grace(ONE)

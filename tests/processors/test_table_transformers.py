@@ -143,7 +143,7 @@ SHARED = Shout()
 @pytest.mark.parametrize(
     ("supplier", "told"),
     [
-        (SHARED, "each task needs one of its own"),
+        (SHARED, "each task needs its own"),
         ("x", "takes a function of key and value"),
         (Abstract, "has no transform"),
         (lambda: SHARED, "generates single reference"),

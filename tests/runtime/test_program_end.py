@@ -133,7 +133,7 @@ def test_a_client_that_cannot_be_closed_does_not_keep_the_program(tmp_path: Path
         "program_end.close_after_clients(world, lambda: says('the JVM ends'))\n",
     )
     assert ended.returncode == 0, ended.stderr
-    assert "'stuck' has not closed within 0.3 s" in ended.stdout
+    assert "'stuck' did not close within 0.3 s" in ended.stdout
     assert ended.stdout.rstrip().endswith("the JVM ends")
 
 

@@ -91,5 +91,5 @@ def test_it_is_off_unless_it_is_set() -> None:
 )
 def test_what_is_no_origin_is_refused(origin: str) -> None:
     """A browser would never send it, so that nothing would be allowed, and nobody told."""
-    with pytest.raises(ConfigException, match="is no origin"):
+    with pytest.raises(ConfigException, match="is not an origin"):
         Origins([origin])

@@ -322,7 +322,7 @@ def test_only_so_many_may_watch_and_all_end_at_the_close() -> None:
         watching = [asyncio.create_task(taken(live, 99)) for _ in range(2)]
         while live._watchers != 2:
             await asyncio.sleep(0)
-        with pytest.raises(Refused, match="2 watch this client already"):
+        with pytest.raises(Refused, match="2 already watch this client"):
             live.watch()
         live.close()
         async with asyncio.timeout(5):

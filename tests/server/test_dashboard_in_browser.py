@@ -241,7 +241,7 @@ def read(page: Page, store: str, **fields: str) -> Locator:
         if box.is_visible():
             box.fill(fields.get(field, ""))
     page.get_by_role("button", name="Read", exact=True).click()
-    return card(page, "Read").get_by_role("table", name="What was read")
+    return card(page, "Read").get_by_role("table", name="Entries")
 
 
 def test_stores_are_listed_with_what_is_here(seen: Seen) -> None:
@@ -285,7 +285,7 @@ def test_windows_and_sessions_are_read_by_key_and_time(seen: Seen) -> None:
         "datetime", "2026-07-01T12:00:07.000Z"
     )
     table = read(page, "sittings", start="2026-07-01T12:00:08Z")
-    expect(card(page, "Read").get_by_role("status")).to_have_text("there is nothing")
+    expect(card(page, "Read").get_by_role("status")).to_have_text("no entries")
     read(page, "per-minute", start="yesterday")
     expect(card(page, "Read").get_by_role("status")).to_contain_text("'from' is a time")
     seen.wrong.clear()  # the browser notes the refusal, too

@@ -28,7 +28,7 @@ def test_what_changes_a_client_is_a_post_and_marked() -> None:
     }
     assert parse_request("POST", b"/v1/threads", b"").route.name == "change_threads"
     assert parse_request("GET", b"/v1/threads", b"").route.name == "threads"
-    with pytest.raises(Refused, match="read with POST"):
+    with pytest.raises(Refused, match="takes POST"):
         parse_request("GET", b"/v1/pause", b"")
 
 
@@ -75,7 +75,7 @@ def test_threads_change_or_it_is_said_why_not() -> None:
     with pytest.raises(IllegalStateException, match="nothing was changed"):
         actions.change_threads(b'{"change": "add"}')
     for body in (b"", b"[]", b'{"change": "double"}', b"\xff"):
-        with pytest.raises(Refused, match="the body is"):
+        with pytest.raises(Refused, match="the body must be"):
             actions.change_threads(body)
 
 

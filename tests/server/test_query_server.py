@@ -331,7 +331,7 @@ def test_its_port_is_free_after_it() -> None:
     """Another one can listen there at once; two at a time cannot, which start() tells."""
     first = QueryServer(client_of()).start()
     address = first.address
-    with pytest.raises(StreamsException, match=r"cannot listen at .*'query\.server\.listen'"):
+    with pytest.raises(StreamsException, match=r"cannot listen on .*'query\.server\.listen'"):
         QueryServer(client_of(), address).start()
     assert is_well(first)
     first.close()

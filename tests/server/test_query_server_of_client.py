@@ -327,7 +327,7 @@ def test_an_address_that_others_do_not_reach_is_told(
         }
     )
     query_server(make("A"), config).close()
-    assert "other clients do not reach it" in caplog.text
+    assert "other clients cannot reach it" in caplog.text
     with pytest.raises(ConfigException, match=r"'query\.server\.listen'"):
         query_server(make("B"), config.replace({"query.server.listen": "here"}))
 

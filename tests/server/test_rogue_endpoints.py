@@ -88,7 +88,7 @@ def test_an_endpoint_that_cannot_prove_itself_hears_no_token_and_no_key(
                 counts.get(key_in(2))
     told = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(told) == 1
-    assert "hears no question" in told[0].getMessage()
+    assert "is neither queried nor trusted" in told[0].getMessage()
     assert TOKEN not in caplog.text
 
 

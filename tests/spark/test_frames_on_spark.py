@@ -188,7 +188,7 @@ def test_what_a_function_makes_is_looked_at_as_what_is_given(spark: SparkSession
         r"customers \(test_frames_on_spark.py:\d+ <lambda>\): ZeroDivisionError: .*by zero$": lambda spark: (
             1 / 0
         ),
-        r"customers: takes a DataFrame of Spark, or a function": lambda spark: "rows",
+        r"customers: takes a Spark DataFrame, or a function": lambda spark: "rows",
         r"customers: the DataFrame has no column 'id'": lambda spark: spark.range(1).select(
             F.lit(1).alias("n")
         ),

@@ -45,7 +45,7 @@ def test_a_repartition_behind_a_join_is_a_topic(builder, join):
     assert [store.name for store in second.stores] == ["far"]
     assert "near" in [store.name for store in first.stores]
     assert [node.topic for node in first.outputs] == ["far-repartition"]
-    assert "behind joined" in second.reason
+    assert "after joined" in second.reason
     near = next(node for node in first.nodes if node.store is not None and node.store.name == "near")
     assert state_before(near, first).name.startswith("joined")
 

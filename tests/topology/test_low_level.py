@@ -254,7 +254,7 @@ def test_explain_says_which_processors_run_together() -> None:
               u, whole, for processors that read the global store (fill)
     Python:   three, record by record
     mode:     micro-batch: three is a processor in Python, which gets its records in batches.
-              micro-batch: The global table 'fill' has to be read whole before the stream is.
+              micro-batch: The global table 'fill' must be read completely before the stream.
 
 Global tables:
   Global table: fill (each client reads all of it into its store, without Spark)

@@ -65,7 +65,7 @@ def test_a_repartition_behind_state_is_a_topic(builder):
     assert (first.subtopologies, second.subtopologies) == ((0, 1), (2,))
     assert [node.topic for node in first.shuffles] == ["counts-repartition"]
     assert [node.topic for node in first.outputs] == ["again-repartition"]
-    assert "behind KSTREAM-AGGREGATE-0000000003" in second.reason
+    assert "after KSTREAM-AGGREGATE-0000000003" in second.reason
 
 
 def test_state_behind_state_without_a_change_of_keys_is_one_query(builder):
@@ -99,7 +99,7 @@ def test_a_repartition_behind_a_suppress_is_a_topic(builder):
     table.to_stream().group_by(same).count()
     first, second = builder.build().pipelines
     assert (first.subtopologies, second.subtopologies) == ((0,), (1,))
-    assert "behind slow" in second.reason
+    assert "after slow" in second.reason
 
 
 def test_state_is_not_carried_over_a_topic(builder):

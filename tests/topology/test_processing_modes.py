@@ -68,7 +68,7 @@ def join(builder: StreamsBuilder) -> None:
         (count, "", ""),
         (fold, "is a fold in Python", ""),
         (processor, "is a processor in Python", ""),
-        (global_table, "has to be read whole", ""),
+        (global_table, "must be read completely", ""),
         (udf, "'SHOUT' in test_processing_modes.py", ""),
         (udf_in_a_closure, "'shout' in test_processing_modes.py", ""),
         (windows, "", "has windows"),

@@ -34,18 +34,18 @@ function pipeline(name) {
   const figures = h("div");
   const rates = h("div");
   const times = h("div");
-  const parts = table("What a batch spends its time on, on average", [
+  const parts = table("Average time of a batch, by phase", [
     ["Part", "mono", (row) => row.part],
     ["Time", "number", (row) => number(row.took, "ms")],
     ["", "", (row) => meter(row.took, row.most)],
-  ], "no batch has been executed in the last minute");
+  ], "no batch ran in the last minute");
   const operators = table("Spark's own state, by operator", [
     ["Operator", "mono", (row) => row.operator],
     ["Memory", "number", (row) => bytes(row.memory)],
     ["Rows updated", "number", (row) => number(row["rows-updated-total"])],
     ["Rows removed", "number", (row) => number(row["rows-removed-total"])],
     ["Commit", "number", (row) => number(row["commit-time-avg"], "ms")],
-  ], "it keeps no state in Spark");
+  ], "no state in Spark");
   const past = { rate: [], took: [] };
   let last = null;
 
@@ -68,7 +68,7 @@ function pipeline(name) {
       ["On average", number(each["batch-duration-avg"], "ms")],
       ["At most", number(each["batch-duration-max"], "ms")],
       ["Batches per second", number(each["batch-rate"])],
-      ["Records in all", number(each["input-rows-total"])],
+      ["Records in total", number(each["input-rows-total"])],
       ["Read per second", number(each["input-rows-rate"])],
       ["Shortest interval", number(each["batch-interval"], "ms")],
     ], "figures"));

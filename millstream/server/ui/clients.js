@@ -1,10 +1,10 @@
-// The whole application: its clients, how each is, what each has, standbys included; and the group.
+// The whole application: its clients with their health, stores and standbys; and the group.
 
 import { card, facts, h, number, pill, refill, table } from "./dom.js";
 
 export function clients() {
   const group = h("div");
-  const all = table("Each client of the application, as the group last agreed", [
+  const all = table("The clients of the application, by the group's last assignment", [
     ["Client", "mono", (row) => row.host],
     ["Health", "", (row) => (row.status ? pill(row.status) : "–")],
     ["Why", "wide", (row) => row.reason ?? ""],
@@ -12,7 +12,7 @@ export function clients() {
     ["Partitions", "number", (row) => number(row.partitions.length)],
     ["Standby stores", "mono", (row) => row.standby_stores.join(" ") || "–"],
     ["Standby partitions", "number", (row) => number(row.standby_partitions.length)],
-  ], "the group has agreed on nothing yet, or the clients have no application.server");
+  ], "the group has no assignment yet, or the clients have no application.server");
   const places = table("Which partition is where", [
     ["Partition", "mono", (row) => row.partition],
     ["Active on", "mono", (row) => row.active.join(" ") || "nobody"],
@@ -30,7 +30,7 @@ export function clients() {
         ["Members", number(figures.members)],
         ["Rebalances", number(figures["rebalance-total"])],
         ["Failed rebalances", number(figures["failed-rebalance-total"])],
-        ["Since the last", number(figures["last-rebalance-seconds-ago"], "s")],
+        ["Since the last one", number(figures["last-rebalance-seconds-ago"], "s")],
         ["Starts, recoveries", number(figures["recovery-total"])],
         ["The last one took", number(seconds(figures["recovery-time-last"]), "s")],
         ["At most", number(seconds(figures["recovery-time-max"]), "s")],

@@ -77,7 +77,7 @@ export function card(title, size, ...children) {
 }
 
 /** A table that is filled again and again. Columns: [head, class, cell of a row]. */
-export function table(caption, columns, none = "there is none") {
+export function table(caption, columns, none = "none") {
   const body = h("tbody");
   const empty = h("p", { class: "quiet" }, none);
   const box = h("div", { class: "scroll" },

@@ -1,9 +1,9 @@
-// What has failed, what was decided, and when it is tried again.
+// The failures, their responses, and the next retries.
 
 import { card, h, moment, number, table, until } from "./dom.js";
 
 export function failures() {
-  const found = table("The last failures, the latest first", [
+  const found = table("The last failures, newest first", [
     ["At", "", (row) => moment(row.at)],
     ["What", "mono", (row) => row.pipeline ?? row.task_id ?? row.thread],
     ["Exception", "wide", (row) => row.exception],
@@ -18,7 +18,7 @@ export function failures() {
 
   function update({ failures: all }) {
     found.fill([...(all ?? [])].reverse().map((each) => ({ ...each,
-      when: each.next_try === null ? "" : until(each.next_try).replace(/^now$/, "(has begun)"),
+      when: each.next_try === null ? "" : until(each.next_try).replace(/^now$/, "(started)"),
       where: Object.entries(each.offsets ?? {}).map(([at, [from, to]]) => `${at} [${from}, ${to})`).join(" ")
         || "–" })));
   }

@@ -1,8 +1,8 @@
-// What is asked of the client: with the token in a header, never in an address.
+// Requests to the client, with the token in a header and never in a URL.
 
 const KEPT = "millstream.token";
 
-/** The server does not let this page in. */
+/** The server refuses this page. */
 export class NotLetIn extends Error {}
 
 export class Session {
@@ -26,7 +26,7 @@ export class Session {
     if (this.token) headers.authorization = `Bearer ${this.token}`;
     const options = { credentials: "omit", cache: "no-store", redirect: "error", referrerPolicy: "no-referrer" };
     const answer = await fetch(new URL(`../v1/${path}`, location.href), { ...options, ...given, headers });
-    if (answer.status === 401) throw new NotLetIn("the server wants another token");
+    if (answer.status === 401) throw new NotLetIn("the token is wrong");
     return answer;
   }
 
@@ -51,7 +51,7 @@ export class Session {
     let rest = "";
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) throw new Error("the client has ended the connection");
+      if (done) throw new Error("the client closed the connection");
       rest += value;
       const events = rest.split("\n\n");
       rest = events.pop();

@@ -70,7 +70,7 @@ function ask_for_token(error) {
   say("not connected");
 }
 
-/** Nobody looks at a page that is hidden, so it asks for nothing. */
+/** A hidden page requests nothing. */
 const seen = () => new Promise((resolve) => {
   if (!document.hidden) { resolve(); return; }
   document.addEventListener("visibilitychange", () => resolve(), { once: true });

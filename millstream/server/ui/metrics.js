@@ -1,4 +1,4 @@
-// Every metric of the client, by the names that Kafka Streams has for them, and those that are looked for.
+// Every metric of the client, under Kafka Streams' names, with a search.
 
 import { card, h, number, table } from "./dom.js";
 
@@ -17,7 +17,7 @@ export function metrics(app) {
       : number(row.value))],
     ["Of", "mono wide", (row) => row.of],
     ["Group", "mono", (row) => row.group],
-  ], "no metric has all of these words");
+  ], "no metric matches all of these words");
   const node = h("div", { class: "cards" }, card("All metrics", "",
     h("label", { for: "metrics-words" }, "Words in name, group or tags"), words, said, found.node));
   found.node.firstChild.classList.add("long");
@@ -43,7 +43,7 @@ export function metrics(app) {
       const text = `${each.group} ${each.name} ${each.of}`.toLowerCase();
       return wanted.every((word) => text.includes(word));
     });
-    said.textContent = fitting.length > MOST ? `the first ${MOST} of ${fitting.length}; more words find fewer`
+    said.textContent = fitting.length > MOST ? `the first ${MOST} of ${fitting.length}; add words to narrow it down`
       : `${fitting.length} of ${all.length}`;
     found.fill(fitting.slice(0, MOST));
   }

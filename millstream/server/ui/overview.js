@@ -1,4 +1,4 @@
-// How the client is and why, its state machine, its threads and pipelines, and what it can be told.
+// The client's health and why, its state machine, its threads and pipelines, and commands.
 
 import { card, facts, h, moment, mood, number, pill, refill, table, until } from "./dom.js";
 import { draw } from "./drawing.js";
@@ -9,7 +9,7 @@ export function overview(app) {
   const health = h("div");
   const machine = h("div", { class: "drawing" });
   const steps = h("ol", { class: "log", "aria-labelledby": "steps", tabindex: "0" });
-  const threads = table("Each stream thread, what it has, and how far its pipelines are", [
+  const threads = table("The stream threads, their tasks, and the progress of their pipelines", [
     ["Thread, pipeline", "mono", (row) => row.name],
     ["State", "", (row) => pill(row.state)],
     ["Tasks", "mono", (row) => row.tasks],
@@ -19,26 +19,26 @@ export function overview(app) {
     ["Took", "number", (row) => row.took],
     ["Lag", "number", (row) => row.lag],
     ["Dropped", "number", (row) => row.dropped],
-  ], "there is no thread");
+  ], "no threads");
   const said = h("p", { class: "said", role: "status" });
   const button = (text, path, body, question) => h("button", { type: "button", onclick: async () => {
     if (question && !confirm(question)) return;
     said.textContent = "…";
     try {
       const answer = await app.session.tell(path, body);
-      said.textContent = answer.done === false ? "it takes a while; look at the threads" : `${text}: done`;
+      said.textContent = answer.done === false ? "still running; see the threads below" : `${text}: done`;
     } catch (error) {
       said.textContent = error.message;
     }
   } }, text);
-  const pause = button("Pause", "pause", {}, "Pause this client? Nothing is processed here until it is resumed.");
+  const pause = button("Pause", "pause", {}, "Pause this client? It processes nothing until it is resumed.");
   const resume = button("Resume", "resume", {});
   const buttons = h("div", { class: "actions" }, pause, resume, button("Add a thread", "threads", { change: "add" }),
     button("Remove a thread", "threads", { change: "remove" }, "Remove a stream thread?"),
     button("Close the client", "close", {},
-      "Close this client? Others take over what it does; this page ends with it, and nobody starts it again."));
+      "Close this client? Other clients take over its work. This page stops working, and the client does not restart."));
   const refused = h("p", { class: "quiet" },
-    "A server without a token takes no commands. Set query.server.token to have them here.");
+    "A server without a token takes no commands. Set query.server.token to enable them.");
   let drawn = null;
   let last = null;
 
@@ -50,7 +50,7 @@ export function overview(app) {
 
   function update({ client, health: how, threads: all }) {
     if (!drawn && app.still) {
-      drawn = draw(app.still.machine, "The states of a client, and what may follow each",
+      drawn = draw(app.still.machine, "The states of a client, and their transitions",
         () => "state");
       machine.append(drawn.svg);
     }
@@ -80,7 +80,7 @@ function tell(how) {
   const restoring = Object.entries(details.restoring ?? {});
   const pairs = [
     ["Ready for queries", how.ready ? "yes" : "no"],
-    ["Worth keeping", how.live ? "yes" : "no: start a new client"],
+    ["Alive", how.live ? "yes" : "no: start a new client"],
     ["Pipelines", `${pipelines.running ?? 0} of ${pipelines.owned ?? 0} run here; the application has `
       + `${pipelines.total ?? 0}`],
   ];

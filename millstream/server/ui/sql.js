@@ -1,4 +1,4 @@
-// SQL over the client's stores, where its server answers it.
+// SQL over the client's stores, if its server answers SQL.
 
 import { card, h, table } from "./dom.js";
 
@@ -13,14 +13,14 @@ export function sql(app) {
   const refused = h("p", { class: "quiet" }, "A server without a token answers no SQL.");
   const form = h("form", { onsubmit: (event) => { event.preventDefault(); run(); } },
     h("label", { for: "query" }, "Query"), query,
-    h("label", { class: "check" }, part, "only the partitions that are here will do"),
+    h("label", { class: "check" }, part, "only the partitions of this client"),
     h("button", { type: "submit", class: "main" }, "Run"));
 
   async function run() {
     said.textContent = "…";
     try {
       const answer = await app.session.tell(`sql${part.checked ? "?local=true" : ""}`, { query: query.value });
-      const shown = table("What was selected", answer.columns.map((column, at) => [`${column.name} (${column.type})`,
+      const shown = table("Result", answer.columns.map((column, at) => [`${column.name} (${column.type})`,
         "mono", (row) => (typeof row[at] === "string" ? row[at] : JSON.stringify(row[at]))]), "no row");
       shown.fill(answer.rows.slice(0, MOST));
       shown.node.firstChild.classList.add("long");

@@ -1,4 +1,4 @@
-// The stores: what there is, and reading it: a key, a range, windows, sessions, page by page.
+// The stores: a list, and reads by key, range, window and session, page by page.
 
 import { bytes, card, h, moment, number, refill, table } from "./dom.js";
 import { sql } from "./sql.js";
@@ -7,7 +7,7 @@ const LIMIT = 50;
 const PLACES = { "key-value": "entries", window: "windows", session: "sessions" };
 
 export function stores(app) {
-  const list = table("The stores of the application, and what this client has of them", [
+  const list = table("The stores of the application, and their partitions on this client", [
     ["Store", "mono", (row) => row.store],
     ["Kind", "", (row) => row.kind],
     ["Key", "", (row) => row.key_serde ?? "–"],
@@ -21,7 +21,7 @@ export function stores(app) {
 
   const which = h("select", { id: "read-store" });
   const fields = {
-    key: field("Key", "one key; leave it empty for a range"),
+    key: field("Key", "one key; empty for a range"),
     from: field("From key", "or the first"),
     to: field("To key", "or the last"),
     start: field("From time", "2026-07-01T12:00:00Z"),
@@ -36,7 +36,7 @@ export function stores(app) {
     h("div", null, h("label", { for: "read-store" }, "Store"), which),
     Object.values(fields).map((each) => each.node),
     h("label", { class: "check" }, reverse, "last first"),
-    h("label", { class: "check" }, stale, "standbys will do"),
+    h("label", { class: "check" }, stale, "also from standbys"),
     h("button", { type: "submit", class: "main" }, "Read"));
   const select = sql(app);
   const node = h("div", { class: "cards" }, card("All stores", "", list.node),
@@ -62,7 +62,7 @@ export function stores(app) {
       cursor = body.next ?? null;
       next.hidden = !cursor;
       said.textContent = found.length ? `${found.length} of ${store.store}`
-        : status === 404 ? "this key has no value" : "there is nothing";
+        : status === 404 ? "this key has no value" : "no entries";
       const shown = entries(store);
       shown.fill(found);
       shown.node.firstChild.classList.add("long");
@@ -134,7 +134,7 @@ function entries(store) {
   if (store.kind === "window") columns.push(time("start", "Window from"));
   if (store.kind === "session") columns.push(time("start", "From"), time("end", "To"));
   columns.push(["Value", "mono wide", (row) => text_of(row.value)], time("timestamp", "Timestamp"));
-  return table("What was read", columns, "");
+  return table("Entries", columns, "");
 }
 
 const text_of = (value) => (typeof value === "string" ? value : JSON.stringify(value) ?? "–");

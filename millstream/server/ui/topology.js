@@ -1,4 +1,4 @@
-// The topology as a drawing, with what flows along its arrows, as far as it is measured.
+// The topology as a drawing, with the measured flow along its arrows.
 
 import { card, h, number, refill, table } from "./dom.js";
 import { draw } from "./drawing.js";
@@ -20,7 +20,7 @@ export function topology(app) {
   let drawn = null;
 
   const node = h("div", { class: "cards" },
-    card("Drawing", "", h("p", { class: "quiet" }, "Rates are of the last minute, and of this client. "
+    card("Drawing", "", h("p", { class: "quiet" }, "Rates are this client's, over the last minute. "
       + "Dashed arrows lead to stores."), picture),
     card("Topics", "half", topics.node),
     card("Processors", "half", nodes.node),

@@ -138,5 +138,5 @@ def test_what_cannot_be_printed_is_refused(tmp_path: Path) -> None:
     ):
         stream.print("label")  # type: ignore[arg-type]
     stream.print(Printed.to_sys_out().with_name("mine"))
-    with pytest.raises(TopologyException, match="a node named 'mine' is already there"):
+    with pytest.raises(TopologyException, match="a node named 'mine' already exists"):
         stream.print(Printed.to_sys_out().with_name("mine"))

@@ -115,8 +115,9 @@ public final class RetainedMain {
                 case 2 -> new Attempt(here).handle(20).succeed(); // and it is run again
                 case 3 -> { // one of two at a time is given up
                     Attempt other = new Attempt(here).handle(10);
-                    new Attempt(here).handle(20).succeed();
+                    versions.put(batch, new Attempt(here).handle(20).succeed());
                     other.die();
+                    continue;
                 }
                 case 4 -> { // nothing of the micro-batch was committed, and others do it
                     new Attempt(here).handle(15).succeed();

@@ -1,4 +1,4 @@
-"""What a user's processor is written against: records, contexts, and the classes to inherit.
+"""The API for a user's processors: records, contexts, and the base classes.
 
 Source: org.apache.kafka.streams.processor.api.
 """
@@ -30,11 +30,11 @@ __all__ = [
 ]
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Names and values; a name may be there more than once."""
+"""Names and values; a name may occur more than once."""
 
 
 class PunctuationType(Enum):
-    """Which time a punctuator goes by: that of the records, or that of the clock.
+    """Which time drives a punctuator: stream time (of the records) or wall-clock time.
 
     Source: org.apache.kafka.streams.processor.PunctuationType.
     """
@@ -59,7 +59,7 @@ class RecordMetadata:
 class Record:
     """A record: key and value as Python values, the timestamp in milliseconds since the epoch.
 
-    It is not changed: `record.with_value(...)` is another one.
+    Immutable: `record.with_value(...)` returns a new record.
 
     Source: org.apache.kafka.streams.processor.api.Record.
     """
@@ -88,7 +88,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class FixedKeyRecord:
-    """A record whose key stays.
+    """A record whose key cannot be changed.
 
     Source: org.apache.kafka.streams.processor.api.FixedKeyRecord.
     """
@@ -118,15 +118,14 @@ class Cancellable(Protocol):
     """
 
     def cancel(self) -> None:
-        """Do not punctuate any more."""
+        """Stop calling the punctuator."""
 
 
 class ProcessingContext(Protocol):
-    """What a processor knows of where it runs, and can ask for. Keep it in `init`.
+    """A processor's access to its environment: stores, punctuators, configuration. Keep it in `init`.
 
     Source: org.apache.kafka.streams.processor.api.ProcessingContext.
-    Differs: there is no state directory, and there are no metrics: a processor runs where Spark's workers
-        are.
+    Differs: no state directory and no metrics, because a processor runs in Spark's workers.
     """
 
     @property
@@ -135,12 +134,12 @@ class ProcessingContext(Protocol):
 
     @property
     def task_id(self) -> TaskId:
-        """The task that the processor is for."""
+        """The task that the processor belongs to."""
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Where the record was read that is being processed. In a punctuator, and in `init`, its topic is
-        None, and its partition and offset are -1. None where no task is at work."""
+        """The source of the current record. In a punctuator and in `init`, its topic is None, and its
+        partition and offset are -1. None if no task is running."""
 
     @property
     def key_serde(self) -> Any:
@@ -151,10 +150,10 @@ class ProcessingContext(Protocol):
         """The configured `default.value.serde`."""
 
     def get_state_store(self, name: str) -> Any:
-        """A store that the processor is connected with, or a global store.
+        """A store that the processor is connected to, or a global store.
 
         Raises:
-            StreamsException: it is not connected with such a store.
+            StreamsException: the processor is not connected to such a store.
         """
 
     def schedule(
@@ -165,30 +164,30 @@ class ProcessingContext(Protocol):
         *,
         start_time: Time | None = None,
     ) -> Cancellable:
-        """Have a function called with the time, in milliseconds, whenever the interval has passed.
+        """Call a function with the time, in milliseconds, whenever the interval has passed.
 
-        By stream time: after the record that brings that time, first with the first record; intervals are
-        counted from 1970, or from `start_time`. Where no records come, it stands still. By wall-clock time:
-        first when the interval has passed, or at `start_time`. What was missed is not made up for.
+        Stream time: called after the record that reaches that time, for the first time at the first record.
+        Intervals count from 1970, or from `start_time`. Without records, stream time stands still. Wall-clock
+        time: called first when the interval has passed, or at `start_time`. Missed calls are not made up.
 
         Raises:
             ValueError: the interval is shorter than a millisecond.
         """
 
     def commit(self) -> None:
-        """Ask for a commit. A micro-batch commits anyway when it ends, so nothing else comes of it."""
+        """Request a commit. Has no further effect: a micro-batch commits when it ends."""
 
     def app_configs(self) -> Mapping[str, Any]:
-        """The configuration that the client was given."""
+        """The client's configuration."""
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
-        """Those of its keys that begin so, without that."""
+        """The entries whose keys start with `prefix`, with the prefix removed."""
 
     def current_system_time_ms(self) -> int:
         """The time of day, in milliseconds since the epoch."""
 
     def current_stream_time_ms(self) -> int:
-        """The newest timestamp of the task's records so far; -1: there was none."""
+        """The newest timestamp of the task's records so far; -1 if there was none."""
 
 
 class ProcessorContext(ProcessingContext, Protocol):
@@ -198,13 +197,13 @@ class ProcessorContext(ProcessingContext, Protocol):
     """
 
     def forward(self, record: Record, child: str | None = None) -> None:
-        """Give a record to all steps that come after this one, or to the one of that name.
+        """Forward a record to all downstream steps, or to the named one.
 
-        Depth first: when it returns, every processor behind has processed the record.
+        Depth first: when it returns, every processor downstream has processed the record.
 
         Raises:
             StreamsException: there is no such step.
-            SerializationException: it is written to a topic, or handed to Spark, and does not fit the serdes.
+            SerializationException: the record goes to a topic or to Spark, and does not fit the serdes.
         """
 
 
@@ -215,19 +214,19 @@ class FixedKeyProcessorContext(ProcessingContext, Protocol):
     """
 
     def forward(self, record: FixedKeyRecord, child: str | None = None) -> None:
-        """Give a record to all steps that come after this one, or to the one of that name. It has the key of
-        the one that came in; in a punctuator it may have any.
+        """Forward a record to all downstream steps, or to the named one. Its key must be that of the input
+        record; in a punctuator, any key is allowed.
 
         Raises:
-            StreamsException: there is no such step, or it has another key.
+            StreamsException: there is no such step, or the key differs.
         """
 
 
 class Processor(ABC):
-    """Code that is given one record after the other. Inherit it, and give the class to `KStream.process`.
+    """Code that processes one record at a time. Subclass it, and pass the class to `KStream.process`.
 
-    Each task has one of its own, which is made where the task runs, and made anew whenever that begins again.
-    So what it keeps in its fields is lost then; what is in its stores is not.
+    Each task has its own instance, created where the task runs, and again whenever the task restarts. Its
+    fields are lost in a restart; its stores are not.
 
     Source: org.apache.kafka.streams.processor.api.Processor.
     """
@@ -242,11 +241,11 @@ class Processor(ABC):
         """Called for each record."""
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, as well as that can be done. Stores cannot be used then."""
+        """Called at the end, on a best-effort basis. Stores cannot be used then."""
 
 
 class FixedKeyProcessor(ABC):
-    """The same for `KStream.process_values`: keys stay as they are.
+    """The same for `KStream.process_values`: keys cannot be changed.
 
     Source: org.apache.kafka.streams.processor.api.FixedKeyProcessor.
     """
@@ -261,14 +260,14 @@ class FixedKeyProcessor(ABC):
         """Called for each record."""
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, as well as that can be done. Stores cannot be used then."""
+        """Called at the end, on a best-effort basis. Stores cannot be used then."""
 
 
 class ValueTransformerWithKey(ABC):
-    """Code that gives the rows of a table other values. Inherit it, and give the class to
+    """Code that gives the rows of a table new values. Subclass it, and pass the class to
     `KTable.transform_values`.
 
-    Each task has one of its own, as with a Processor. It returns what goes on: its context has no forward().
+    Each task has its own instance, as with a Processor. It returns the result: its context has no forward().
 
     Source: org.apache.kafka.streams.kstream.ValueTransformerWithKey.
     """
@@ -278,11 +277,11 @@ class ValueTransformerWithKey(ABC):
 
     @abstractmethod
     def transform(self, key: Any, value: Any) -> Any:
-        """The new value of a row; None: it is deleted. Called for a deletion as well, with None.
+        """The new value of a row; None deletes the row. Also called for a deletion, with None.
 
-        Where what comes behind has to know what was there before, and the result has no store of its own, it
-        is called for the old value, too, after the new one.
+        If a downstream step needs the previous value and the result has no store of its own, it is also
+        called for the old value, after the new one.
         """
 
     def close(self) -> None:  # noqa: B027
-        """Called at the end, as well as that can be done. Stores cannot be used then."""
+        """Called at the end, on a best-effort basis. Stores cannot be used then."""

@@ -1,1 +1,1 @@
-"""Interactive queries: which store, or which exception of KIP-216."""
+"""Interactive queries: which store answers, or which exception of KIP-216 is raised."""

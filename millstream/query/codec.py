@@ -1,6 +1,6 @@
-"""A store's serdes as functions of bytes, with errors that name the store; and its windowed keys. Pure.
+"""A store's serdes as functions on bytes, with errors that name the store; and its windowed keys. Pure.
 
-`Codecs` are those of one store, for who reads it. Entries are decoded by chunks, which is quicker.
+`Codecs` belong to one store and serve its readers. Entries are decoded in chunks, which is faster.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from millstream.stores.keys import MAX_TIME_MS
 __all__ = ["Chunk", "Codecs", "Unfit", "plain"]
 
 Chunk = Callable[[list[Any]], list[Any]]
-"""What some stored entries are for the user. One that its serdes cannot read is `Unfit`."""
+"""Decodes stored entries for the user. An entry that its serdes cannot read becomes `Unfit`."""
 
 _WINDOWS_KEPT = 1024
 
 _new_windowed = _new_key_value = tuple.__new__
-"""Windowed(…) and KeyValue(…) without the checks of their arguments: a scan makes one for each entry."""
+"""Windowed(…) and KeyValue(…) without argument checks: a scan creates one for each entry."""
 
 
 class Unfit:
-    """An entry that its serdes could not read; whoever comes to it is told why."""
+    """An entry that its serdes could not read; reaching it raises the error."""
 
     __slots__ = ("error",)
 
@@ -38,11 +38,11 @@ class Unfit:
 
 
 class Codecs:
-    """How the keys and values of one store are written and read.
+    """Serializes and deserializes the keys and values of one store.
 
     Attributes:
-        decode: a value from what is stored, which begins with its timestamp. `quick_decode`: the same, and
-            where it raises, it may raise anything.
+        decode: a value from its stored bytes, which begin with the timestamp. `quick_decode`: the same, but
+            it may raise any exception.
         timestamped: whether values come with their timestamps.
 
     Raises, from what it decodes:
@@ -69,26 +69,26 @@ class Codecs:
         self.quick_decode: Callable[[bytes], Any] = self.decode if timestamped else value_serde.decoder(8)
 
     def key_bytes(self, key: Any, what: str, write: Serde | None = None) -> bytes:
-        """A key's bytes; `what` says who asks, in errors. `write`: by this serde, and not by the store's own.
+        """A key's bytes; `what` names the caller in errors. `write` is used instead of the store's own serde.
 
         Raises:
             TypeError: the key is None.
-            SerializationException: the key does not fit the serde, or has no bytes.
+            SerializationException: the key does not fit the serde, or serializes to null.
         """
         if key is None:
             raise TypeError(f"{what} of store '{self.store}': the key must not be None")
         serde = self.key_serde if write is None else write
         try:
             data = serde.serialize(key)
-        except Exception as error:  # whatever a serde raises, users look for one exception
+        except Exception as error:  # whatever a serde raises, users expect one exception
             raise _unfit_key(self.store, self.key_serde, what, error) from error
         if data is None:
             raise _unfit_key(self.store, self.key_serde, what)
         return data
 
     def chunks(self, *, starts: bool = False) -> Chunk:
-        """What decodes the entries of one iterator, in its order. `starts`: only the starts of windows are
-        taken of their keys, in ms.
+        """The decoder for the entries of one iterator, in its order. With `starts`, keys are only the starts
+        of windows, in ms.
         """
         decode_key: Callable[[Any], Any] = _key_decoder(self.store, self.key_serde)
         decode_values = partial(map, self.quick_decode)
@@ -109,12 +109,12 @@ def _by_chunks(
     decode_keys: Callable[[Iterable[Any]], Iterable[Any]],
     decode_values: Callable[[Iterable[bytes]], Iterable[Any]],
 ) -> Chunk:
-    """All of a chunk at once; one by one where something in it is unfit."""
+    """Decodes a whole chunk at once, or entry by entry if one of them is unfit."""
 
     def one(entry: tuple[Any, bytes]) -> Any:
         try:
             return KeyValue(decode_key(entry[0]), decode(entry[1]))
-        except Exception as error:  # told when it is reached
+        except Exception as error:  # reported when it is reached
             return Unfit(error)
 
     def made(entries: list[Any]) -> list[Any]:
@@ -131,10 +131,10 @@ def _by_chunks(
 
 
 def _unfit_key(store: str, serde: Serde, what: str, error: Exception | None = None) -> SerializationException:
-    """What a key that the store's serde cannot write is answered with; `what` says who asks.
+    """The exception for a key that the store's serde cannot serialize; `what` names the caller.
 
     Args:
-        error: the serde's own; None: it gave no bytes.
+        error: the serde's exception; None if it returned no bytes.
     """
     if error is None:
         return SerializationException(
@@ -144,7 +144,7 @@ def _unfit_key(store: str, serde: Serde, what: str, error: Exception | None = No
 
 
 def plain(serde: Serde, data: bytes) -> Any:
-    """The value that these bytes are, as JSON has it if it is JSON: for who is told it in JSON or Arrow."""
+    """The value of these bytes, parsed if they are JSON. For output as JSON or Arrow."""
     read: Callable[[bytes], Any] = getattr(serde, "plain", serde.deserialize)
     return read(data)
 
@@ -156,20 +156,20 @@ def _key_decoder(store: str, serde: Serde) -> Callable[[bytes], Any]:
     def decode(key: bytes) -> Any:
         try:
             return deserialize(key)
-        except Exception as error:  # whatever a serde raises, users look for one exception
+        except Exception as error:  # whatever a serde raises, users expect one exception
             raise SerializationException(f"a key of store '{store}' cannot be read: {error}") from error
 
     return decode
 
 
 def _value_decoder(store: str, serde: Serde, *, timestamped: bool) -> Callable[[bytes], Any]:
-    """A value from what is stored, which begins with its timestamp."""
+    """A value from its stored bytes, which begin with the timestamp."""
     deserialize = serde.deserialize
 
     def decode(stored: bytes) -> Any:
         try:
             value = deserialize(stored[8:])
-        except Exception as error:  # whatever a serde raises, users look for one exception
+        except Exception as error:  # whatever a serde raises, users expect one exception
             raise SerializationException(f"a value of store '{store}' cannot be read: {error}") from error
         return ValueAndTimestamp(value, timestamp_of(stored)) if timestamped else value
 
@@ -179,7 +179,7 @@ def _value_decoder(store: str, serde: Serde, *, timestamped: bool) -> Callable[[
 def _window_decoder(
     decode_key: Callable[[bytes], Any], size_ms: int
 ) -> Callable[[tuple[bytes, int]], Windowed[Any]]:
-    """What a window store's iterator has for keys, as users see it. For one iterator, in its order."""
+    """The user's form of a window store's keys. For one iterator, in its order."""
     windows: dict[int, TimeWindow] = {}
     last: bytes | None = None
     key: Any = None
@@ -187,7 +187,7 @@ def _window_decoder(
     def decode(local: tuple[bytes, int]) -> Windowed[Any]:
         nonlocal last, key
         data, start = local
-        if data != last:  # a key's windows come one after the other
+        if data != last:  # a key's windows are adjacent
             key, last = decode_key(data), data
         window = windows.get(start)
         if window is None:  # many keys have the same windows
@@ -202,7 +202,7 @@ def _window_decoder(
 def _session_decoder(
     decode_key: Callable[[bytes], Any],
 ) -> Callable[[tuple[bytes, int, int]], Windowed[Any]]:
-    """What a session store's iterator has for keys, as users see it. For one iterator, in its order."""
+    """The user's form of a session store's keys. For one iterator, in its order."""
     last: bytes | None = None
     key: Any = None
 

@@ -29,16 +29,16 @@ def open_store(view: StoreView, parameters: str) -> Any: ...
 @overload
 def open_store(view: StoreView, parameters: StoreQueryParameters[S]) -> S: ...
 def open_store(view: StoreView, parameters: str | StoreQueryParameters[Any]) -> Any:
-    """A handle on a store, of the kind that the parameters' type reads; what `KafkaStreams.store` is.
+    """A handle on a store, for the store type in the parameters. Implements `KafkaStreams.store`.
 
-    By its name alone, of the kind that the topology says.
+    Given only a name, the type follows from the topology.
 
     Raises:
-        TypeError: `parameters` are neither a name nor StoreQueryParameters.
-        InvalidStateStoreException: one of its leaves: the store cannot be read at all now.
+        TypeError: `parameters` is neither a name nor a StoreQueryParameters.
+        InvalidStateStoreException: one of its subclasses: the store cannot be read at all now.
 
     Source: KafkaStreams.store(StoreQueryParameters).
-    Differs: type and partition are checked here already, not only at the first read.
+    Differs: type and partition are checked here, not only at the first read.
     """
     if isinstance(parameters, str):
         parameters = parameters_of(parameters, view.snapshot())
@@ -55,9 +55,9 @@ def open_store(view: StoreView, parameters: str | StoreQueryParameters[Any]) -> 
 
 
 def parameters_of(name: str, snapshot: StoreSnapshot) -> StoreQueryParameters[Any]:
-    """What asks for a store by its name alone: the type follows from its kind.
+    """The parameters for a store given only by name: the type follows from its kind.
 
-    A name that no store has is asked for like any other, so that it is told as the others are.
+    An unknown name gets parameters too, so it is reported like every other error.
     """
     declared = snapshot.stores.get(name)
     kind = StoreKind.KEY_VALUE if declared is None else declared.kind
@@ -72,34 +72,34 @@ _TYPES: dict[StoreKind, QueryableStoreType[Any]] = {
 
 
 def handle_on(reader: Reader) -> Any:
-    """The handle for the kind of store that a reader reads."""
+    """The handle for the reader's kind of store."""
     return _HANDLES[reader.of.kind](reader)
 
 
 class ReadOnlyKeyValueStore(StoreHandle[K, V]):
-    """A key-value store, read-only, over its partitions on this client. Any number of threads may use it.
+    """A read-only key-value store over its partitions on this client. Thread-safe.
 
-    Besides Kafka Streams' methods: `key in store`, `store[key]` (KeyError if there is none), iteration
+    In addition to Kafka Streams' methods: `key in store`, `store[key]` (KeyError if there is none), iteration
     over the keys, `keys()`, `values()`, `items()`, `to_arrow()`, `to_pandas()`; and `as_of(timestamp)`.
 
     Raises, from every read:
-        StreamsRebalancingException: what it needs cannot be read now; retry with the same handle.
-        StateStoreMigratedException: what it read before has left this client; ask for a new handle.
+        StreamsRebalancingException: a partition that it needs cannot be read now; retry with the same handle.
+        StateStoreMigratedException: a partition that it read before has left this client; get a new handle.
         StateStoreNotAvailableException: the client is stopping or has stopped.
-        InvalidStateStorePartitionException: the partition it is for is not on this client.
+        InvalidStateStorePartitionException: the requested partition is not on this client.
         SerializationException: a key or value does not fit the store's serde.
-        ProcessorStateException: what is on disk is damaged, or cannot be read.
+        ProcessorStateException: the files on disk are damaged or cannot be read.
 
     Source: org.apache.kafka.streams.state.ReadOnlyKeyValueStore; KIP-216.
-    Differs: ranges over several partitions are in the order of the keys' bytes (Kafka: one partition after
-        the other). A key whose partition was never here has no value (None), as with Kafka; one whose
-        partition has left raises StateStoreMigratedException.
+    Differs: ranges over several partitions are ordered by the keys' bytes (Kafka: one partition after the
+        other). A key whose partition was never here has no value (None), as in Kafka; a key whose partition
+        has left raises StateStoreMigratedException.
     """
 
     # --- reads of Kafka Streams --------------------------------------------------------------------------
 
     def get(self, key: K) -> V | None:
-        """The value of a key; None if it has none here.
+        """The value of a key; None if the key is not in the store here.
 
         Raises:
             TypeError: the key is None.
@@ -108,14 +108,14 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         return value
 
     def multi_get(self, keys: Sequence[K]) -> list[V | None]:
-        """The values of many keys, in their order; None for each that has none here."""
+        """The values of many keys, in the same order; None for each key without a value here."""
         codecs = self._reader.codecs
         data = tuple([codecs.key_bytes(key, "multi_get()") for key in keys])
         found = self._reader.answer(replace(self._of, form=Form.VALUES, keys=data))
         return [None if stored is None else codecs.decode(stored) for stored in found]
 
     def range(self, from_: K | None, to: K | None) -> KeyValueIterator[K, V]:
-        """The entries from `from_` to `to`, both included; None: open on that side."""
+        """The entries from `from_` to `to`, both inclusive; None leaves that side open."""
         return self._between(from_, to, "range")
 
     def reverse_range(self, from_: K | None, to: K | None) -> KeyValueIterator[K, V]:
@@ -131,9 +131,9 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         return self._between(None, None, "reverse_all", reverse=True)
 
     def prefix_scan(self, prefix: Any, prefix_serializer: Serde | None = None) -> KeyValueIterator[K, V]:
-        """The entries whose key's bytes begin with those of `prefix`.
+        """The entries whose serialized keys start with the serialized `prefix`.
 
-        `prefix_serializer` writes the prefix; the key's serde does if it is left out.
+        `prefix_serializer` serializes the prefix; it defaults to the key's serde.
 
         Raises:
             TypeError: the prefix is None.
@@ -151,18 +151,18 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
     # --- reads of the past -------------------------------------------------------------------------------
 
     def as_of(self, timestamp: Time) -> ReadOnlyKeyValueStore[K, V]:
-        """The same store as it was at a time: each key has the value that was valid then.
+        """The same store as of a point in time: each key has the value that was valid then.
 
-        For stores that are declared with history. By the records' timestamps: a late record still changes
-        what was. Every read of the handle raises ValueError once the time is before the history.
+        For stores that are declared with history. Record timestamps count, so a late record still changes the
+        past. Once the time is older than the retained history, every read of the handle raises ValueError.
 
         Raises:
             InvalidStateStoreTypeException: the store keeps no history.
-            ValueError: the time is before the history, or has no time zone.
-            TypeError: it is neither a datetime nor an int of milliseconds.
+            ValueError: the time is older than the retained history, or has no time zone.
+            TypeError: the time is neither a datetime nor an int of milliseconds.
 
         Source: KIP-889 (VersionedKeyValueStore.get(key, asOfTimestamp)).
-        Differs: a whole store with all its reads, not one key.
+        Differs: applies to a whole store with all its reads, not to one key.
         """
         at_ms = to_ms(timestamp, f"as_of() of store '{self._name}': the time")
         return ReadOnlyKeyValueStore(self._reader.as_of(at_ms))

@@ -1,6 +1,6 @@
-"""What the handles on stores of every kind have in common: they make of a method's arguments a `Read`, and of
-what a reader answers the user's objects. The reader is of the stores on this client (local.py), or asks
-another process for them (server/remote.py).
+"""The common part of all store handles: they turn a method's arguments into a `Read`, and a reader's answer
+into the user's objects. The reader reads the stores on this client (local.py), or queries another process
+(server/remote.py).
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ V = TypeVar("V")
 _log = logging.getLogger(__name__)
 
 _SHOWN = 10
-"""How many entries a notebook shows."""
+"""The number of entries that a notebook shows."""
 
 
 class Reader(Protocol):
-    """Answers reads of one store. Any number of threads may use it.
+    """Answers reads of one store. Thread-safe.
 
     Attributes:
-        of: what all reads of it have: the store, its kind, and perhaps a partition, staleness and a time.
+        of: the settings of all its reads: the store, its kind, and optionally a partition, staleness and a
+            time.
         deprecates_milliseconds: whether times as numbers are deprecated, as in Kafka Streams.
     """
 
@@ -48,37 +49,38 @@ class Reader(Protocol):
         """How keys and values are written and read."""
 
     def get(self, key: Any) -> Any:
-        """The value of a key of a key-value store, by the way that is quickest."""
+        """The value of a key of a key-value store, in the fastest way."""
 
     def answer(self, read: Read) -> Any:
-        """What `reading.of_part` says that comes of a read; an iterator's entries as a `merged.Source`."""
+        """The result of a read, as `reading.of_part` documents it; an iterator's entries as a
+        `merged.Source`."""
 
     def as_of(self, at_ms: int) -> Reader:
-        """A reader of the same store as it was at a time."""
+        """A reader of the same store as of a point in time."""
 
     def table(self) -> OpenTable:
         """All entries, as a table."""
 
     def lost(self, error: ClosedStoreError) -> Exception:
-        """What an open iterator raises when its store has been closed."""
+        """The exception of an open iterator whose store was closed."""
 
     def check(self) -> None:
-        """Raise what a read would raise, unless a part of what was asked for can be read."""
+        """Raise what a read would raise, unless at least one requested part can be read."""
 
     def described(self) -> str:
-        """The store in words, for people."""
+        """The store, described in words."""
 
 
 class StoreHandle(EntryViews[K, V]):
-    """One store. `K` is what its iterators have for keys.
+    """One store. `K` is the key type of its iterators.
 
     Raises, from every read of the stores on this client:
-        StreamsRebalancingException: what it needs cannot be read now; retry with the same handle.
-        StateStoreMigratedException: what it read before has left this client; ask for a new handle.
+        StreamsRebalancingException: a partition that it needs cannot be read now; retry with the same handle.
+        StateStoreMigratedException: a partition that it read before has left this client; get a new handle.
         StateStoreNotAvailableException: the client is stopping or has stopped.
-        InvalidStateStorePartitionException: the partition it is for is not on this client.
+        InvalidStateStorePartitionException: the requested partition is not on this client.
         SerializationException: a key or value does not fit the store's serde.
-        ProcessorStateException: what is on disk is damaged, or cannot be read.
+        ProcessorStateException: the files on disk are damaged or cannot be read.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -87,12 +89,12 @@ class StoreHandle(EntryViews[K, V]):
         self._name = reader.of.store
 
     def approximate_num_entries(self) -> int:
-        """About how many entries there are here; too high while updates are not compacted yet."""
+        """The approximate number of entries here; too high until updates are compacted."""
         count: int = self._reader.answer(replace(self._of, form=Form.COUNT))
         return count
 
     def check(self) -> None:
-        """Raise what a read would raise, unless a part of what was asked for can be read."""
+        """Raise what a read would raise, unless at least one requested part can be read."""
         self._reader.check()
 
     def __repr__(self) -> str:
@@ -103,7 +105,7 @@ class StoreHandle(EntryViews[K, V]):
             return f"<{head}, not readable now: {type(error).__name__}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first entries, with a column for each field."""
+        """The notebook display: the first entries, with a column for each field."""
         from millstream.query.tables import first_rows
 
         kind = f"{self._of.kind.value} store"
@@ -123,14 +125,14 @@ class StoreHandle(EntryViews[K, V]):
     # --- reading -----------------------------------------------------------------------------------------
 
     def _value(self, read: Read) -> tuple[bool, V | None]:
-        """Whether there is a value, and which."""
+        """The value, and whether there is one."""
         stored = self._reader.answer(replace(read, form=Form.VALUE))
         return stored is not None, None if stored is None else self._reader.codecs.decode(stored)
 
     def _entries(
         self, read: Read, kind: type[KeyValueIterator[Any, V]] = KeyValueIterator, *, starts: bool = False
     ) -> Any:
-        """An iterator over a range; `starts`: with the starts of windows for keys."""
+        """An iterator over a range; with `starts`, its keys are the starts of windows."""
         reader = self._reader
         chunks = reader.codecs.chunks(starts=starts)
         return kind(self._name, reader.answer(read), chunks, reader.lost)
@@ -148,11 +150,11 @@ class StoreHandle(EntryViews[K, V]):
     # --- what is read ------------------------------------------------------------------------------------
 
     def _of_key(self, key: Any, method: str) -> Read:
-        """A read of this key; `method` is who asks."""
+        """A read of this key; `method` is the calling method."""
         return replace(self._of, key=self._reader.codecs.key_bytes(key, f"{method}()"))
 
     def _of_range(self, from_: Any, to: Any, method: str, *, reverse: bool) -> Read:
-        """A read of the keys from one to the other; None: open on that side."""
+        """A read of the keys in a range; None leaves that side open."""
         codecs = self._reader.codecs
         low = None if from_ is None else codecs.key_bytes(from_, f"{method}()")
         high = None if to is None else codecs.key_bytes(to, f"{method}()")

@@ -1,4 +1,4 @@
-"""What a range of a store gives: an iterator that one can look ahead in, and that one closes."""
+"""The result of a range read: an iterator with look-ahead, which the caller closes."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ P = ParamSpec("P")
 
 
 class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
-    """Entries of a store as they were when the query was made, in the order of their keys' bytes.
+    """A snapshot of a store's entries at the time of the query, ordered by their keys' bytes.
 
-    A Python iterator and a context manager; close it, or read it to its end. Used by one thread at a time.
+    A Python iterator and a context manager: close it, or read it to the end. Not thread-safe.
 
         with store.range("a", "c") as entries:
             for key, value in entries: ...
 
-    Once a store that it reads is closed, because its task has left or the client ends, nothing of what was
-    read ahead is given any more: `next`, `has_next` and `peek_next_key` raise at once, the same each time.
-    An iterator of a RemoteStore reads pages of another process's store: what is in a page that has come
-    is given; the next page raises.
+    When a store that it reads is closed, because its task has left or the client stops, entries read ahead
+    are discarded. `next`, `has_next` and `peek_next_key` then raise at once, the same exception each time. An
+    iterator of a RemoteStore reads another process's store in pages: it returns the rest of the page that it
+    has, and raises when it needs the next one.
 
     Raises, from every read:
-        IllegalStateException: it was closed.
-        StateStoreMigratedException: its store has left this client.
+        IllegalStateException: the iterator was closed.
+        StateStoreMigratedException: the store has left this client.
         StateStoreNotAvailableException: the client is stopping or has stopped.
 
     Source: org.apache.kafka.streams.state.KeyValueIterator.
@@ -81,7 +81,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
             return entry  # type: ignore[no-any-return]
 
     def _peek(self) -> KeyValue[K, V]:
-        """The next entry, which stays the next."""
+        """The next entry, without consuming it."""
         while True:
             try:
                 entry: Any = self._ahead[0]
@@ -117,11 +117,11 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
 
     @property
     def has_read_ahead(self) -> bool:
-        """Whether the next entry is here already, so that taking it reads nothing."""
+        """Whether the next entry was read ahead, so taking it reads nothing."""
         return bool(self._ahead)
 
     def peek_next_key(self) -> K:
-        """The key of the next entry, which stays the next.
+        """The key of the next entry, without consuming it.
 
         Raises:
             StopIteration: there are no more.
@@ -129,13 +129,13 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         return self._peek().key
 
     def close(self) -> None:
-        """Release what it holds of the store. Idempotent."""
+        """Release the store's resources. Idempotent."""
         if not self._closed:
             self._closed = True
             self._release(self._already_closed)
 
     def _lost(self, error: ClosedStoreError) -> Exception:
-        """The store was closed under it: from now on every read raises the same."""
+        """The store was closed during the iteration: every further read raises the same exception."""
         translated = self._on_closed_store(error)
 
         def raise_again() -> Exception:
@@ -174,17 +174,16 @@ class WindowStoreIterator(KeyValueIterator[int, V]):
 
 
 class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
-    """The same entries for coroutines: a store is opened and read on a thread, and not on the event loop.
+    """The same entries for coroutines: the store is opened and read on a thread, not on the event loop.
 
         async for key, value in store.range_async("a", "c"): ...
 
-    Leave the loop early within `async with`, which closes it:
+    To leave the loop early, use `async with`, which closes the iterator:
 
         async with store.range_async("a", "c") as entries:
             async for key, value in entries: ...
 
-    It raises what a `KeyValueIterator` raises, when the first entry is asked for or later. Used by one task
-    at a time.
+    Raises the exceptions of `KeyValueIterator`, at the first entry or later. Use it from one task at a time.
     """
 
     __slots__ = ("_closed", "_entries", "_lock", "_open")
@@ -208,7 +207,7 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
         return next(entries)
 
     async def aclose(self) -> None:
-        """Release what it holds of the store. Idempotent."""
+        """Release the store's resources. Idempotent."""
         self._closed = True
         await run(self._close)
 
@@ -238,7 +237,7 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
 def iterable_async(
     method: Callable[P, KeyValueIterator[K, V]],
 ) -> Callable[P, AsyncKeyValueIterator[K, V]]:
-    """The same method for coroutines: what it returns is for `async for`."""
+    """The same method for coroutines: its result works with `async for`."""
 
     @wraps(method)
     def method_async(*arguments: P.args, **named: P.kwargs) -> AsyncKeyValueIterator[K, V]:
@@ -251,14 +250,14 @@ def iterable_async(
 
 
 class _Ended:
-    """A `Source` without entries, and why."""
+    """A `Source` without entries, and the reason."""
 
     def __init__(self, error: Callable[[], Exception]) -> None:
         self.ahead: deque[Any] = deque()
         self._error = error
 
     def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
-        """Nothing comes through it."""
+        """Has no effect: there are no entries."""
 
     def fill(self) -> None:
         raise self._error()
@@ -274,7 +273,7 @@ class _Ended:
 
 
 class EntryViews(ABC, Generic[K, V]):
-    """What follows from all of a store's entries, for a store here and for one that is asked over HTTP."""
+    """Methods built on all of a store's entries, for a local store and for one queried over HTTP."""
 
     @abstractmethod
     def all(self) -> KeyValueIterator[K, V]:
@@ -303,18 +302,17 @@ class EntryViews(ABC, Generic[K, V]):
 
     @abstractmethod
     def _table(self) -> tuple[OpenTable, list[str]]:
-        """The store as it is now, opened, and the columns that it has."""
+        """The store as it is now, opened, and its columns."""
 
     @abstractmethod
     def _table_lost(self, error: ClosedStoreError) -> Exception:
-        """What is raised when a table's store is closed while it is read."""
+        """The exception when a store is closed while its table is read."""
 
     def to_arrow(self) -> pyarrow.Table:
-        """Every entry as an Arrow table with the columns `key`, `value` (and `timestamp`); of windows and
+        """Every entry as an Arrow table with the columns `key`, `value` (and `timestamp`); for windows and
         sessions also `window_start` and `window_end`.
 
-        Types follow the serdes; values that are dicts become structs, or JSON text where they have no
-        common shape.
+        Types follow the serdes; dicts become structs, or JSON text if they have no common shape.
         """
         from millstream.query.tables import to_table
 
@@ -329,8 +327,8 @@ class EntryViews(ABC, Generic[K, V]):
     def to_pandas(self) -> Any:
         """Every entry as a pandas DataFrame, with the columns of `to_arrow()`.
 
-        A key or value with fields has a column for each: `value.amount`, and `value.address.city`. The dicts
-        are in `to_arrow().to_pandas()`.
+        Each field of a key or value gets its own column: `value.amount`, `value.address.city`. For dicts, use
+        `to_arrow().to_pandas()`.
 
         Raises:
             SetupException: pandas is not installed.
@@ -347,14 +345,14 @@ class EntryViews(ABC, Generic[K, V]):
     to_pandas_async = awaitable(to_pandas, "millstream-async-table")
 
     def to_arrow_batches(self, rows: int = 65_536) -> pyarrow.RecordBatchReader:
-        """The columns of `to_arrow()` in batches of up to so many rows, in memory one at a time.
+        """The columns of `to_arrow()` in batches of up to `rows` rows, one batch in memory at a time.
 
-        A snapshot, like an iterator: read it to its end, or drop it (its `close()` releases nothing). A type
-        that no serde tells is that of the first batch; values of later ones that do not fit it raise
+        A snapshot, like an iterator: read it to the end, or drop it (its `close()` releases nothing). If no
+        serde determines a type, the first batch does; later values that do not fit raise
         SerializationException.
 
         Raises:
-            ValueError: `rows` is not 1 or more.
+            ValueError: `rows` is less than 1.
         """
         from millstream.query.tables import record_batches
 
@@ -371,10 +369,10 @@ class EntryViews(ABC, Generic[K, V]):
         """Every entry as a Spark DataFrame, with the columns of `to_arrow()`.
 
         Args:
-            session: a SparkSession. It gets a copy: what the store is given later is not in it.
+            session: a SparkSession. The DataFrame is a copy: later updates of the store are not in it.
 
         Raises:
-            TypeError: it is no SparkSession.
+            TypeError: `session` is not a SparkSession.
         """
         create = getattr(session, "createDataFrame", None)
         if create is None:

@@ -1,8 +1,9 @@
-"""Reads of the stores on this client: which parts answer, by a plan; and which exception it is when none can.
+"""Reads of the stores on this client: a plan says which parts answer, or which exception is raised if none
+can.
 
-A reader plans once per `StoreSnapshot` (which partition is where, which may be read) and keeps the plan while
-the runtime shows the same snapshot. So a `get` costs one comparison more than the store's own, and every read
-still meets the state as it is now.
+A reader plans once per `StoreSnapshot` (where each partition is, and which can be read), and keeps the plan
+while the runtime returns the same snapshot. So a `get` costs one comparison more than the store's own, and
+every read still sees the current state.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ __all__ = ["LocalReader"]
 R = TypeVar("R")
 
 _ATTEMPTS = 3
-"""How often a read looks again when a store was closed under it and the snapshot has changed since."""
+"""How often a read is retried if a store was closed during it and the snapshot has changed since."""
 
 
 class LocalReader:
-    """Answers reads of one store from its partitions on this client (handle.Reader). Any thread may use it.
+    """Answers reads of one store from its partitions on this client (handle.Reader). Thread-safe.
 
     Args:
-        of: what all reads have: the store, its kind, and perhaps a partition, staleness and a time.
+        of: the settings of all reads: the store, its kind, and optionally a partition, staleness and a time.
         timestamped: whether values come with their timestamps.
-        asked_as: what asks, as messages call it.
+        asked_as: the name of the caller in messages.
     """
 
     deprecates_milliseconds = True
@@ -55,16 +56,17 @@ class LocalReader:
     # --- planning ----------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise what a read would raise, unless a part of what was asked for can be read."""
+        """Raise what a read would raise, unless at least one requested part can be read."""
         plan = self.plan()
         if not plan.parts:
             raise plan.refuse_whole()
 
     def plan(self) -> Plan:
-        """How it is read now.
+        """The current plan.
 
         Raises:
-            InvalidStateStoreException: one of its leaves, if no read can succeed whatever is here.
+            InvalidStateStoreException: one of its subclasses, if no read can succeed whichever parts are
+                here.
         """
         plan = self._plan
         if plan is None or plan.snapshot is not self._snapshot():
@@ -81,15 +83,15 @@ class LocalReader:
 
     @property
     def codecs(self) -> Codecs:
-        """How keys and values are written and read."""
+        """Serializes and deserializes keys and values."""
         return self.plan().codecs
 
     def as_of(self, at_ms: int) -> LocalReader:
-        """The same store as it was at a time.
+        """The same store as of a point in time.
 
         Raises:
             InvalidStateStoreTypeException: the store keeps no history.
-            ValueError: the time is before the history.
+            ValueError: the time is older than the retained history.
         """
         plan = self.plan()
         if plan.declaration.history_ms is None:
@@ -109,14 +111,14 @@ class LocalReader:
     # --- reading -----------------------------------------------------------------------------------------
 
     def get(self, key: Any) -> Any:
-        """The value of a key of a key-value store; None if it has none here."""
-        # The common case in as few steps as possible; `answer` has all the others.
+        """The value of a key of a key-value store; None if there is none here."""
+        # The common case in as few steps as possible; `answer` handles all others.
         plan = self._plan
         if plan is None or plan.snapshot is not self._snapshot():
             plan = self._replan()
         try:
             data = plan.serialize(key)
-        except Exception:  # whatever a serde raises: it is told below
+        except Exception:  # whatever a serde raises is reported below
             data = None
         if data is None or key is None:
             data = plan.codecs.key_bytes(key, "get()")
@@ -130,7 +132,7 @@ class LocalReader:
             return None
         try:
             return plan.quick_decode(stored)
-        except Exception:  # whatever a serde raises: it is told below
+        except Exception:  # whatever a serde raises is reported below
             return plan.codecs.decode(stored)
 
     def _value_of(self, key: bytes) -> bytes | None:
@@ -138,10 +140,10 @@ class LocalReader:
         return stored
 
     def answer(self, read: Read) -> Any:
-        """What `reading.of_part` says that comes of a read, over all partitions here that it is about.
+        """The result of a read, as `reading.of_part` documents it, over all of its partitions here.
 
         Raises:
-            InvalidStateStoreException: one of its leaves.
+            InvalidStateStoreException: one of its subclasses.
         """
         if read.form is Form.VALUES:
             return self._reading(lambda plan: self._values(plan, read))
@@ -198,7 +200,7 @@ class LocalReader:
         return self._reading(opened)
 
     def described(self) -> str:
-        """The store in words, for people.
+        """The store, described in words.
 
         Raises:
             InvalidStateStoreException: it cannot be read now.
@@ -213,7 +215,7 @@ class LocalReader:
         )
 
     def _reading(self, read: Callable[[Plan], R]) -> R:
-        """What `read` gives; if a store is closed under it, look where the store is now, and read again."""
+        """The result of `read`. If a store is closed during it, find the store again, and retry."""
         for attempt in range(1, _ATTEMPTS + 1):
             plan = self.plan()
             try:
@@ -226,7 +228,7 @@ class LocalReader:
         raise AssertionError("unreachable")
 
     def _check_absent(self, plan: Plan, partition: int) -> None:
-        """Raise, unless a key of this partition, which cannot be read here, simply has no value here."""
+        """Raise, unless a key of this partition, which is not readable here, simply has no value."""
         if not plan.parts:
             raise plan.refuse_whole()
         scope = Scope.KEY if self.of.partition is None else Scope.PARTITION
@@ -235,12 +237,12 @@ class LocalReader:
             raise plan.refuse(outcome, partition)
 
     def _check_whole(self, plan: Plan) -> None:
-        """Raise, unless a read over all partitions gives the whole answer."""
+        """Raise, unless a read over all partitions gives the complete result."""
         if plan.whole() is not Presence.READABLE:
             raise plan.refuse_whole()
 
     def lost(self, error: ClosedStoreError) -> Exception:
-        """What an open iterator raises when its store has been closed: it cannot go on, whatever comes."""
+        """The exception of an open iterator whose store was closed: it cannot continue."""
         try:
             plan = self.plan()
         except InvalidStateStoreException as refused:
@@ -250,7 +252,7 @@ class LocalReader:
 
 
 def _of_each(parts: Sequence[LocalStore], read: Read) -> list[Any]:
-    """What each part has: all of them, or none."""
+    """The results of all parts, or none if one fails."""
     found: list[Any] = []
     try:
         for part in parts:

@@ -1,8 +1,8 @@
-"""Several ordered runs of entries as one: of partitions, while they are read, and of clients' pages.
+"""Merges several ordered runs of entries: of partitions, as they are read, and of clients' pages.
 
-By stretches, and not entry by entry: what no entry that is still to come can come before is taken from each
-run at once, and sorted, which is quick for a few runs that are sorted already. So a scan of several
-partitions costs, for each entry, little more than one of a single partition.
+It merges stretches instead of single entries. From each run it takes all entries that no unread entry can
+precede, and sorts them, which is fast for a few sorted runs. So a scan of several partitions costs little
+more per entry than a scan of one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ T = TypeVar("T")
 
 
 class Source(Protocol):
-    """Where an iterator's entries come from: read ahead, some at a time."""
+    """The source of an iterator's entries, which are read ahead in chunks."""
 
     @property
     def ahead(self) -> deque[Any]:
-        """What was read ahead, the next entry first. Empty at once when it or its store closes."""
+        """The entries read ahead, the next one first. Emptied at once when it or its store closes."""
 
     def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
-        """Have `make` turn some entries at a time into what it gives. Before the first is read."""
+        """Convert each chunk of entries by `make`. Call it before the first read."""
 
     def fill(self) -> None:
-        """Read some more ahead.
+        """Read more entries ahead.
 
         Raises:
             ClosedStoreError: a store is closed.
@@ -40,7 +40,7 @@ class Source(Protocol):
         """
 
     def close(self) -> None:
-        """Release what it holds; there are no more entries. Idempotent."""
+        """Release its resources; there are no more entries. Idempotent."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -48,12 +48,12 @@ class Source(Protocol):
 
 
 def in_one_order(sources: Sequence[StoreIterator], kind: StoreKind, *, reverse: bool) -> Source:
-    """The entries of several partitions of one kind of stores in one order, over all of them."""
+    """The entries of several partitions of one kind of store, in one order across all of them."""
     return sources[0] if len(sources) == 1 else Merged(sources, order_of(kind), reverse=reverse)
 
 
 def order_of(kind: StoreKind) -> Callable[[tuple[Any, bytes]], Any]:
-    """What stored entries of a kind are ordered by: key; key and start; key, end and start."""
+    """The sort key of a kind's entries: key; key and start; or key, end and start."""
     return _session_order if kind is StoreKind.SESSION else _key_of
 
 
@@ -66,7 +66,7 @@ def _session_order(entry: tuple[tuple[bytes, int, int], bytes]) -> tuple[bytes, 
 
 
 def merged_runs(runs: Iterable[Sequence[T]], order: Callable[[T], Any], *, reverse: bool) -> list[T]:
-    """Runs that are each in that order, as one; of the same order, those of the first run come first."""
+    """Merges runs that are each in that order; on ties, the first run comes first."""
     entries: list[T] = []
     for run in runs:
         entries += run
@@ -75,7 +75,7 @@ def merged_runs(runs: Iterable[Sequence[T]], order: Callable[[T], Any], *, rever
 
 
 class _Run:
-    """One of the sources, and what was read of it and is not given yet."""
+    """One of the sources, with the entries read from it but not yet returned."""
 
     __slots__ = ("ended", "entries", "source")
 
@@ -95,10 +95,10 @@ class _Run:
 
 
 class Merged:
-    """A `Source` of several others. Used by one thread at a time; whoever closes a store may be another one.
+    """A `Source` made of several others. Used by one thread at a time; another thread may close a store.
 
-    What was read of a partition waits here for the others, where closing its store does not reach it. So each
-    of the sources tells when it is closed, and from then on nothing is given any more.
+    Entries of a partition wait here for the others, out of reach when its store closes. So each source
+    reports when it is closed, and no more entries are returned after that.
     """
 
     __slots__ = ("_closed", "_made", "_make", "_order", "_reverse", "_runs", "_sources")
@@ -106,7 +106,7 @@ class Merged:
     def __init__(
         self, sources: Sequence[StoreIterator], order: Callable[[Any], Any], *, reverse: bool
     ) -> None:
-        self._sources = tuple(sources)  # by references they live: a store knows them weakly
+        self._sources = tuple(sources)  # keeps them alive: a store only has weak references
         self._runs = [_Run(each) for each in sources]
         self._order = order
         self._reverse = reverse
@@ -130,7 +130,7 @@ class Merged:
         entries = self._stretch()
         made = entries if self._make is None else self._make(entries)
         self._made.extend(made)
-        self._check_open()  # if it was told before they were put there
+        self._check_open()  # in case the report came before they were put there
         if not entries:
             raise StopIteration
 
@@ -140,7 +140,7 @@ class Merged:
             raise ClosedStoreError(self._closed[0])
 
     def _stretch(self) -> list[Any]:
-        """The entries that nothing can come before that was not read yet; empty: all have ended."""
+        """The entries that no unread entry can precede; empty if all sources have ended."""
         self._runs = runs = [run for run in self._runs if run.entries]
         if len(runs) <= 1:
             return runs[0].take(len(runs[0].entries)) if runs else []

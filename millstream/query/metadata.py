@@ -1,7 +1,7 @@
-"""Where is my key: which client answers for which part of which store, by what the group has agreed.
+"""Key lookup: which client serves which part of which store, according to the group's assignment.
 
-A `Placement` is the agreement of one generation, as the client learns it with its assignment. The functions
-take it and the snapshot that queries decide by, and answer; nothing here asks anybody.
+A `Placement` is the assignment of one generation, which the client receives with its own. The functions
+answer from it and from the snapshot that queries use; nothing here makes a request.
 
 Source: org.apache.kafka.streams.processor.internals.StreamsMetadataState; KIP-535 (standbys).
 """
@@ -52,7 +52,7 @@ Partitioner = Callable[[Any, int], int]
 
 @runtime_checkable
 class Serializer(Protocol):
-    """Makes bytes of keys; serdes are such."""
+    """Serializes keys. Serdes implement it."""
 
     def serialize(self, value: Any) -> bytes | None: ...
 
@@ -62,16 +62,16 @@ class Serializer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StreamsMetadata:
-    """What one client of the application has, as last agreed.
+    """The stores and partitions of one client of the application, as last assigned.
 
     Attributes:
-        state_store_names: the stores of which a partition is active there, and the global ones.
-        topic_partitions: the changelog partitions that fill what is active there.
-        standby_state_store_names, standby_topic_partitions: the same of its standbys.
+        state_store_names: the stores with an active partition there, and the global stores.
+        topic_partitions: the changelog partitions of its active stores.
+        standby_state_store_names, standby_topic_partitions: the same for its standbys.
 
     Source: org.apache.kafka.streams.StreamsMetadata.
-    Differs: partitions are those of changelogs (for a table without a copy: of its topic), because it is the
-        pipelines that read source topics, and a pipeline does not run where its stores are.
+    Differs: partitions are those of changelogs (for a table without a copy, of its topic). Source topics are
+        read by pipelines, which do not run where their stores are.
     """
 
     host_info: HostInfo
@@ -93,16 +93,17 @@ class StreamsMetadata:
 
 @dataclass(frozen=True, slots=True)
 class KeyQueryMetadata:
-    """Who has a key.
+    """The clients that have a key.
 
     Attributes:
-        active_host: the client with the active part; `HostInfo.unavailable()` if that has no
-            `application.server`, or nobody has it now.
-        standby_hosts: the clients with standbys; they answer stale reads (`enable_stale_stores()`).
-        partition: of the store; -1: it is not known, or the store is global and all clients have all of it.
+        active_host: the client with the active part; `HostInfo.unavailable()` if it has no
+            `application.server`, or if no client has the part now.
+        standby_hosts: the clients with standbys; they serve stale reads (`enable_stale_stores()`).
+        partition: the store's partition; -1 if unknown, or if the store is global and so complete on every
+            client.
 
     Source: org.apache.kafka.streams.KeyQueryMetadata; KIP-535.
-    Differs: without any `application.server` the partition is told all the same.
+    Differs: the partition is given even if no client has an `application.server`.
     """
 
     active_host: HostInfo
@@ -110,7 +111,7 @@ class KeyQueryMetadata:
     partition: int = -1
 
     NOT_AVAILABLE: ClassVar[KeyQueryMetadata]
-    """Nothing is agreed yet, or not any more: ask again after the next rebalance."""
+    """There is no assignment at present: ask again after the next rebalance."""
 
 
 KeyQueryMetadata.NOT_AVAILABLE = KeyQueryMetadata(HostInfo.unavailable())
@@ -120,7 +121,7 @@ KeyQueryMetadata.NOT_AVAILABLE = KeyQueryMetadata(HostInfo.unavailable())
 
 
 class StorePlace(NamedTuple):
-    """One partition of one store: the task that it belongs to, and what fills it."""
+    """One partition of one store: its task, and the topic partition that fills it."""
 
     store: str
     task_id: TaskId
@@ -129,12 +130,12 @@ class StorePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """What the group has agreed: where each part of each store is.
+    """The group's assignment: where each part of each store is.
 
     Attributes:
-        places: all parts of all stores that are shared out.
+        places: all parts of all partitioned stores.
         hosts: the active and the standby tasks of each client that has an `application.server`.
-        local: this client's; `HostInfo.unavailable()` if it has none.
+        local: this client's address; `HostInfo.unavailable()` if it has none.
         global_stores: the names of the stores that every client has, with the topic partitions that fill
             them.
     """
@@ -145,7 +146,7 @@ class Placement:
     global_stores: Mapping[str, frozenset[TopicPartition]] = field(default_factory=dict)
 
     def clients(self) -> tuple[StreamsMetadata, ...]:
-        """What each client with an `application.server` has, by host."""
+        """The stores of each client with an `application.server`, by host."""
         return tuple(self._client(host, *self.hosts[host]) for host in sorted(self.hosts))
 
     def _client(
@@ -162,7 +163,7 @@ class Placement:
         )
 
     def of_partition(self, store: str, partition: int) -> KeyQueryMetadata:
-        """Who has a partition of a store."""
+        """The clients that have a partition of a store."""
         task = next(
             (
                 place.task_id
@@ -176,7 +177,7 @@ class Placement:
         return KeyQueryMetadata(active or HostInfo.unavailable(), standby, partition)
 
     def of_global(self) -> KeyQueryMetadata:
-        """Who has a global store: this client if it has an address, else the first that has one.
+        """A client for a global store: this one if it has an address, else the first client with an address.
 
         Source: StreamsMetadataState.getKeyQueryMetadataForKey.
         """
@@ -189,7 +190,7 @@ class Placement:
 
 
 def all_clients(snapshot: StoreSnapshot, placement: Placement | None) -> tuple[StreamsMetadata, ...]:
-    """All clients that have an `application.server`; none while nothing is agreed.
+    """All clients that have an `application.server`; empty without an assignment.
 
     Raises:
         StreamsNotStartedException: the client is CREATED.
@@ -204,14 +205,15 @@ def all_clients(snapshot: StoreSnapshot, placement: Placement | None) -> tuple[S
 def clients_of_store(
     snapshot: StoreSnapshot, placement: Placement | None, store: str
 ) -> tuple[StreamsMetadata, ...]:
-    """Those of them that have a part of a store, active or standby.
+    """The clients among them that have a part of a store, active or standby.
 
     Raises:
         StreamsNotStartedException, StateStoreNotAvailableException: as `all_clients`.
         UnknownStateStoreException: the topology has no such store.
         TypeError: the store's name is empty.
 
-    Source: KafkaStreams.streamsMetadataForStore. Differs: upstream has an empty answer for an unknown store.
+    Source: KafkaStreams.streamsMetadataForStore. Differs: upstream returns an empty result for an unknown
+        store.
     """
     _check(snapshot, store)
     return tuple(
@@ -228,22 +230,22 @@ def host_of_key(
     key: Any,
     how: Serializer | Partitioner | None = None,
 ) -> KeyQueryMetadata:
-    """Who has a key: `KeyQueryMetadata.NOT_AVAILABLE` while that is not agreed.
+    """The clients that have a key; `KeyQueryMetadata.NOT_AVAILABLE` without an assignment.
 
     Args:
         key: for windowed stores the plain key; a `Windowed` stands for its key.
-        how: a serializer of the key (by default the store's serde), or a partitioner of a topic that others
-            write, called as `partitioner(key, partitions)`.
+        how: a serializer of the key (by default the store's serde), or the partitioner of a topic that other
+            programs write, called as `partitioner(key, partitions)`.
 
     Raises:
         StreamsNotStartedException, StateStoreNotAvailableException, UnknownStateStoreException: as
             `clients_of_store`.
         SerializationException: the key does not fit the serializer.
         TypeError: the key is None, the store's name is empty, or `how` is neither.
-        ValueError: the partitioner's answer is no partition.
+        ValueError: the partitioner's result is not a valid partition.
 
     Source: KafkaStreams.queryMetadataForKey; KIP-535.
-    Differs: upstream answers NOT_AVAILABLE, and later null, for an unknown store. A partitioner takes the key
+    Differs: upstream returns NOT_AVAILABLE, and later null, for an unknown store. A partitioner takes the key
         and the number of partitions.
     """
     if key is None:
@@ -279,7 +281,7 @@ def host_of_key(
 
 
 def _check(snapshot: StoreSnapshot, store: str | None = None) -> None:
-    """Raise what `KafkaStreams.store` raises when it cannot know of any store, or of this one."""
+    """Raise the exception of `KafkaStreams.store` if no store can be known, or there is no such store."""
     state = snapshot.client_state
     outcome = decide(
         client_state=state,
@@ -359,5 +361,5 @@ _WORDS = tuple(Struct(f"<{count}I") for count in range(_LONG))
 
 
 def default_partitioner(partitions: int) -> Callable[[bytes], int]:
-    """The same for a topic with so many partitions."""
+    """The same for a topic with a given number of partitions."""
     return lambda key: default_partition(key, partitions)

@@ -1,4 +1,4 @@
-"""What a query asks for: which store, of which type, which partition, and whether an old answer will do."""
+"""The parameters of a query: store, type, partition, and whether stale results are acceptable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"]
 
 S = TypeVar("S")
 H = TypeVar("H")
-"""Of its own: checkers that infer the class's from a classmethod's arguments are few."""
+"""A separate type variable: few checkers infer the class's own from a classmethod's arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class QueryableStoreType(Generic[S]):
     timestamped: bool = False
 
     def accepts(self, kind: StoreKind) -> bool:
-        """Whether a store of this kind can be read in this way."""
+        """Whether a store of this kind can be read with this type."""
         return kind is self.kind
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class QueryableStoreTypes:
 
 @dataclass(frozen=True, slots=True)
 class StoreQueryParameters(Generic[S]):
-    """What `KafkaStreams.store` is asked for. Each method returns new parameters.
+    """The parameters of `KafkaStreams.store`. Each method returns new parameters.
 
         StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
 
@@ -107,8 +107,8 @@ class StoreQueryParameters(Generic[S]):
         """Only this partition of the store.
 
         Raises:
-            TypeError: it is not an int.
-            ValueError: it is negative.
+            TypeError: `partition` is not an int.
+            ValueError: `partition` is negative.
         """
         if isinstance(partition, bool) or not isinstance(partition, int):
             raise TypeError(f"a partition is an int, not {partition!r}")
@@ -117,12 +117,12 @@ class StoreQueryParameters(Generic[S]):
         return replace(self, partition=partition)
 
     def enable_stale_stores(self) -> StoreQueryParameters[S]:
-        """Standbys and stores that are still being restored, too; they may be behind."""
+        """Also read standbys and stores that are still being restored; their data may be stale."""
         return replace(self, stale_stores_enabled=True)
 
     @property
     def read(self) -> Read:
-        """What all reads of such a handle have."""
+        """The settings of all reads of such a handle."""
         return Read(
             self.store_name,
             self.queryable_store_type.kind,

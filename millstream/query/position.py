@@ -1,4 +1,4 @@
-"""How far a store is: which records of which topic partitions are in it. Frozen, and pure."""
+"""A store's position: which records of which topic partitions it contains. Frozen and pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ def _checked(offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, i
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The offset of the last record that a store has, for each topic partition that it was filled from.
+    """The offset of the last record in a store, for each topic partition that fills it.
 
         Position.empty_position().with_component("orders", 0, record.offset())
 
     Source: org.apache.kafka.streams.query.Position (KIP-796).
-    Differs: frozen: `with_component` and `merge` return another one. The topics are the ones that fill the
-        store: its changelog, or, for a table that is read from a topic and for a global table, that topic.
-        (Kafka: the input topics of the task.)
+    Differs: it is frozen: `with_component` and `merge` return a new position. The topics are those that fill
+        the
+        store: its changelog or, for a table or global table read from a topic, that topic. (Kafka: the input
+        topics of the task.)
     """
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class Position:
 
     @classmethod
     def empty_position(cls) -> Position:
-        """Nothing is known, or nothing is needed."""
+        """A position without offsets: nothing is known, or nothing is required."""
         return cls()
 
     @classmethod
@@ -50,22 +51,22 @@ class Position:
         """From offsets by topic and partition.
 
         Raises:
-            ValueError: an offset or a partition is not a number of 0 or more.
+            ValueError: an offset or a partition is not an integer of 0 or more.
         """
         return cls(
             {TopicPartition(topic, at): offset for topic, of in offsets.items() for at, offset in of.items()}
         )
 
     def with_component(self, topic: str, partition: int, offset: int) -> Position:
-        """The same with another offset of this topic partition.
+        """The same position with another offset for this topic partition.
 
         Raises:
-            ValueError: an offset or a partition is not a number of 0 or more.
+            ValueError: an offset or a partition is not an integer of 0 or more.
         """
         return Position({**self.offsets, TopicPartition(topic, partition): offset})
 
     def merge(self, other: Position) -> Position:
-        """The farther offset of each topic partition that one of the two has."""
+        """The larger offset of each topic partition that is in either position."""
         return Position(
             {
                 at: max(self.offsets.get(at, 0), other.offsets.get(at, 0))
@@ -75,7 +76,7 @@ class Position:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics it has offsets of."""
+        """The topics that it has offsets for."""
         return frozenset(at.topic for at in self.offsets)
 
     def partition_positions(self, topic: str) -> dict[int, int]:
@@ -88,7 +89,7 @@ class Position:
         return not self.offsets
 
     def reaches(self, bound: Position, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether it is at `bound` or farther, as far as these topic partitions go."""
+        """Whether it has reached `bound` in these topic partitions."""
         return all(self.offsets.get(at, -1) >= bound.offsets[at] for at in partitions if at in bound.offsets)
 
     def __hash__(self) -> int:
@@ -100,7 +101,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PositionBound:
-    """How far a store has to be to be asked. Each partition of a store is measured by its own offset alone.
+    """The minimum position of a store for a query. Each partition of a store is compared by its own offset
+    only.
 
     Source: org.apache.kafka.streams.query.PositionBound.
     """
@@ -109,15 +111,15 @@ class PositionBound:
 
     @classmethod
     def unbounded(cls) -> PositionBound:
-        """However far it is."""
+        """Any position."""
         return cls()
 
     @classmethod
     def at(cls, position: Position) -> PositionBound:
-        """At least there.
+        """At least this position.
 
         Raises:
-            TypeError: it is not a Position.
+            TypeError: `position` is not a Position.
         """
         if not isinstance(position, Position):
             raise TypeError(f"PositionBound.at() takes a Position, not {position!r}")
@@ -125,15 +127,15 @@ class PositionBound:
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether anything will do."""
+        """Whether any position is accepted."""
         return self.position.is_empty
 
 
 def position_of(part: LocalStore) -> Position:
-    """How far a part is, at least: read before what it has, it is never ahead of that.
+    """The minimum position of a part: read before its contents, so it is never ahead of them.
 
     Raises:
-        ClosedStoreError: it is closed.
+        ClosedStoreError: the part is closed.
     """
     after_last = part.store.position
     if part.changelog is None or not after_last:

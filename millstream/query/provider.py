@@ -1,10 +1,10 @@
 """Which stores answer a query, or which exception of KIP-216: the decision, and nothing else.
 
-The runtime shows its state as a `StoreSnapshot`. `presence_of` says what one part of a store is good for,
-`decide` is the decision table, `refusal` words the exception. All pure; composite.py asks them at
-`KafkaStreams.store()` and again at each read, because stores come and go.
+The runtime exposes its state as a `StoreSnapshot`. `presence_of` classifies one part of a store, `decide` is
+the decision table, and `refusal` builds the exception. All are pure. composite.py calls them in
+`KafkaStreams.store()` and again for each read, because stores are added and removed.
 
-How today's table differs from Kafka's code is in `decide`. KIP-216's parent exception is never raised.
+`decide` documents how the table differs from Kafka's code. KIP-216's parent exception is never raised.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ __all__ = [
 ]
 
 
-# --- what the runtime shows ------------------------------------------------------------------------------
+# --- what the runtime exposes ------------------------------------------------------------------------------
 
 
 class Serde(Protocol):
-    """A codec for keys or values; the DSL's serdes are ones."""
+    """A codec for keys or values, such as the DSL's serdes."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +66,7 @@ class Serde(Protocol):
 
 
 class Role(Enum):
-    """What a part of a store is on this client."""
+    """The role of a part of a store on this client."""
 
     ACTIVE = "active"
     RESTORING = "restoring"
@@ -75,15 +75,15 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreDeclaration:
-    """A store of the topology, on whichever clients its partitions are.
+    """A store of the topology, wherever its partitions are.
 
     Attributes:
         key_serde, value_serde: None only while the client is CREATED.
-        partition_of: the partition of a key's bytes; None where the topology does not say (a topic that
-            others write is the changelog), so that every partition here is asked.
-        partitions: how many there are on all clients, if that is known.
-        kind, window_size_ms, retention_ms, history_ms: as topology/nodes.py has them.
-        is_global: whether every client has all partitions of it.
+        partition_of: gives the partition of a key's bytes; None if the topology does not determine it (the
+            changelog is a topic that other programs write), so every partition here is read.
+        partitions: the number of partitions on all clients, if known.
+        kind, window_size_ms, retention_ms, history_ms: as in topology/nodes.py.
+        is_global: whether every client has all of its partitions.
     """
 
     name: str
@@ -102,8 +102,8 @@ class StoreDeclaration:
 class LocalStore:
     """One task's part of a store, on this client; `thread` names the stream thread that owns it.
 
-    `store` is a ports.BytesStore of the kind that the declaration says; `changelog` is what fills it, if that
-    is known.
+    `store` is a ports.BytesStore of the declared kind; `changelog` is the topic partition that fills it, if
+    known.
     """
 
     task_id: TaskId
@@ -115,12 +115,12 @@ class LocalStore:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoreSnapshot:
-    """All that a query decides by, at one moment.
+    """Everything that a query's decision depends on, at one moment.
 
     Attributes:
-        threads: the state of each stream thread, by its name; dead ones may be left out.
+        threads: the state of each stream thread, by name; dead threads may be omitted.
         stores: every store of the topology, by name.
-        local: the parts that are on this client, by store name; a store that has none may be left out.
+        local: the parts on this client, by store name; a store without parts may be omitted.
     """
 
     client_id: str
@@ -131,14 +131,13 @@ class StoreSnapshot:
 
 
 class StoreView(Protocol):
-    """The runtime, as queries see it."""
+    """The runtime's interface for queries."""
 
     def snapshot(self) -> StoreSnapshot:
-        """How it is now. Cheap, from any thread, without waiting; never raises.
+        """The current state. Cheap, thread-safe, never blocks, never raises.
 
-        The same object as before while nothing has changed, another one once anything has: a handle
-        plans its reads anew when the object is not the one it planned by. (Always another one is
-        correct too, and slower.)
+        Returns the same object until something changes, then a new one: a handle plans its reads again when
+        it gets a different object. (A new object each time is also correct, but slower.)
         """
 
 
@@ -146,23 +145,23 @@ class StoreView(Protocol):
 
 
 class Presence(IntEnum):
-    """What this client has of what was asked for; the greatest of several counts."""
+    """What this client has of the requested data; of several, the greatest counts."""
 
     ABSENT = 0
-    """Nothing, and the handle never saw any of it."""
+    """Nothing, and the handle has never seen it."""
     STANDBY = 1
     """A standby, and the query did not ask for stale stores."""
     LEFT = 2
-    """Not to be read here now; the handle read it here before."""
+    """Not readable here now; the handle read it here before."""
     CLOSED = 3
     """It is listed, but the read found it closed."""
     WAITING = 4
-    """It is here; its thread does not let it be read now, or it is not restored yet."""
+    """It is here, but its thread does not allow reads now, or it is not restored yet."""
     READABLE = 5
 
 
 class Scope(Enum):
-    """What is asked for: a partition by its number, the partition of a key, or all that is here."""
+    """What is requested: a partition by number, the partition of a key, or everything here."""
 
     PARTITION = "partition"
     KEY = "key"
@@ -170,7 +169,7 @@ class Scope(Enum):
 
 
 class Outcome(Enum):
-    """What a read does: the store answers, there is nothing to find (None), or a leaf of KIP-216."""
+    """The outcome of a read: the store answers, there is no value (None), or an exception of KIP-216."""
 
     READ = "read"
     NOTHING = "nothing"
@@ -193,16 +192,17 @@ def decide(
     scope: Scope,
     exists: bool = True,
 ) -> Outcome:
-    """What a query meets. Pure; this function is KIP-216.
+    """The outcome of a query. Pure; this function implements KIP-216.
 
-    `exists` is false for a partition that the store does not have on any client: waiting brings none.
-    `settled` is false while partitions may be on their way to this client (`is_settled`): then what is
-    missing may come, and the same call can be tried again.
+    `exists` is false for a partition that the store has on no client: waiting does not help. `settled` is
+    false while partitions may be moving to this client (`is_settled`): missing ones may arrive, and the same
+    call can be retried.
 
     Source: KIP-216; the order of the first rows is KafkaStreams.store()'s.
     Differs: one thread that is not RUNNING does not make the partitions of the others unreadable. A store
-        that left is told (MIGRATED) instead of being left out silently. A standby is no answer to a query
-        that did not ask for one, and a partition that is here only as a standby is a wrong one.
+        that has left is reported (MIGRATED) instead of being silently omitted. A query that did not ask for
+        standbys is not answered from one, and a partition that is here only as a standby counts as a wrong
+        one.
     """
     if client_state.has_not_started:
         return Outcome.NOT_STARTED
@@ -226,7 +226,7 @@ def decide(
 
 
 def is_settled(snapshot: StoreSnapshot) -> bool:
-    """Whether no partition is on its way: the client and each of its live threads are RUNNING."""
+    """Whether no partition is moving: the client and all of its live threads are RUNNING."""
     return snapshot.client_state is State.RUNNING and all(
         state.is_running or state.is_dead for state in snapshot.threads.values()
     )
@@ -235,10 +235,10 @@ def is_settled(snapshot: StoreSnapshot) -> bool:
 def presence_of(
     part: LocalStore, thread_state: ThreadState | GlobalThreadState | None, *, stale: bool
 ) -> Presence:
-    """What one part is good for, by its role and the state of its thread (None: there is no such thread).
+    """The presence of one part, from its role and the state of its thread (None if there is no such thread).
 
     Source: StreamThreadStateStoreProvider.stores().
-    Differs: what is not restored yet is WAITING even if its thread is RUNNING.
+    Differs: a part that is not restored yet is WAITING even if its thread is RUNNING.
     """
     if thread_state is None or thread_state.is_dead:
         return Presence.ABSENT
@@ -254,7 +254,7 @@ def presence_of(
 def parts_by_partition(
     snapshot: StoreSnapshot, store: str, *, stale: bool
 ) -> dict[int, tuple[Presence, LocalStore]]:
-    """The best part of each partition that is here, in partition order; an active one before a standby."""
+    """The best part of each partition here, in partition order; active parts are preferred to standbys."""
     best: dict[int, tuple[Presence, LocalStore]] = {}
     for part in snapshot.local.get(store, ()):
         presence = presence_of(part, snapshot.threads.get(part.thread), stale=stale)
@@ -270,9 +270,9 @@ def parts_by_partition(
 def presence_of_all(
     parts: Iterable[Presence], *, settled: bool, anything_left: bool, stale: bool
 ) -> Presence:
-    """What is here for a read over all partitions: not READABLE unless the answer would be whole.
+    """The presence for a read over all partitions: READABLE only if the result would be complete.
 
-    `stale`: then what is here will do, even if more may come.
+    With `stale`, the parts here are enough, even if more may arrive.
     """
     found = set(parts)
     if Presence.WAITING in found or (found and not settled and not stale):
@@ -296,11 +296,11 @@ def refusal(
     reader: str = "",
     fresh: bool = False,
 ) -> InvalidStateStoreException:
-    """The exception for an outcome: what happened, the facts, and what to do next.
+    """The exception for an outcome, which says what happened, the facts, and what to do next.
 
-    `asked_as` is what asks, as messages call it: a type of QueryableStoreTypes. `partition` is the one that
-    the read needed, `here` are those that can be read on this client,
-    `reader` says what read it, where that was no handle, `fresh` whether the handle was only just asked for.
+    `asked_as` names the caller in messages: a type of QueryableStoreTypes. `partition` is the one that the
+    read needed, and `here` are those readable on this client. `reader` names the reader if it was not a
+    handle. `fresh` says whether the handle was only just requested.
     """
     client = f"client '{snapshot.client_id}'"
     what = f"store '{name}'" if partition is None else f"partition {partition} of store '{name}'"
@@ -379,7 +379,7 @@ def refusal(
 
 
 def _standbys(name: str, partition: int | None, snapshot: StoreSnapshot) -> str:
-    """What is here of it as a standby, in words; of one partition, or of all."""
+    """The standbys here, in words; of one partition or of all."""
     numbers = sorted(
         part.task_id.partition
         for part in snapshot.local.get(name, ())

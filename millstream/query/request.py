@@ -1,6 +1,6 @@
-"""What `KafkaStreams.query` is asked: a store, a query, which partitions, and how far they have to be.
+"""The request of `KafkaStreams.query`: a store, a query, the partitions, and their minimum position.
 
-A query says what is wanted and nothing of how it is found; state_query.py has one case for each.
+A query says what to find, not how to find it; state_query.py has one case for each query.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class ResultOrder(Enum):
-    """The order of the results of one partition: by key, or, of one key, by time.
+    """The order of the results of one partition: by key or, for one key, by time.
 
     Source: org.apache.kafka.streams.query.ResultOrder.
     """
@@ -47,7 +47,7 @@ class ResultOrder(Enum):
 
 @dataclass(frozen=True)
 class Query(Generic[R]):
-    """The parent of all queries; `kind` is the kind of store that it reads.
+    """The base class of all queries; `kind` is the kind of store that the query reads.
 
     Source: org.apache.kafka.streams.query.Query.
     """
@@ -69,10 +69,10 @@ def _is_a_key(key: Any, what: str) -> Any:
 
 @dataclass(frozen=True)
 class KeyQuery(Query[Any]):
-    """The value of a key; None if it has none.
+    """The value of a key; None if there is none.
 
     Source: org.apache.kafka.streams.query.KeyQuery.
-    Differs: `skip_cache` has no effect: there is no cache before a store.
+    Differs: `skip_cache` has no effect, because stores have no cache in front of them.
     """
 
     key: Any
@@ -83,18 +83,18 @@ class KeyQuery(Query[Any]):
         """The value of this key.
 
         Raises:
-            TypeError: it is None.
+            TypeError: the key is None.
         """
         return cls(_is_a_key(key, cls.__name__))
 
     def skip_cache(self) -> KeyQuery:
-        """Kept, and without effect (see the class)."""
+        """Accepted, but without effect (see the class)."""
         return replace(self, is_skip_cache=True)
 
 
 @dataclass(frozen=True)
 class TimestampedKeyQuery(KeyQuery):
-    """The value of a key and its timestamp, as a `ValueAndTimestamp`; None if it has none.
+    """The value of a key and its timestamp, as a `ValueAndTimestamp`; None if there is none.
 
     Source: org.apache.kafka.streams.query.TimestampedKeyQuery.
     """
@@ -102,9 +102,9 @@ class TimestampedKeyQuery(KeyQuery):
 
 @dataclass(frozen=True)
 class RangeQuery(Query[Any]):
-    """The entries from `lower_bound` to `upper_bound`, both included; None: open on that side.
+    """The entries from `lower_bound` to `upper_bound`, both inclusive; None leaves that side open.
 
-    The result is a `KeyValueIterator`, in the order of the keys' bytes: close it, or read it to its end.
+    The result is a `KeyValueIterator`, ordered by the keys' bytes: close it, or read it to the end.
 
     Source: org.apache.kafka.streams.query.RangeQuery.
     """
@@ -155,7 +155,7 @@ class TimestampedRangeQuery(RangeQuery):
 
 @dataclass(frozen=True)
 class WindowKeyQuery(Query[Any]):
-    """The windows of a key that start from `time_from_ms` to `time_to_ms`, both included.
+    """The windows of a key that start from `time_from_ms` to `time_to_ms`, both inclusive.
 
     The result is a `WindowStoreIterator`: window starts in milliseconds, and values.
 
@@ -175,8 +175,8 @@ class WindowKeyQuery(Query[Any]):
         """The windows of `key` that start in this span of time.
 
         Raises:
-            TypeError: the key is None, or a time is none.
-            ValueError: a time has no time zone.
+            TypeError: the key is None, or a time is neither a datetime nor an int.
+            ValueError: a time is a datetime without a time zone.
         """
         return cls(_is_a_key(key, cls.__name__), to_ms(time_from, "time_from"), to_ms(time_to, "time_to"))
 
@@ -203,7 +203,7 @@ class WindowRangeQuery(Query[Any]):
         """All sessions of a key, in a session store.
 
         Raises:
-            TypeError: it is None.
+            TypeError: the key is None.
         """
         return cls(_is_a_key(key, cls.__name__))
 
@@ -212,20 +212,20 @@ class WindowRangeQuery(Query[Any]):
         """The windows of all keys that start in this span of time, in a window store.
 
         Raises:
-            TypeError: a time is none.
-            ValueError: a time has no time zone.
+            TypeError: a time is neither a datetime nor an int.
+            ValueError: a time is a datetime without a time zone.
         """
         return cls(None, to_ms(time_from, "time_from"), to_ms(time_to, "time_to"))
 
 
 @dataclass(frozen=True)
 class SessionRangeQuery(Query[Any]):
-    """Sessions that end at `earliest_end_ms` or later and start at `latest_start_ms` or earlier; of one
-    key, of the keys in a range, or of all. None: open on that side.
+    """Sessions that end at `earliest_end_ms` or later and start at `latest_start_ms` or earlier, for one key,
+    a range of keys, or all keys. None leaves that side open.
 
     The result is a `KeyValueIterator` of `Windowed` keys and values.
 
-    Differs: Kafka has no such query; its session stores answer `WindowRangeQuery.with_key` alone.
+    Differs: Kafka has no such query; its session stores support only `WindowRangeQuery.with_key`.
     """
 
     lower_key: Any = None
@@ -242,13 +242,13 @@ class SessionRangeQuery(Query[Any]):
         """Sessions of this key.
 
         Raises:
-            TypeError: it is None.
+            TypeError: the key is None.
         """
         return cls(_is_a_key(key, cls.__name__), key)
 
     @classmethod
     def with_key_range(cls, lower: Any, upper: Any) -> SessionRangeQuery:
-        """Sessions of the keys from `lower` to `upper`, both included; None: open on that side."""
+        """Sessions of the keys from `lower` to `upper`, both inclusive; None leaves that side open."""
         return cls(lower, upper)
 
     @classmethod
@@ -257,11 +257,11 @@ class SessionRangeQuery(Query[Any]):
         return cls()
 
     def between(self, earliest_end: Time | None, latest_start: Time | None) -> SessionRangeQuery:
-        """The same, only those that touch this span of time.
+        """The same, limited to sessions that overlap this span of time.
 
         Raises:
-            TypeError: a time is none.
-            ValueError: a time has no time zone.
+            TypeError: a time is neither a datetime nor an int.
+            ValueError: a time is a datetime without a time zone.
         """
         return replace(
             self,
@@ -275,12 +275,12 @@ class SessionRangeQuery(Query[Any]):
 
 @dataclass(frozen=True)
 class VersionedKeyQuery(Query[Any]):
-    """The value that a key had at a time, as a `VersionedRecord`; without a time, the one it has.
+    """The value of a key at a given time, as a `VersionedRecord`; without a time, the current value.
 
-    None if it had none. It reads stores that are declared with history.
+    None if there was none. Reads stores that are declared with history.
 
     Source: org.apache.kafka.streams.query.VersionedKeyQuery (KIP-960).
-    Differs: a time that is before the history fails (STORE_EXCEPTION); Kafka gives null.
+    Differs: a time older than the retained history fails (STORE_EXCEPTION); Kafka returns null.
     """
 
     key: Any
@@ -288,31 +288,31 @@ class VersionedKeyQuery(Query[Any]):
 
     @classmethod
     def with_key(cls, key: Any) -> VersionedKeyQuery:
-        """The value that the key has.
+        """The current value of the key.
 
         Raises:
-            TypeError: it is None.
+            TypeError: the key is None.
         """
         return cls(_is_a_key(key, cls.__name__))
 
     def as_of(self, timestamp: Time) -> VersionedKeyQuery:
-        """The same, as of a time.
+        """The same, as of a point in time.
 
         Raises:
-            TypeError: it is no time.
-            ValueError: it has no time zone.
+            TypeError: the time is neither a datetime nor an int.
+            ValueError: the time is a datetime without a time zone.
         """
         return replace(self, as_of_timestamp_ms=to_ms(timestamp, "as_of"))
 
 
 @dataclass(frozen=True)
 class MultiVersionedKeyQuery(Query[Any]):
-    """The values that a key had in a span of time, as a tuple of `VersionedRecord`s, newest first.
+    """The values of a key in a span of time, as a tuple of `VersionedRecord`s, newest first.
 
-    A value counts if it was valid at any moment of the span, both ends included.
+    Includes every value that was valid at any moment of the span, both ends inclusive.
 
     Source: org.apache.kafka.streams.query.MultiVersionedKeyQuery (KIP-968).
-    Differs: a tuple; Kafka has an iterator that is to be closed.
+    Differs: returns a tuple; Kafka returns an iterator that must be closed.
     """
 
     key: Any
@@ -322,10 +322,10 @@ class MultiVersionedKeyQuery(Query[Any]):
 
     @classmethod
     def with_key(cls, key: Any) -> MultiVersionedKeyQuery:
-        """All that is still known of this key.
+        """All retained values of this key.
 
         Raises:
-            TypeError: it is None.
+            TypeError: the key is None.
         """
         return cls(_is_a_key(key, cls.__name__))
 
@@ -333,8 +333,8 @@ class MultiVersionedKeyQuery(Query[Any]):
         """The same, from this time on.
 
         Raises:
-            TypeError: it is no time.
-            ValueError: it has no time zone.
+            TypeError: the time is neither a datetime nor an int.
+            ValueError: the time is a datetime without a time zone.
         """
         return replace(self, from_time_ms=to_ms(time, "from_time"))
 
@@ -342,8 +342,8 @@ class MultiVersionedKeyQuery(Query[Any]):
         """The same, up to this time.
 
         Raises:
-            TypeError: it is no time.
-            ValueError: it has no time zone.
+            TypeError: the time is neither a datetime nor an int.
+            ValueError: the time is a datetime without a time zone.
         """
         return replace(self, to_time_ms=to_ms(time, "to_time"))
 
@@ -361,12 +361,12 @@ class MultiVersionedKeyQuery(Query[Any]):
 
 @dataclass(frozen=True)
 class StateQueryRequest(Generic[R]):
-    """What `KafkaStreams.query` is asked. Each method returns another request.
+    """The argument of `KafkaStreams.query`. Each method returns a new request.
 
         StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("tea")).require_active()
 
     Attributes:
-        partitions: None: all that are on this client.
+        partitions: the requested partitions; None for all on this client.
 
     Source: org.apache.kafka.streams.query.StateQueryRequest (KIP-796).
     """
@@ -380,28 +380,28 @@ class StateQueryRequest(Generic[R]):
 
     @staticmethod
     def in_store(name: str) -> InStore:
-        """Begin a request with the store's name.
+        """Start a request with the store's name.
 
         Raises:
-            TypeError: it is not a text, or empty.
+            TypeError: the name is not a string, or is empty.
         """
         return InStore(checked_name(name))
 
     @property
     def is_all_partitions(self) -> bool:
-        """Whether it is about all partitions that are on this client."""
+        """Whether it is for all partitions on this client."""
         return self.partitions is None
 
     def with_all_partitions(self) -> StateQueryRequest[R]:
-        """All partitions that are on this client; the default."""
+        """All partitions on this client; the default."""
         return replace(self, partitions=None)
 
     def with_partitions(self, partitions: Iterable[int]) -> StateQueryRequest[R]:
-        """Only these partitions; one that is not here has a failed result.
+        """Only these partitions; a partition that is not here gets a failed result.
 
         Raises:
-            TypeError: one is not an int.
-            ValueError: one is negative, or there are none.
+            TypeError: a partition is not an int.
+            ValueError: a partition is negative, or none is given.
         """
         chosen = frozenset(partitions)
         if not all(type(each) is int for each in chosen):
@@ -411,39 +411,39 @@ class StateQueryRequest(Generic[R]):
         return replace(self, partitions=chosen)
 
     def with_position_bound(self, bound: PositionBound) -> StateQueryRequest[R]:
-        """Only from partitions that are at least so far; others have a failed result.
+        """Only from partitions that have reached the bound; the others get a failed result.
 
         Raises:
-            TypeError: it is not a PositionBound.
+            TypeError: `bound` is not a PositionBound.
         """
         if not isinstance(bound, PositionBound):
             raise TypeError(f"with_position_bound() takes PositionBound.at(position), not {bound!r}")
         return replace(self, position_bound=bound)
 
     def require_active(self) -> StateQueryRequest[R]:
-        """Neither from standbys nor from what is still being restored.
+        """Exclude standbys and stores that are still being restored.
 
-        Differs: a position bound counts all the same. (Kafka drops it: there, the active task's store is
-        ahead of everything. Here it follows its changelog.)
+        Differs: a position bound still applies. (Kafka drops it, because there the active task's store is
+        ahead of everything. Here the store follows its changelog.)
         """
         return replace(self, is_require_active=True)
 
     def enable_execution_info(self) -> StateQueryRequest[R]:
-        """Have each result say how it came about."""
+        """Include in each result how it was obtained."""
         return replace(self, execution_info_enabled=True)
 
 
 @dataclass(frozen=True)
 class InStore:
-    """A request that has a store and no query yet."""
+    """A request with a store but no query yet."""
 
     name: str
 
     def with_query(self, query: Query[R]) -> StateQueryRequest[R]:
-        """The request, for all partitions that are on this client.
+        """The request, for all partitions on this client.
 
         Raises:
-            TypeError: it is not a query.
+            TypeError: `query` is not a query.
         """
         if not isinstance(query, Query):
             raise TypeError(f"with_query() takes a query such as KeyQuery.with_key(key), not {query!r}")

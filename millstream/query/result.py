@@ -1,4 +1,4 @@
-"""What `KafkaStreams.query` answers: one result per partition, each a value or a reason why there is none."""
+"""The result of `KafkaStreams.query`: one result per partition, each a value or a failure reason."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ R = TypeVar("R")
 
 
 class FailureReason(Enum):
-    """Why a partition has no answer.
+    """Why a partition has no result.
 
     Source: org.apache.kafka.streams.query.FailureReason.
-    Differs: DOES_NOT_EXIST is given (Kafka declares it and says NOT_PRESENT). NOT_ACTIVE is also what a
-        partition has that may be on its way to this client: there is nothing to read yet.
+    Differs: DOES_NOT_EXIST is used (Kafka declares it but returns NOT_PRESENT). A partition that may be
+        moving to this client is NOT_ACTIVE too: there is nothing to read yet.
     """
 
     UNKNOWN_QUERY_TYPE = "the store does not know the query"
@@ -39,8 +39,8 @@ class FailureReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VersionedRecord(Generic[R]):
-    """A value that a key had, in milliseconds since the epoch: from `timestamp` on, up to and without
-    `valid_to`; None: it has it still.
+    """A past value of a key, valid from `timestamp` (inclusive) to `valid_to` (exclusive), in milliseconds
+    since the epoch. If `valid_to` is None, it is still valid.
 
     Source: org.apache.kafka.streams.state.VersionedRecord.
     """
@@ -52,12 +52,12 @@ class VersionedRecord(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class QueryResult(Generic[R]):
-    """The answer of one partition.
+    """The result of one partition.
 
     Attributes:
-        position: how far the store was, at least, when it was read; None if it was not.
-        execution_info: how the result came about, if the request asked for that.
-        cause: what the store raised, for STORE_EXCEPTION.
+        position: the store's minimum position at the read; None if it was not read.
+        execution_info: how the result was obtained, if the request asked for it.
+        cause: the store's exception, for STORE_EXCEPTION.
 
     Source: org.apache.kafka.streams.query.QueryResult.
     """
@@ -71,20 +71,20 @@ class QueryResult(Generic[R]):
 
     @property
     def is_success(self) -> bool:
-        """Whether there is an answer; it may be None."""
+        """Whether the query succeeded; the result may be None."""
         return self.failure is None
 
     @property
     def is_failure(self) -> bool:
-        """Whether there is a reason instead."""
+        """Whether the query failed."""
         return self.failure is not None
 
     @property
     def result(self) -> R | None:
-        """The answer.
+        """The result.
 
         Raises:
-            ValueError: there is none; the message says why.
+            ValueError: the query failed; the message says why.
         """
         if self.failure is not None:
             raise ValueError(
@@ -94,10 +94,10 @@ class QueryResult(Generic[R]):
 
     @property
     def failure_reason(self) -> FailureReason:
-        """Why there is no answer.
+        """Why the query failed.
 
         Raises:
-            ValueError: there is one.
+            ValueError: the query succeeded.
         """
         if self.failure is None:
             raise ValueError("Cannot get failure reason because this query did not fail.")
@@ -105,10 +105,10 @@ class QueryResult(Generic[R]):
 
     @property
     def failure_message(self) -> str:
-        """The same, in words.
+        """The reason in words.
 
         Raises:
-            ValueError: there is an answer.
+            ValueError: the query succeeded.
         """
         if self.failure is None:
             raise ValueError("Cannot get failure message because this query did not fail.")
@@ -117,15 +117,15 @@ class QueryResult(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class StateQueryResult(Generic[R]):
-    """The answers of all partitions that were asked for.
+    """The results of all requested partitions.
 
     Attributes:
-        partition_results: by partition. Never empty, unless there is a `global_result`.
-        global_result: the answer of a global store, over all its partitions.
+        partition_results: the results by partition. Never empty, unless there is a `global_result`.
+        global_result: the result of a global store, over all its partitions.
 
     Source: org.apache.kafka.streams.query.StateQueryResult.
-    Differs: a client that has nothing yet says so for each partition (Kafka: an empty map). A global store
-        answers.
+    Differs: a client that has nothing yet returns a failure for each partition (Kafka: an empty map). Global
+        stores can be queried.
     """
 
     partition_results: Mapping[int, QueryResult[R]] = field(default_factory=dict)
@@ -133,16 +133,16 @@ class StateQueryResult(Generic[R]):
 
     @property
     def only_partition_result(self) -> QueryResult[R] | None:
-        """The one result that has a value: where a key was found. None: no partition has it.
+        """The only result with a value, from the partition that has the key. None if no partition has it.
 
         Raises:
-            ValueError: several have one.
+            ValueError: several partitions have a value.
 
-        Differs: if none has a value and a partition has failed, the failed result, because the key may be
-            there. (Kafka: null, which looks as if there were no such key.)
+        Differs: if no partition has a value and one has failed, this is the failed result, because the key
+            may be there. (Kafka: null, which looks as if the key did not exist.)
         """
         results = self.partition_results.values()
-        # An empty tuple is what a partition has that knows no versions of a key.
+        # A partition without any version of a key returns an empty tuple.
         found = [each for each in results if each.is_success and each.value is not None and each.value != ()]
         if len(found) > 1:
             numbers = [at for at, each in self.partition_results.items() if each in found]
@@ -153,11 +153,11 @@ class StateQueryResult(Generic[R]):
 
     @property
     def may_pass(self) -> bool:
-        """Whether a part of the answer is missing for a reason that passes."""
+        """Whether a part of the result is missing for a temporary reason."""
         return any(each.failure is not None and each.failure.retriable for each in self._every)
 
     def close(self) -> None:
-        """Close the iterators in it that are still open. Idempotent."""
+        """Close the iterators in the result that are still open. Idempotent."""
         for each in self._every:
             value: Any = each.value
             if hasattr(value, "close"):
@@ -165,11 +165,12 @@ class StateQueryResult(Generic[R]):
 
     @property
     def position(self) -> Position:
-        """How far all that answered were, taken together: a later request can ask for at least that."""
+        """The merged position of all partitions that succeeded. A later request can require at least this
+        position."""
         return reduce(Position.merge, (each.position for each in self._every if each.position), Position())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a row for each partition. Iterators in it are not read."""
+        """The notebook display: a row for each partition. Iterators are not read."""
         results: list[tuple[str, QueryResult[Any]]] = [
             (str(number), each) for number, each in sorted(self.partition_results.items())
         ]
@@ -185,7 +186,7 @@ class StateQueryResult(Generic[R]):
 
 
 def _told(result: QueryResult[Any]) -> tuple[str, str]:
-    """An answer and its position, for people."""
+    """A result and its position, as text."""
     if result.failure is not None:
         answer = f"{result.failure.name}: {result.message or result.failure.value}"
     elif hasattr(result.value, "has_next"):

@@ -1,7 +1,7 @@
-"""Answers a `StateQueryRequest` (IQv2, KIP-796): each partition by itself, with a value or a reason.
+"""Answers a `StateQueryRequest` (IQv2, KIP-796): each partition separately, with a value or a reason.
 
-`answerable` is the decision about one partition, `to_answer` which partitions there are to decide about;
-both pure. `run_query` performs it: it looks at the snapshot once, and reads the stores that may be read.
+`answerable` decides about one partition, and `to_answer` lists the partitions to decide about; both are pure.
+`run_query` takes the snapshot once, and reads the stores that can be read.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ __all__ = ["answerable", "raise_if_none_can_answer", "run_query", "to_answer"]
 def answerable(
     *, fits: bool, exists: bool, presence: Presence, settled: bool, up_to_bound: bool
 ) -> FailureReason | None:
-    """Why one partition does not answer; None: it does. Pure.
+    """Why one partition cannot answer; None if it can. Pure.
 
     Args:
-        fits: whether stores of this kind know the query.
-        exists: whether the store has a partition of this number, on whichever client.
-        presence: what this client has of it; STANDBY only if active ones were asked for.
-        settled: false while the partition may be on its way to this client.
-        up_to_bound: whether it is as far as was asked for.
+        fits: whether stores of this kind support the query.
+        exists: whether the store has a partition with this number, on any client.
+        presence: what this client has of it; STANDBY only if the request requires active ones.
+        settled: false while the partition may be moving to this client.
+        up_to_bound: whether it has reached the requested position.
 
     Source: KIP-796; StoreQueryUtils.handleBasicQueries, KafkaStreams.query.
-    Differs: what is not here while the client rebalances is NOT_ACTIVE, which can be tried again, and not
-        left out. A partition that the store does not have is DOES_NOT_EXIST.
+    Differs: a partition that is not here during a rebalance is NOT_ACTIVE, which can be retried, and is not
+        omitted. A partition that the store does not have is DOES_NOT_EXIST.
     """
     if not fits:
         return FailureReason.UNKNOWN_QUERY_TYPE
@@ -82,26 +82,26 @@ def answerable(
 def to_answer(
     *, asked: frozenset[int] | None, here: frozenset[int], count: int | None, settled: bool
 ) -> tuple[int, ...]:
-    """The partitions that get a result, ascending; never none. Pure.
+    """The partitions that get a result, ascending; never empty. Pure.
 
     Args:
-        asked: None: all that are on this client.
-        count: how many the store has on all clients, if that is known.
+        asked: the requested partitions; None for all on this client.
+        count: the number of the store's partitions on all clients, if known.
 
-    Differs: Kafka leaves out what is not here, so that a client that has nothing yet answers with an empty
-        map. Here, what may still come is listed, and so are all if there is none here at all.
+    Differs: Kafka omits partitions that are not here, so a client that has nothing yet returns an empty map.
+        Here, partitions that may still arrive are listed, and so are all if none is here.
     """
     if asked is not None:
         return tuple(sorted(asked))
     if here and settled:
         return tuple(sorted(here))
-    # A store has one partition at least, also while nobody has counted them yet.
+    # A store has at least one partition, even before they have been counted.
     return tuple(sorted(here | frozenset(range(count or 1))))
 
 
 def _is_up_to(bound: Position, part: LocalStore, position: Position) -> bool:
     if part.role is Role.RESTORING and part.store.position is None:
-        return False  # nothing was read of its changelog yet, not even whether there is anything
+        return False  # nothing was read of its changelog yet, not even whether it is empty
     return part.changelog is None or position.reaches(bound, [part.changelog])
 
 
@@ -109,17 +109,17 @@ def _is_up_to(bound: Position, part: LocalStore, position: Position) -> bool:
 
 
 def run_query(view: StoreView, request: StateQueryRequest[Any]) -> StateQueryResult[Any]:
-    """What `KafkaStreams.query` is.
+    """Implements `KafkaStreams.query`.
 
     Raises:
-        TypeError: it is not a StateQueryRequest.
+        TypeError: `request` is not a StateQueryRequest.
         UnknownStateStoreException: the topology has no such store.
         StreamsNotStartedException: the client is CREATED.
         StateStoreNotAvailableException: it is ending or has ended.
         SerializationException: the key of the query does not fit the store's serde.
 
     Source: KafkaStreams.query(StateQueryRequest).
-    Differs: a stopped client is StateStoreNotAvailableException (KIP-796: StreamsStoppedException).
+    Differs: a stopped client raises StateStoreNotAvailableException (KIP-796: StreamsStoppedException).
     """
     if not isinstance(request, StateQueryRequest):
         raise TypeError(f"query() takes StateQueryRequest.in_store(name).with_query(query), not {request!r}")
@@ -142,16 +142,16 @@ def run_query(view: StoreView, request: StateQueryRequest[Any]) -> StateQueryRes
 
 
 def raise_if_none_can_answer(snapshot: StoreSnapshot, store: str) -> None:
-    """Raise unless there is such a store, and a client that runs.
+    """Raise unless the store exists and the client is running.
 
     Raises:
-        UnknownStateStoreException: the topology has no such store; before anything else.
+        UnknownStateStoreException: the topology has no such store; checked first.
         StreamsNotStartedException: the client is CREATED.
         StateStoreNotAvailableException: it is ending or has ended.
     """
     known = store in snapshot.stores
     outcome = decide(
-        # What is unknown stays so in any state.
+        # An unknown store is unknown in any state.
         client_state=snapshot.client_state if known else State.RUNNING,
         known=known,
         type_fits=True,
@@ -165,7 +165,7 @@ def raise_if_none_can_answer(snapshot: StoreSnapshot, store: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """One partition, and all that its answer follows from."""
+    """One partition, with everything that determines its answer."""
 
     snapshot: StoreSnapshot
     request: StateQueryRequest[Any]
@@ -179,9 +179,9 @@ class _About:
         try:
             return self._answered(reading)
         except ClosedStoreError as error:
-            # It was closed since the snapshot: it is on its way elsewhere, or is opened anew here.
+            # It was closed after the snapshot: it is moving elsewhere, or being reopened here.
             return self._failed(FailureReason.NOT_ACTIVE, None, error)
-        except Exception as error:  # one partition's failure is no reason to have none of the others' answers
+        except Exception as error:  # one partition's failure must not hide the results of the others
             return self._failed(FailureReason.STORE_EXCEPTION, None, error)
 
     def _answered(self, reading: _Reading | None) -> QueryResult[Any]:
@@ -192,7 +192,7 @@ class _About:
         reason = answerable(
             fits=not serdes_known or reading is not None,
             exists=declaration.partitions is None or self.number < declaration.partitions,
-            # Serdes are known once the topology is compiled, by whichever client runs the pipeline.
+            # Serdes are known once the topology is compiled by the client that runs the pipeline.
             presence=self.presence if serdes_known else Presence.WAITING,
             settled=self.settled,
             up_to_bound=part is not None and _is_up_to(bound, part, position),
@@ -285,7 +285,7 @@ def _hint(about: _About) -> str:
 
 
 def _as_one(reading: _Reading | None, results: dict[int, QueryResult[Any]]) -> QueryResult[Any]:
-    """One answer of those of several partitions; a failure of one is a failure of all."""
+    """Combines the results of several partitions; one failure fails all."""
     parts = list(results.values())
     failed = next((each for each in parts if each.is_failure), None)
     if failed is not None or reading is None:
@@ -306,7 +306,7 @@ def _as_one(reading: _Reading | None, results: dict[int, QueryResult[Any]]) -> Q
 
 
 def _read_of(request: StateQueryRequest[Any], declaration: StoreDeclaration, codecs: Codecs) -> Read | None:
-    """What a query reads; None: stores of this kind do not know it.
+    """The read for a query; None if stores of this kind do not support it.
 
     Raises:
         SerializationException: a key of the query does not fit the store's serde.
@@ -351,10 +351,10 @@ def _read_of(request: StateQueryRequest[Any], declaration: StoreDeclaration, cod
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A read of one store, and what its results are for the user.
+    """A read of one store, which converts its results for the user.
 
     Attributes:
-        starts: keys are the starts of windows.
+        starts: whether keys are the starts of windows.
     """
 
     view: StoreView
@@ -363,7 +363,7 @@ class _Reading:
     starts: bool
 
     def of_part(self, store: Any) -> Any:
-        """What one part has; decoded, unless that comes when it is read."""
+        """The result of one part; decoded, unless it is decoded when it is read."""
         found = of_part(store, self.read)
         match self.read.form:
             case Form.VALUE:
@@ -376,7 +376,7 @@ class _Reading:
         return found
 
     def finished(self, found: list[Any]) -> Any:
-        """The user's result, of one part or of several."""
+        """The result for the user, from one part or several."""
         result = joined(self.read, found)
         if self.read.form is Form.ENTRIES:
             kind = WindowStoreIterator if self.starts else KeyValueIterator
@@ -386,7 +386,7 @@ class _Reading:
         return result
 
     def _lost(self, error: ClosedStoreError) -> Exception:
-        """What an iterator raises from now on: its store was closed under it."""
+        """The exception of an iterator whose store was closed during the iteration."""
         snapshot = self.view.snapshot()
         outcome = decide(
             client_state=snapshot.client_state,
@@ -402,7 +402,7 @@ class _Reading:
 def _reading(
     view: StoreView, request: StateQueryRequest[Any], declaration: StoreDeclaration
 ) -> _Reading | None:
-    """How this store answers the query; None: it does not know it, or its serdes are not known yet."""
+    """How this store answers the query; None if it does not support it, or its serdes are not known yet."""
     if declaration.key_serde is None or declaration.value_serde is None:
         return None
     codecs = Codecs(

@@ -1,8 +1,8 @@
-"""Stores as tables: what a store had at one moment, in Arrow, in batches, with only the columns one wants.
+"""Stores as tables: a snapshot of a store in Arrow, in batches, with only the requested columns.
 
-Columns are `key`, `value` and `timestamp`; of window and session stores also `window_start` and
-`window_end`. Bytes go into Arrow as they are, and a column is decoded when it is asked for: numbers and text
-without a step of Python for each.
+Columns are `key`, `value` and `timestamp`; window and session stores also have `window_start` and
+`window_end`. Bytes go into Arrow unchanged, and a column is decoded on first use: numbers and text without a
+Python step for each value.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _NUMBERS: dict[str, tuple[str, int, pa.DataType]] = {
 
 
 def columns_of(kind: StoreKind) -> tuple[str, ...]:
-    """The columns of stores of a kind."""
+    """The columns of a kind of store."""
     if kind is StoreKind.KEY_VALUE:
         return ("key", "value", "timestamp")
     return ("key", "window_start", "window_end", "value", "timestamp")
@@ -70,13 +70,13 @@ def columns_of(kind: StoreKind) -> tuple[str, ...]:
 
 
 def open_tables(view: StoreView, names: Sequence[str]) -> dict[str, OpenTable]:
-    """The named stores, each as it is now; all are opened before any is read.
+    """Snapshots of the named stores; all are opened before any is read.
 
-    Each partition of each store is a snapshot, and is told with its position. They are taken one right after
-    the other: between two of them, a record may go into the second.
+    Each partition of each store is a snapshot with its position. The snapshots are taken one right after
+    another; a store may be updated between two of them.
 
     Raises:
-        InvalidStateStoreException: one of its leaves: a store, or a part of it, cannot be read now.
+        InvalidStateStoreException: one of its subclasses: a store, or a part of it, cannot be read now.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         snapshot = view.snapshot()
@@ -108,16 +108,16 @@ def _plan(snapshot: StoreSnapshot, name: str) -> Plan:
 
 
 def open_table(plan: Plan) -> OpenTable:
-    """The store of a plan as it is now: of all parts that can be read.
+    """A snapshot of a plan's store: of all parts that can be read.
 
     Raises:
-        ClosedStoreError: one was closed since the plan was made.
+        ClosedStoreError: a part was closed after the plan was made.
     """
     sources: list[Any] = []
     position = Position()
     try:
         for part in plan.parts.values():
-            position = position.merge(position_of(part))  # first: it is never ahead of what is read
+            position = position.merge(position_of(part))  # first, so it is never ahead of the entries
             sources.append(of_part(part.store, plan.of))
     except BaseException:
         for source in sources:
@@ -129,11 +129,11 @@ def open_table(plan: Plan) -> OpenTable:
 def table_of(
     snapshot: StoreSnapshot, name: str, rows: Iterable[tuple[Any, bytes]], position: Position
 ) -> OpenTable:
-    """A store whose entries came from elsewhere, such as other clients.
+    """A table from entries of another source, such as other clients.
 
     Args:
-        rows: each as `Chunk` takes it: the key, with the start and the end of its window or session where
-            the store has them; and the timestamp's eight bytes with the value's behind them.
+        rows: in `Chunk`'s form: the key, with the start and end of its window or session if the store has
+            them, and the eight bytes of the timestamp followed by the value.
 
     Raises:
         InvalidStateStoreException: there is no such store.
@@ -143,7 +143,7 @@ def table_of(
 
 
 class _Given:
-    """Entries that somebody else has read."""
+    """Entries that were read elsewhere."""
 
     def __init__(self, rows: Iterator[tuple[Any, bytes]]) -> None:
         self._rows = rows
@@ -152,7 +152,7 @@ class _Given:
         return self._rows
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Has no effect: there is nothing to release."""
 
 
 def _close_all(tables: Mapping[str, OpenTable]) -> None:
@@ -164,10 +164,10 @@ def _close_all(tables: Mapping[str, OpenTable]) -> None:
 
 
 class OpenTable:
-    """One store as it was when this was made. Read once, or closed.
+    """A snapshot of one store, taken when this is created. Read it once, or close it.
 
     Attributes:
-        position: how far each part was, at least.
+        position: the minimum position of each part.
     """
 
     def __init__(self, codecs: Codecs, sources: Sequence[Any], position: Position) -> None:
@@ -178,19 +178,19 @@ class OpenTable:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Names and types of the columns; None: only the values tell the type of one."""
+        """The names and types of the columns; None if a type depends on the values."""
         types = [self._codecs.type_of(column) for column in self._codecs.columns]
         if None in types:
             return None
         return pa.schema(list(zip(self._codecs.columns, types, strict=True)))
 
     def chunks(self, rows: int, *, ordered: bool = False) -> Iterator[Chunk]:
-        """All entries, up to so many at a time, and fewer if they are large.
+        """All entries, in chunks of up to `rows` entries, fewer if they are large.
 
-        `ordered`: in the order of the keys over all partitions, and not one partition after the other.
+        `ordered`: by key across all partitions, instead of one partition after the other.
 
         Raises:
-            ClosedStoreError: the store has left this client meanwhile.
+            ClosedStoreError: the store has left this client in the meantime.
         """
         sources = self._sources
         if ordered and len(sources) > 1:
@@ -203,26 +203,26 @@ class OpenTable:
                 wanted = max(1, min(rows, _CHUNK_BYTES * len(entries) // max(1, chunk.nbytes)))
 
     def empty(self) -> Chunk:
-        """No entries, with the right types."""
+        """An empty table with the right types."""
         return Chunk(self._codecs, [])
 
     def close(self) -> None:
-        """Release what it holds of the store. Idempotent."""
+        """Release the store's resources. Idempotent."""
         for source in self._sources:
             source.close()
 
 
 def to_table(table: OpenTable, columns: Sequence[str]) -> pa.Table:
-    """All entries, in the order of their keys; the table is used up.
+    """All entries, ordered by key; consumes the table.
 
-    Types follow the serdes, and where those do not tell, the values; text, if they have no type in common.
+    Types follow the serdes or, if those do not determine them, the values; text if they have no common type.
     """
     chunks = list(table.chunks(_ROWS, ordered=True)) or [table.empty()]
     return pa.table({name: one_type([chunk.column(name) for chunk in chunks]) for name in columns})
 
 
 def flat(table: pa.Table) -> pa.Table:
-    """The same with a column for each field of a struct: `value.amount`; of structs within it too."""
+    """The same with a column for each field of a struct, nested structs included: `value.amount`."""
     while any(pa.types.is_struct(field.type) and field.type.num_fields for field in table.schema):
         columns: list[Any] = []
         names: list[str] = []
@@ -238,7 +238,7 @@ def flat(table: pa.Table) -> pa.Table:
 
 
 def first_rows(table: OpenTable, columns: Sequence[str], count: int) -> pa.Table:
-    """Up to so many entries, in the order of their keys; the rest is not read."""
+    """The first entries, ordered by key; the rest is not read."""
     chunk = next(table.chunks(count, ordered=True), None) or table.empty()
     return flat(pa.Table.from_batches([chunk.batch(columns)]))
 
@@ -246,12 +246,12 @@ def first_rows(table: OpenTable, columns: Sequence[str], count: int) -> pa.Table
 def record_batches(
     table: OpenTable, columns: Sequence[str], rows: int, lost: Callable[[ClosedStoreError], Exception]
 ) -> pa.RecordBatchReader:
-    """The same in batches of up to so many rows, each made when it is asked for; the last one closes the
-    table, and so does dropping the reader. (pyarrow's `close()` of a reader leaves what it reads from open.)
+    """The same in batches of up to `rows` rows, each created on demand. The last one closes the table, and so
+    does dropping the reader. (pyarrow's `close()` of a reader does not close its source.)
 
     Raises, from the reader:
-        SerializationException: a value does not fit the type of those of the first batch.
-        Exception: what `lost` makes of a store that is closed meanwhile.
+        SerializationException: a value does not fit the type from the first batch.
+        Exception: the result of `lost`, if a store is closed in the meantime.
     """
     chunks = table.chunks(rows, ordered=True)
 
@@ -288,7 +288,7 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema, store: str) -> pa.RecordBa
 
 
 class Chunk:
-    """Some entries in bytes; a column is decoded when it is asked for, and kept."""
+    """Some entries as bytes; a column is decoded on first use, and kept."""
 
     __slots__ = ("_codecs", "_columns", "_ends", "_keys", "_starts", "_times", "_values")
 
@@ -317,7 +317,7 @@ class Chunk:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its entries."""
+        """The size of its entries in bytes."""
         return int(self._keys.nbytes + self._values.nbytes + len(self._times))
 
     def column(self, name: str) -> pa.Array:
@@ -332,7 +332,7 @@ class Chunk:
         return found
 
     def batch(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The named columns, or all."""
+        """A batch of the named columns, or of all."""
         names = list(self.names if columns is None else columns)
         return pa.RecordBatch.from_arrays([self.column(name) for name in names], names=names)
 
@@ -352,7 +352,7 @@ class Chunk:
 
 
 class _Columns:
-    """How the columns of one store are decoded."""
+    """Decodes the columns of one store."""
 
     def __init__(self, codecs: Codecs) -> None:
         self.store = codecs.store
@@ -364,7 +364,7 @@ class _Columns:
         self._types = {"key": arrow_type(codecs.key_serde), "value": arrow_type(codecs.value_serde)}
 
     def ends_of(self, starts: pa.Array) -> pa.Array:
-        """When windows end, which no store says; not after the last time that there is."""
+        """The ends of windows, which are not stored; capped at the latest possible time."""
         return pc.add(pc.min_element_wise(starts, MAX_TIME_MS - self.window_size_ms), self.window_size_ms)
 
     def type_of(self, column: str) -> pa.DataType | None:
@@ -373,7 +373,7 @@ class _Columns:
     def decoded(self, raw: pa.Array, serde: Serde, what: str) -> pa.Array:
         try:
             return _decoded(raw, serde, self._types[what])
-        except Exception as error:  # whatever a serde raises, users look for one exception
+        except Exception as error:  # whatever a serde raises, users expect one exception
             raise SerializationException(
                 f"a {what} of store '{self.store}' cannot be read: {error}"
             ) from error
@@ -407,7 +407,7 @@ _NO_TYPE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
 
 def _inferred(values: list[Any]) -> pa.Array:
-    """Values of a serde of the user's: the type that fits them; text, where none does."""
+    """Values of a user's serde: the type that fits them, or text if none does."""
     try:
         return pa.array(values)
     except _NO_TYPE:
@@ -419,7 +419,7 @@ def _as_text(value: Any) -> str:
 
 
 def one_type(arrays: Sequence[pa.Array]) -> pa.ChunkedArray:
-    """The parts of a column whose types only their values told, in a type that fits all; else as text."""
+    """The parts of a column with types inferred from values, in a type that fits all; else as text."""
     if len({each.type for each in arrays}) == 1:
         return pa.chunked_array(arrays)
     try:
@@ -434,7 +434,7 @@ def one_type(arrays: Sequence[pa.Array]) -> pa.ChunkedArray:
 
 
 def _numbers(data: bytes, code: str, kind: pa.DataType) -> pa.Array:
-    """Big-endian numbers that follow each other."""
+    """Consecutive big-endian numbers."""
     numbers = array(code, data)
     if sys.byteorder == "little":
         numbers.byteswap()

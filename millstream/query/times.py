@@ -7,20 +7,20 @@ from datetime import UTC, datetime, timedelta
 __all__ = ["Time", "to_ms"]
 
 Time = datetime | int
-"""A moment: a datetime with a time zone, or milliseconds since the epoch."""
+"""A point in time: a datetime with a time zone, or milliseconds since the epoch."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 def to_ms(time: Time, what: str) -> int:
-    """Milliseconds since the epoch; what is finer is cut off, as Java's Instant.toEpochMilli does.
+    """Milliseconds since the epoch; finer units are truncated, as by Java's Instant.toEpochMilli.
 
     `what` names the time in messages.
 
     Raises:
-        TypeError: it is neither a datetime nor an int.
-        ValueError: it is a datetime without a time zone, which says a moment only where it was made.
+        TypeError: the time is neither a datetime nor an int.
+        ValueError: a datetime without a time zone, which is not a definite point in time.
     """
     if isinstance(time, datetime):
         if time.utcoffset() is None:

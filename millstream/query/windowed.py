@@ -1,7 +1,7 @@
 """The handles on window stores and session stores.
 
-Every read over several keys is in one order over all partitions: by the key's bytes, then by time. Times
-are datetimes with a time zone, or milliseconds since the epoch; None leaves that side open.
+A read over several keys is ordered across all partitions: by the key's bytes, then by time. Times are
+datetimes with a time zone, or milliseconds since the epoch; None leaves that side open.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class _WindowedHandle(StoreHandle[Windowed[K], V]):
-    """What the handles on windows and on sessions have in common."""
+    """The common part of the handles on windows and sessions."""
 
     def __contains__(self, key: Any) -> bool:
         return self._value_at(key, "__contains__")[0]
@@ -46,7 +46,7 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
         return value  # type: ignore[return-value]  # a serde may read None
 
     def all(self) -> KeyValueIterator[Windowed[K], V]:
-        """Every window of every key; a session is one."""
+        """Every window (or session) of every key."""
         return self._scan(None, None, None, None, "all", reverse=False)
 
     def backward_all(self) -> KeyValueIterator[Windowed[K], V]:
@@ -65,16 +65,16 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
 
     @abstractmethod
     def _of_window(self, read: Read, window: Window) -> Read:
-        """The same read, of exactly this window."""
+        """The same read for exactly this window."""
 
     @abstractmethod
     def _between_times(self, read: Read, one_time: Any, other_time: Any, method: str) -> Read:
-        """The same read, between times as the kind of store has them."""
+        """The same read between times, as the kind of store defines them."""
 
     def _scan(
         self, key_from: Any, key_to: Any, one_time: Any, other_time: Any, method: str, *, reverse: bool
     ) -> KeyValueIterator[Windowed[K], V]:
-        """A range of keys, and of times; `method` is who asks."""
+        """A range of keys and of times; `method` is the calling method."""
         read = self._of_range(key_from, key_to, method, reverse=reverse)
         entries: KeyValueIterator[Windowed[K], V] = self._entries(
             self._between_times(read, one_time, other_time, method)
@@ -100,26 +100,26 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
 
 
 class ReadOnlyWindowStore(_WindowedHandle[K, V]):
-    """A window store, read-only, over its partitions on this client. Any number of threads may use it.
+    """A read-only window store over its partitions on this client. Thread-safe.
 
-    Times are those of a window's start; both ends are included. Only what is within the store's retention is
-    there. Besides Kafka Streams' methods: `windowed in store`, `store[windowed]`, iteration over the windowed
-    keys, `keys()`, `values()`, `items()`, `to_arrow()`, `to_pandas()`.
+    Times refer to a window's start; both ends are inclusive. Windows older than the store's retention are
+    gone. In addition to Kafka Streams' methods: `windowed in store`, `store[windowed]`, iteration over the
+    windowed keys, `keys()`, `values()`, `items()`, `to_arrow()`, `to_pandas()`.
 
     Raises, from every read:
-        StreamsRebalancingException: what it needs cannot be read now; retry with the same handle.
-        StateStoreMigratedException: what it read before has left this client; ask for a new handle.
+        StreamsRebalancingException: a partition that it needs cannot be read now; retry with the same handle.
+        StateStoreMigratedException: a partition that it read before has left this client; get a new handle.
         StateStoreNotAvailableException: the client is stopping or has stopped.
-        InvalidStateStorePartitionException: the partition it is for is not on this client.
+        InvalidStateStorePartitionException: the requested partition is not on this client.
         SerializationException: a key or value does not fit the store's serde.
-        ProcessorStateException: what is on disk is damaged, or cannot be read.
-        TypeError: a key is None where one is needed, or a time is neither a datetime nor an int.
+        ProcessorStateException: the files on disk are damaged or cannot be read.
+        TypeError: a required key is None, or a time is neither a datetime nor an int.
         ValueError: a datetime has no time zone.
 
     Source: org.apache.kafka.streams.state.ReadOnlyWindowStore; KIP-216, KIP-358, KIP-617.
-    Differs: reads over several partitions are merged, in the order of the keys' bytes and then of the windows
-        (Kafka: a key's windows of the first partition that has any; ranges one partition, and one segment,
-        after the other). A time may be None: open on that side. A first time after the last one is logged.
+    Differs: reads over several partitions are merged, ordered by the keys' bytes and then by window (Kafka: a
+        key's windows from the first partition that has any; ranges by partition and segment). A time may be
+        None, which leaves that side open. A first time after the last one is logged.
     """
 
     # --- reads of Kafka Streams --------------------------------------------------------------------------
@@ -133,7 +133,8 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
         self, key_from: K | None, key_to: K | None, time_from: Time | None, time_to: Time | None, /
     ) -> KeyValueIterator[Windowed[K], V]: ...
     def fetch(self, *arguments: Any) -> Any:
-        """`fetch(key, time)`: the value of the key's window that starts then; None if there is none here.
+        """`fetch(key, time)`: the value of the key's window that starts at `time`; None if there is none
+        here.
         `fetch(key, time_from, time_to)`: the key's windows, as (start in ms, value).
         `fetch(key_from, key_to, time_from, time_to)`: the windows of a range of keys.
 
@@ -156,7 +157,7 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
         return self._fetch("backward_fetch", arguments, reverse=True)
 
     def fetch_all(self, time_from: Time | None, time_to: Time | None) -> KeyValueIterator[Windowed[K], V]:
-        """The windows of every key that start from `time_from` to `time_to`, both included.
+        """The windows of every key that start from `time_from` to `time_to`, both inclusive.
 
         Times in milliseconds are deprecated, as in Kafka Streams.
         """
@@ -173,13 +174,14 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
     # --- the same for coroutines -------------------------------------------------------------------------
 
     def fetch_async(self, *arguments: Any) -> Any:
-        """`fetch` for coroutines: `await` the form with one value, `async for` goes through the others."""
+        """`fetch` for coroutines: `await` the form with one value; iterate over the others with `async
+        for`."""
         if len(arguments) == 2:
             return run(partial(self._fetch_one, *arguments))
         return AsyncKeyValueIterator[Any, V](partial(self._fetch, "fetch", arguments, reverse=False))
 
     def backward_fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Any, V]:
-        """`backward_fetch` for coroutines: `async for` goes through it."""
+        """`backward_fetch` for coroutines: iterate with `async for`."""
         return AsyncKeyValueIterator(partial(self.backward_fetch, *arguments))
 
     fetch_all_async = iterable_async(fetch_all)
@@ -221,27 +223,26 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
 
 
 class ReadOnlySessionStore(_WindowedHandle[K, V]):
-    """A session store, read-only, over its partitions on this client. Any number of threads may use it.
+    """A read-only session store over its partitions on this client. Thread-safe.
 
-    Only what is within the store's retention is there. Besides Kafka Streams' methods: `all()` and
+    Sessions older than the store's retention are gone. In addition to Kafka Streams' methods: `all()` and
     `backward_all()`, `windowed in store`, `store[windowed]`, iteration over the windowed keys, `keys()`,
     `values()`, `items()`, `to_arrow()`, `to_pandas()`.
 
     Raises, from every read:
-        StreamsRebalancingException: what it needs cannot be read now; retry with the same handle.
-        StateStoreMigratedException: what it read before has left this client; ask for a new handle.
+        StreamsRebalancingException: a partition that it needs cannot be read now; retry with the same handle.
+        StateStoreMigratedException: a partition that it read before has left this client; get a new handle.
         StateStoreNotAvailableException: the client is stopping or has stopped.
-        InvalidStateStorePartitionException: the partition it is for is not on this client.
+        InvalidStateStorePartitionException: the requested partition is not on this client.
         SerializationException: a key or value does not fit the store's serde.
-        ProcessorStateException: what is on disk is damaged, or cannot be read.
-        TypeError: a key is None where one is needed, or a time is neither a datetime nor an int.
+        ProcessorStateException: the files on disk are damaged or cannot be read.
+        TypeError: a required key is None, or a time is neither a datetime nor an int.
         ValueError: a datetime has no time zone.
 
     Source: org.apache.kafka.streams.state.ReadOnlySessionStore; KIP-216, KIP-617, KIP-666.
-    Differs: reads over several partitions are merged, in the order of the keys' bytes, then of the ends, then
-        of the starts (Kafka: a key's sessions of the first partition that has any; ranges one partition after
-        the other). `fetch_session` finds the session in whichever partition it is. A time may be None: open
-        on that side.
+    Differs: reads over several partitions are merged, ordered by the keys' bytes, then by end, then by start
+        (Kafka: a key's sessions from the first partition that has any; ranges by partition). `fetch_session`
+        finds the session in any partition. A time may be None, which leaves that side open.
     """
 
     # --- reads of Kafka Streams --------------------------------------------------------------------------
@@ -251,7 +252,7 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
     @overload
     def fetch(self, key_from: K | None, key_to: K | None, /) -> KeyValueIterator[Windowed[K], V]: ...
     def fetch(self, *arguments: Any) -> KeyValueIterator[Windowed[K], V]:
-        """`fetch(key)`: the key's sessions. `fetch(key_from, key_to)`: those of a range of keys."""
+        """`fetch(key)`: the key's sessions. `fetch(key_from, key_to)`: the sessions of a range of keys."""
         return self._fetch("fetch", arguments, reverse=False)
 
     @overload
@@ -277,9 +278,10 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
     ) -> KeyValueIterator[Windowed[K], V]: ...
     def find_sessions(self, *arguments: Any) -> KeyValueIterator[Windowed[K], V]:
         """`find_sessions(key, earliest_session_end_time, latest_session_start_time)`: the key's sessions that
-        end at the first time or later, and start at the second or earlier: those that meet that span.
-        `find_sessions(key_from, key_to, earliest_session_end_time, latest_session_start_time)`: those of a
-        range of keys.
+        end at the first time or later, and start at the second or earlier; that is, those that overlap that
+        span.
+        `find_sessions(key_from, key_to, earliest_session_end_time, latest_session_start_time)`: the sessions
+        of a range of keys.
         """
         return self._find("find_sessions", arguments, reverse=False)
 
@@ -301,7 +303,7 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
         return self._find("backward_find_sessions", arguments, reverse=True)
 
     def fetch_session(self, key: K, session_start_time: Time, session_end_time: Time) -> V | None:
-        """The value of the key's session from exactly one time to the other; None if there is none here."""
+        """The value of the key's session with exactly this start and end; None if there is none here."""
         read = self._of_key(key, "fetch_session")
         start = to_ms(session_start_time, f"fetch_session() of store '{self._name}': the start")
         end = to_ms(session_end_time, f"fetch_session() of store '{self._name}': the end")
@@ -310,19 +312,19 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
     # --- the same for coroutines -------------------------------------------------------------------------
 
     def fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
-        """`fetch` for coroutines: `async for` goes through it."""
+        """`fetch` for coroutines: iterate with `async for`."""
         return AsyncKeyValueIterator(partial(self.fetch, *arguments))
 
     def backward_fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
-        """`backward_fetch` for coroutines: `async for` goes through it."""
+        """`backward_fetch` for coroutines: iterate with `async for`."""
         return AsyncKeyValueIterator(partial(self.backward_fetch, *arguments))
 
     def find_sessions_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
-        """`find_sessions` for coroutines: `async for` goes through it."""
+        """`find_sessions` for coroutines: iterate with `async for`."""
         return AsyncKeyValueIterator(partial(self.find_sessions, *arguments))
 
     def backward_find_sessions_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
-        """`backward_find_sessions` for coroutines: `async for` goes through it."""
+        """`backward_find_sessions` for coroutines: iterate with `async for`."""
         return AsyncKeyValueIterator(partial(self.backward_find_sessions, *arguments))
 
     fetch_session_async = awaitable(fetch_session)

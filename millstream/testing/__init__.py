@@ -1,4 +1,4 @@
-"""What users test their topologies with, and the fakes behind the ports.
+"""Test support: the driver for users' topologies, and fakes of the ports.
 
 `TopologyTestDriver` and what goes with it load PySpark when they are first asked for; the fakes do without.
 """

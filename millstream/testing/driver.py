@@ -1,14 +1,14 @@
 """TopologyTestDriver: run a topology on local Spark, without a broker, one micro-batch at a time.
 
-The plan is the one that a client would run: the same compiler, the same stateful operators, in a real
-streaming query. Only its ends are memory: what a test pipes in becomes one micro-batch, what the query writes
-is routed as Kafka would do it: to output topics, back into the topology, or into a store.
+The plan is the one that a client would run: the same compiler and stateful operators, in a real streaming
+query. Only its ends are in memory. The records that a test pipes in become one micro-batch. The query's
+output is routed as Kafka would route it: to output topics, back into the topology, or into a store.
 
 Source: org.apache.kafka.streams.TopologyTestDriver.
-Differs: each `pipe_*` call is one micro-batch, so a list of records gives one update per key, as a client
-    does that has a backlog; piped one by one, or without a cache, each record gives its update, as in
-    Kafka Streams. With `record_by_record=True` each record is a micro-batch of its own, and so is each that
-    comes out of it on its way through an internal topic.
+Differs: each `pipe_*` call is one micro-batch, so a list of records gives one update per key, like a client
+    with a backlog. Piped one by one, or without a cache, each record gives its own update, as in Kafka
+    Streams. With `record_by_record=True`, each record is a separate micro-batch, and so is each of its
+    results that passes through an internal topic.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _THREAD = "TopologyTestDriver"
 
 S = TypeVar("S")
 Store = ReadOnlyKeyValueStore[Any, Any] | ReadOnlyWindowStore[Any, Any] | ReadOnlySessionStore[Any, Any]
-"""What a driver gives to read a store with."""
+"""The store handles that a driver returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestRecord:
-    """A record as a test sees it: key and value are Python values.
+    """A record in a test, with Python values as key and value.
 
-    `timestamp` is in milliseconds since the epoch; None: now.
+    `timestamp` is in milliseconds since the epoch; None means now.
 
     Source: org.apache.kafka.streams.test.TestRecord.
     """
@@ -80,7 +80,7 @@ class TestRecord:
 
 
 class TopologyTestDriver:
-    """Pipes records into a topology, and reads what comes out and what its stores hold.
+    """Pipes records into a topology, and reads its output and its stores.
 
         with TopologyTestDriver(builder.build()) as driver:
             lines = driver.create_input_topic("lines", Serdes.string(), Serdes.string())
@@ -89,25 +89,25 @@ class TopologyTestDriver:
             assert counts.read_key_values_to_map()["be"] == 2
             assert driver.get_key_value_store("counts")["to"] == 2
 
-    Every topic has one partition. The first driver of a process starts Spark (5 s); it then stays.
+    Every topic has one partition. The first driver of a process starts Spark (5 s), which keeps running.
 
-    With `record_by_record=True` results are those of Kafka Streams' driver, which processes and commits one
-    record after the other: no two records of a list, or of an internal topic, meet in a micro-batch. A
-    micro-batch takes some 50 ms, however small it is, and more with many steps that keep state; so a list of
-    a hundred records takes seconds.
+    With `record_by_record=True`, the results are those of Kafka Streams' driver, which processes and commits
+    one record at a time: no two records of a list, or of an internal topic, share a micro-batch. Even the
+    smallest micro-batch takes some 50 ms, and more with many stateful steps, so a list of a hundred records
+    takes seconds.
 
     Args:
-        topology: what `StreamsBuilder.build()` returned.
-        config: as a client's; nothing in it is required. `spark.*` is passed to Spark.
-        initial_wall_clock_time: timestamp of the first record that is piped without one; now, if None.
-        record_by_record: process each record alone.
-        spark: a session to use.
-        max_rounds: how often records may come back to the topology, one micro-batch after the other, before
-            that is taken for a program that writes to its own source topic and never ends.
+        topology: the result of `StreamsBuilder.build()`.
+        config: as for a client, but nothing is required. `spark.*` keys are passed to Spark.
+        initial_wall_clock_time: the timestamp of the first record piped without one; None means now.
+        record_by_record: process each record separately.
+        spark: the SparkSession to use.
+        max_rounds: how many times in a row output may return to the topology as a new micro-batch, before the
+            program is taken to write to its own source topic without end.
 
     Raises:
         TopologyException: a function of the topology is wrong, or a serde does not fit. From `pipe_*` calls:
-            `max_rounds` were not enough.
+            `max_rounds` was exceeded.
     """
 
     __test__ = False
@@ -201,7 +201,7 @@ class TopologyTestDriver:
         except BaseException:
             self.close()
             raise
-        self._tell_time()  # what is scheduled, is scheduled from now on
+        self._tell_time()  # schedules start from this time
 
     # --- topics ----------------------------------------------------------------------------------------
 
@@ -214,10 +214,12 @@ class TopologyTestDriver:
         start_timestamp: datetime | None = None,
         auto_advance: timedelta = timedelta(0),
     ) -> TestInputTopic:
-        """A topic to pipe into. Records without a timestamp get `start_timestamp`, each `auto_advance` later.
+        """A topic to pipe records into. Those without a timestamp get `start_timestamp`, plus `auto_advance`
+        each.
 
         Args:
-            key_serde, value_serde: what records are written with; None: what the program reads them with.
+            key_serde, value_serde: the serdes to write records with; None for those that the program reads
+                with.
 
         Raises:
             ValueError: the topology does not read this topic.
@@ -235,11 +237,11 @@ class TopologyTestDriver:
     def create_output_topic(
         self, topic: str, key_serde: Serde | str | None = None, value_serde: Serde | str | None = None
     ) -> TestOutputTopic:
-        """A topic to read from: also an internal one, by its full name.
+        """A topic to read from. An internal topic is given by its full name.
 
         Args:
-            key_serde, value_serde: what records are read with; None: what the program's sinks write them
-                with. Of internal topics they have to be given.
+            key_serde, value_serde: the serdes to read records with; None for those that the program's sinks
+                write with. Required for internal topics.
 
         Raises:
             ValueError: no serde is given, and the program has none for this topic.
@@ -267,7 +269,7 @@ class TopologyTestDriver:
         key_serde: Serde | str | None,
         value_serde: Serde | str | None,
     ) -> tuple[Serde, Serde]:
-        """What is given, or else the program's own, with the registry that the configuration names."""
+        """The given serde or else the program's own, with the registry from the configuration."""
         key = own[0] if key_serde is None else key_serde
         value = own[1] if value_serde is None else value_serde
         for side, serde in (("key", key), ("value", value)):
@@ -283,12 +285,13 @@ class TopologyTestDriver:
 
     @property
     def produced_topic_names(self) -> frozenset[str]:
-        """The topics that were written to so far, internal ones included."""
+        """The topics written to so far, including internal topics."""
         return frozenset(self._outputs)
 
     @property
     def dropped_records(self) -> int:
-        """How many records were dropped so far: a record-level handler says 'continue', or they were late."""
+        """The number of records dropped so far: by a record-level handler's 'continue', or because they were
+        late."""
         return sum(running.drops.total for running in self._pipelines)
 
     @property
@@ -296,7 +299,7 @@ class TopologyTestDriver:
         """The metrics by name: `dropped-records-total` of each task, with Kafka's group and tags.
 
         Source: org.apache.kafka.streams.TopologyTestDriver.metrics.
-        Differs: these and no others. Records without a key or a value that an operation passes over are not
+        Differs: there are no other metrics. Records without a key or a value that an operation skips are not
             counted.
         """
         dropped: Counter[str] = Counter()
@@ -313,12 +316,12 @@ class TopologyTestDriver:
     # --- time and batches ------------------------------------------------------------------------------
 
     def advance_wall_clock_time(self, advance: timedelta) -> None:
-        """Let the driver's clock go on by this much, and processors be punctuated that go by it.
+        """Advance the driver's clock, and call the punctuators that are due by it.
 
-        Topics that are created from now on begin with its time; see `create_input_topic`.
+        Input topics created afterwards start with its time; see `create_input_topic`.
 
         Raises:
-            ValueError: it would go back.
+            ValueError: the clock would go back.
         """
         if advance < timedelta(0):
             raise ValueError(f"time only goes forward, got {advance}")
@@ -326,7 +329,7 @@ class TopologyTestDriver:
         self._tell_time()
 
     def _tell_time(self) -> None:
-        """A micro-batch of nothing, for the pipelines with processors that go by the clock."""
+        """An empty micro-batch, for the pipelines whose processors use the clock."""
         for running in self._pipelines:
             if running.goes_by_clock and (written := running.process({}, self._now)):
                 self._keep(written)
@@ -334,17 +337,17 @@ class TopologyTestDriver:
 
     @contextmanager
     def one_batch(self) -> Iterator[None]:
-        """All records that are piped within it are one micro-batch, of whatever topics they are.
+        """All records piped within it form one micro-batch, whatever their topics.
 
             with driver.one_batch():
                 left.pipe_input("a", 1)
                 right.pipe_input("a", 2)
 
-        If an exception leaves it, none of them is processed. With `record_by_record=True` each of them is
-        processed alone, in this order, when it ends.
+        If the block raises, none of them is processed. With `record_by_record=True`, each record is processed
+        separately, in this order, when the block ends.
 
         Raises:
-            IllegalStateException: within another one.
+            IllegalStateException: batches are nested.
         """
         if self._waiting is not None:
             raise IllegalStateException("one_batch() within one_batch(): there can be one at a time")
@@ -360,7 +363,7 @@ class TopologyTestDriver:
     # --- stores ----------------------------------------------------------------------------------------
 
     def get_key_value_store(self, name: str) -> ReadOnlyKeyValueStore[Any, Any]:
-        """What a client's `store()` would give.
+        """The handle that a client's `store()` would return.
 
         Raises:
             UnknownStateStoreException: the topology has no such store.
@@ -368,11 +371,11 @@ class TopologyTestDriver:
         return self._store(name, QueryableStoreTypes.key_value_store())
 
     def get_timestamped_key_value_store(self, name: str) -> ReadOnlyKeyValueStore[Any, Any]:
-        """The same, with `ValueAndTimestamp`s."""
+        """The same with `ValueAndTimestamp`s."""
         return self._store(name, QueryableStoreTypes.timestamped_key_value_store())
 
     def get_window_store(self, name: str) -> ReadOnlyWindowStore[Any, Any]:
-        """The same of a windowed aggregation's store.
+        """The same for the store of a windowed aggregation.
 
         Raises:
             UnknownStateStoreException: the topology has no such store.
@@ -380,11 +383,11 @@ class TopologyTestDriver:
         return self._store(name, QueryableStoreTypes.window_store())
 
     def get_timestamped_window_store(self, name: str) -> ReadOnlyWindowStore[Any, Any]:
-        """The same, with `ValueAndTimestamp`s."""
+        """The same with `ValueAndTimestamp`s."""
         return self._store(name, QueryableStoreTypes.timestamped_window_store())
 
     def get_session_store(self, name: str) -> ReadOnlySessionStore[Any, Any]:
-        """The same of a store of sessions.
+        """The same for a session store.
 
         Raises:
             UnknownStateStoreException: the topology has no such store.
@@ -392,11 +395,12 @@ class TopologyTestDriver:
         return self._store(name, QueryableStoreTypes.session_store())
 
     def get_all_state_stores(self) -> dict[str, Store]:
-        """All stores by name, each as `get_state_store` gives it: also those without a name of the user's."""
+        """All stores by name, as `get_state_store` returns them, including those that the user did not
+        name."""
         return {name: self.get_state_store(name) for name in self._stores}
 
     def get_state_store(self, name: str) -> Store:
-        """A store as its kind is: of keys and values, of windows, or of sessions.
+        """The handle for the store's kind: key-value, window, or session.
 
         Raises:
             UnknownStateStoreException: the topology has no such store.
@@ -433,10 +437,11 @@ class TopologyTestDriver:
     # --- DataFrames ------------------------------------------------------------------------------------
 
     def refresh_table(self, table: DataFrameTable | str) -> int:
-        """Read the DataFrame of a table anew, as `KafkaStreams.refresh_table`; a driver does so at its start.
+        """Reread the DataFrame of a table, like `KafkaStreams.refresh_table`. A driver also reads it at its
+        start.
 
         Raises:
-            TopologyException: the topology has no such table, or its streams are joined with none.
+            TopologyException: the topology has no such table, or joins no stream with it.
             StreamsException: the DataFrame cannot be read.
         """
         name = table.name if isinstance(table, DataFrameTable) else table
@@ -456,9 +461,10 @@ class TopologyTestDriver:
         return len(records)
 
     def dataframe(self, stream: StreamDataFrame | str) -> Any:
-        """What was written to a topic so far, as a static DataFrame; `KafkaStreams.dataframe` gives a stream.
+        """The records written to a topic so far, as a static DataFrame; `KafkaStreams.dataframe` returns a
+        stream.
 
-        Records are in it whether or not an output topic was asked for them.
+        Reading them through an output topic does not remove them from it.
 
         Raises:
             TopologyException: the topology does not write this topic.
@@ -471,7 +477,7 @@ class TopologyTestDriver:
     # --- running ---------------------------------------------------------------------------------------
 
     def _pipe(self, records: Sequence[Record]) -> None:
-        """One micro-batch, and then as many as its own output needs; or one for each record."""
+        """Run one micro-batch, then as many as its output needs; or one for each record."""
         if self._closed:
             raise IllegalStateException("this TopologyTestDriver is closed; make a new one")
         if self._waiting is not None:
@@ -486,7 +492,8 @@ class TopologyTestDriver:
                 todo += [(passed + 1, written) for written in self._process(waiting, passed)]
 
     def _pipe_alone(self, first: Record) -> None:
-        """A record, and one after the other what it leads to: of what waits in several topics, the earliest.
+        """Process one record, then its results one by one: of those waiting in several topics, the earliest
+        first.
 
         Source: TopologyTestDriver.completeAllProcessableWork, PartitionGroup.nextRecord.
         """
@@ -501,7 +508,7 @@ class TopologyTestDriver:
                     queues.setdefault(each.topic, deque()).append((passed + 1, each))
 
     def _process(self, records: Sequence[Record], passed: int) -> list[list[Record]]:
-        """One micro-batch of each pipeline that reads any of these records; returns what each has written."""
+        """One micro-batch of each pipeline that reads any of these records; returns the output of each."""
         batch = [self._arrived(record) for record in records]
         for record in batch:
             self._fill(record)
@@ -526,7 +533,7 @@ class TopologyTestDriver:
             self._written.setdefault(record.topic, []).append(record)
 
     def _refuse_circles(self, passed: int, inputs: Mapping[Input, Sequence[Record]]) -> None:
-        """End a program that would go on for ever with one piped record."""
+        """Stop a program that would never finish processing one piped record."""
         if passed <= self._max_rounds:
             return
         topics = sorted({f"'{record.topic}'" for batch in inputs.values() for record in batch})
@@ -592,7 +599,7 @@ class TestInputTopic:
     def pipe_input(
         self, *key_and_value: Any, timestamp: datetime | int | None = None, headers: Headers = ()
     ) -> None:
-        """One record, as one micro-batch: a value, a key and a value, or a TestRecord.
+        """Pipe one record, as one micro-batch: a value, a key and a value, or a TestRecord.
 
         `timestamp` is a datetime, or milliseconds since the epoch.
         """
@@ -609,19 +616,19 @@ class TestInputTopic:
         self.pipe_record_list([TestRecord(key, value, at, tuple(headers))])
 
     def pipe_value_list(self, values: Iterable[Any]) -> None:
-        """Records without keys, as one micro-batch."""
+        """Pipe records without keys, as one micro-batch."""
         self.pipe_record_list([TestRecord(value=value) for value in values])
 
     def pipe_key_value_list(self, key_values: Iterable[tuple[Any, Any]]) -> None:
-        """Records, as one micro-batch."""
+        """Pipe records, as one micro-batch."""
         self.pipe_record_list([TestRecord(key, value) for key, value in key_values])
 
     def pipe_record_list(self, records: Iterable[TestRecord]) -> None:
-        """Records, as one micro-batch."""
+        """Pipe records, as one micro-batch."""
         self._driver._pipe([self._encoded(record) for record in records])
 
     def advance_time(self, advance: timedelta) -> None:
-        """Let the timestamps of records that have none go on by this much."""
+        """Advance the timestamp for records without one."""
         if advance < timedelta(0):
             raise ValueError(f"time only goes forward, got {advance}")
         self._next_timestamp += round(advance / timedelta(milliseconds=1))
@@ -677,7 +684,7 @@ class TestOutputTopic:
         return self.read_record().value
 
     def read_records_to_list(self) -> list[TestRecord]:
-        """All records that were not read yet."""
+        """All records not read yet."""
         return [self.read_record() for _ in range(self.queue_size)]
 
     def read_key_values_to_list(self) -> list[KeyValue[Any, Any]]:
@@ -694,7 +701,7 @@ class TestOutputTopic:
 
     @property
     def queue_size(self) -> int:
-        """How many records were not read yet."""
+        """The number of records not read yet."""
         return len(self._driver._output(self.topic))
 
     @property
@@ -703,7 +710,7 @@ class TestOutputTopic:
 
 
 class _View:
-    """What queries see: nothing ever changes but the stores' contents."""
+    """The view for queries: only the contents of the stores ever change."""
 
     def __init__(self, snapshot: StoreSnapshot) -> None:
         self._snapshot = snapshot
@@ -723,7 +730,7 @@ def _reads(node: Input, topic: str, application_id: str) -> bool:
 
 
 def _handlers(config: Mapping[str, Any]) -> RecordHandlers:
-    """What the configuration says of records that fail; the rest of it need not be a client's."""
+    """The configured handlers for failed records; the rest of the configuration need not be a client's."""
     names = ("exception.handler", "errors.", "producer.max.request.size")
     given = {name: value for name, value in config.items() if any(part in name for part in names)}
     return RecordHandlers.of(

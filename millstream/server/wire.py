@@ -445,7 +445,7 @@ class Wire:
             line.http.close()
 
 
-# --- TLS -------------------------------------------------------------------------------------------------
+# --- TLS -----------------------------------------------------------------------------------------------
 
 # TLS of the query server: its certificate, and by which authority those of the other clients are checked.
 #

@@ -7,10 +7,10 @@ jmx-monitoring-stacks), which also match jmx_exporter's defaults: `kafka_streams
 `kafka_consumer_…` for a consumer's, in lower case, with `_` for `-`. Tags become labels, by the same rules.
 States and names of a client are labels of `kafka_streams_stream_metrics`.
 
-Differs: each metric has a label `client_id`, even where Kafka's tags have none; metrics of our own groups begin
-with `millstream_`. In Prometheus' own text format each of Kafka's counters appears twice: as `…_total`, as
-jmx_exporter wrote it before version 1.0, and without `_total`, as it has since. In OpenMetrics both would be
-families of one name, which it forbids: what a registry collects has `…_total` alone.
+Differs: each metric has a label `client_id`, even where Kafka's tags have none; metrics of our own groups
+begin with `millstream_`. In Prometheus' own text format each of Kafka's counters appears twice: as `…_total`,
+as jmx_exporter wrote it before version 1.0, and without `_total`, as it has since. In OpenMetrics both would
+be families of one name, which it forbids: what a registry collects has `…_total` alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The executors of a Spark cluster: which were lost, whether there are any, and whether they see our files.
 
-Spark starts others for those that were lost, runs their tasks again, and is silent. Asked for, every two
-seconds, is what it keeps for its web interface, which is there without the interface too: PySpark has no
-listener of executors, and a listener of queries hears nothing of them.
+Spark silently replaces lost executors and runs their tasks again. So every two seconds this reads the status
+that Spark keeps for its web interface, which exists even if the interface is off: PySpark has no listener for
+executors, and a query listener receives no events about them.
 """
 
 from __future__ import annotations

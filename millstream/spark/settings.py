@@ -1,7 +1,8 @@
 """Which settings Spark runs with. Pure.
 
-Three have a say, the later ones over the earlier: our defaults; what the user told Spark (spark-submit, its
-variable `PYSPARK_SUBMIT_ARGS`, the session that was handed over); `spark.*` of the client's configuration.
+There are three sources, and later ones override earlier ones: our defaults; the user's Spark settings
+(spark-submit, its variable `PYSPARK_SUBMIT_ARGS`, the session passed in); `spark.*` of the client's
+configuration.
 """
 
 from __future__ import annotations

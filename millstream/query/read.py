@@ -102,7 +102,7 @@ def checked_name(store: Any) -> str:
     """A store's name.
 
     Raises:
-        TypeError: it is not a store's name.
+        TypeError: it is not a string, or is empty.
     """
     if not isinstance(store, str) or not store:
         raise TypeError(f"a store name is a str that is not empty, not {store!r}")

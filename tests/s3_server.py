@@ -26,13 +26,13 @@ class S3Server:
 
     Attributes:
         conditional: False: conditions of writes are ignored, as by stores that do not know them.
-        writes: (path, status) of each PUT, in order.
+        requests: (user agent, method, path, status) of each, in order.
     """
 
     def __init__(self, bucket: str = "bucket") -> None:
         self.bucket = bucket
         self.conditional = True
-        self.writes: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str, str, str]] = []
         self._lock = threading.Lock()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._server: BaseWSGIServer = make_server(
@@ -44,8 +44,8 @@ class S3Server:
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         def started(status: str, *rest: Any) -> Any:
-            if environ["REQUEST_METHOD"] == "PUT":
-                self.writes.append((environ["PATH_INFO"], status[:3]))
+            agent = environ.get("HTTP_USER_AGENT", "")
+            self.requests.append((agent, environ["REQUEST_METHOD"], environ["PATH_INFO"], status[:3]))
             return start(status, *rest)
 
         if not self.conditional:
@@ -67,10 +67,10 @@ class S3Server:
         return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
 
     def request(self, method: str, path: str) -> bytes:
-        """What it answers."""
+        """What it answers to somebody who may read all of it; moto checks no signature."""
         connection = http.client.HTTPConnection("127.0.0.1", self._server.server_port, timeout=20)
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers={"Authorization": f"AWS {KEY}:unsigned"})
             return connection.getresponse().read()
         finally:
             connection.close()

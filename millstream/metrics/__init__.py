@@ -1,1 +1,1 @@
-"""Metrics, in Kafka Streams' names: snapshots that pure functions make, and the recorder of RocksDB's."""
+"""Metrics, by Kafka Streams' names: snapshots made by pure functions, and the recorder of RocksDB's."""

@@ -1,4 +1,4 @@
-"""What the reports of Spark's micro-batches mean for the metrics. Nothing is counted record by record."""
+"""Turns the reports of Spark's micro-batches into metrics. Nothing is counted record by record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of a client as a snapshot: made of its state and of what it has measured, by one pure function.
+"""The metrics of a client as a snapshot: one pure function of its state and its measurements.
 
 Source: KIP-444, KIP-607, KIP-613, KIP-1091 and KIP-1221;
 org.apache.kafka.streams.internals.metrics.ClientMetrics, and

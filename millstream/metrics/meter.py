@@ -1,7 +1,7 @@
-"""What a client has measured so far: sensors and values of the table, by their tags.
+"""The measurements of a client so far: sensors and values of the table, by their tags.
 
-Everything has an owner (a pipeline, a thread, a store), and goes with it, as Kafka Streams removes the
-metrics of a task that it closes. Any thread may record, and any may read.
+Everything has an owner (a pipeline, a thread, a store) and is removed with it, as Kafka Streams removes the
+metrics of a task that it closes. Any thread may record, and any thread may read.
 """
 
 from __future__ import annotations

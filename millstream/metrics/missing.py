@@ -1,8 +1,8 @@
-"""The metrics of Kafka Streams that Millstream does not have, and why: nothing here is measured, or it means
-nothing.
+"""The metrics of Kafka Streams that Millstream does not have, with the reason: not measured here, or
+meaningless here.
 
-A test compares this with what Kafka Streams 4.3.1 has: a metric of its is either in the table, or here,
-never in both.
+A test compares this with Kafka Streams 4.3.1: each of its metrics is either in the table or here, never in
+both.
 """
 
 from __future__ import annotations

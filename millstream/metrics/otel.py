@@ -1,12 +1,12 @@
-"""The metrics of a client for OpenTelemetry: an observable instrument for each, read when they are exported.
+"""The metrics of a client for OpenTelemetry: an observable instrument for each, read at export.
 
     from millstream.metrics.otel import observe
 
     observe(streams)                                     # with the program's meter provider
 
-An instrument is called as in Prometheus, with dots between domain, group and name, and a counter without
-`_total`: `kafka.streams.stream_thread_metrics.process_rate`. An exporter for Prometheus makes the same names
-of them as `prometheus.py`. Tags are attributes, such as `thread_id`, and `client_id` is always there.
+Instruments are named as in Prometheus, with dots between domain, group and name, and counters without
+`_total`: `kafka.streams.stream_thread_metrics.process_rate`. A Prometheus exporter turns them into the same
+names as `prometheus.py`. Tags become attributes, such as `thread_id`; `client_id` is always present.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
     print(text(streams.metrics()))
 
-Names are those of Confluent's rules for jmx_exporter (`shared-assets/jmx-exporter/kafka_streams.yml` in
-jmx-monitoring-stacks), which are also jmx_exporter's own where no rule is given:
-`kafka_streams_<group>_<name>`, or `kafka_consumer_…` for a consumer's, in lower case, with `_` for `-`. Tags
-are labels, in the same way. States and names of a client are labels of `kafka_streams_stream_metrics`.
+Names follow Confluent's rules for jmx_exporter (`shared-assets/jmx-exporter/kafka_streams.yml` in
+jmx-monitoring-stacks), which also match jmx_exporter's defaults: `kafka_streams_<group>_<name>`, or
+`kafka_consumer_…` for a consumer's, in lower case, with `_` for `-`. Tags become labels, by the same rules.
+States and names of a client are labels of `kafka_streams_stream_metrics`.
 
-Differs: each has a label `client_id`, also where Kafka's tags have none; metrics of our own groups begin with
-`millstream_`. In Prometheus' own text format a counter of Kafka's is there twice: as `…_total`, as
-jmx_exporter wrote it before version 1.0, and without `_total`, as it has since. In OpenMetrics both would be
-families of one name, which it forbids: what a registry collects has `…_total` alone.
+Differs: each metric has a label `client_id`, even where Kafka's tags have none; metrics of our own groups
+begin with `millstream_`. In Prometheus' own text format each of Kafka's counters appears twice: as `…_total`,
+as jmx_exporter wrote it before version 1.0, and without `_total`, as it has since. In OpenMetrics both would
+be families of one name, which it forbids: what a registry collects has `…_total` alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an updater's loading of stores means for the metrics: once for each write of up to 500 records."""
+"""Turns an updater's loading of stores into metrics: once for each write of up to 500 records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What RocksDB tells of itself without being asked to count: a store's figures, by Kafka's names.
+"""RocksDB's properties, available without its statistics: a store's figures, by Kafka's names.
 
 Source: KIP-607; org.apache.kafka.streams.state.internals.metrics.RocksDBMetrics.
 """

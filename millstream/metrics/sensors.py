@@ -1,14 +1,13 @@
-"""Figures over a moving window: rates, averages, maxima, counted exactly as Kafka's own sensors count them.
+"""Figures over a moving window: rates, averages and maxima, counted exactly as by Kafka's own sensors.
 
-The window is two samples of 30 s, which follow each other. A sample begins with the first value after the one
-before is full, and is forgotten 60 s after its last value. A rate divides by the time since the oldest sample
-began, and by 30 s at least: so a burst right after the start does not look like a rate.
+The window is two consecutive samples of 30 s. A sample begins with the first value after the previous one is
+full, and expires 60 s after its last value. A rate is divided by the time since the oldest sample began, and
+by at least 30 s, so that a burst right after the start does not look like a rate.
 
-Nothing here asks for the time: whoever records or measures says when that is, in milliseconds of one clock.
+Nothing here reads a clock: the caller passes the time, in milliseconds of one clock.
 
 Source: org.apache.kafka.common.metrics.stats.SampledStat, Rate, Avg, Max and Min; `metrics.sample.window.ms`
-and
-`metrics.num.samples` with their defaults.
+and `metrics.num.samples` with their defaults.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Every metric there is: group, name, tags, unit, meaning, and where it differs from Kafka Streams' of that
+"""All metrics: group, name, tags, unit, meaning, and how each differs from Kafka Streams' metric of that
 name.
 
-The client makes its metrics by this table, docs/metrics.md is written from it, and a test compares its
-names, tags and descriptions with those of Kafka Streams itself. What is not in it cannot be recorded.
+The client creates its metrics from this table, docs/metrics.md is generated from it, and a test compares its
+names, tags and descriptions with those of Kafka Streams itself. Only metrics in this table can be recorded.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The query server: a client's stores over HTTP, and `RemoteStore`, which reads them from anywhere.
 
-Optional: a client has one with `query.server.enabled`. Layout: `application` is the ASGI application, which
-`serving` puts on a port; `connections` decides who may connect, `entrance` who is let in and whom this client
-asks, `proof` how both are believed; `routes` says what a request reads, `codec`, `pages` and `answers` what
-goes over the wire, and these do nothing; `service` answers each route, `asking` those about entries: from
-`reading`, which reads here and knows who has the rest, and from `peers`, who are asked over a `wire`;
-`remote` has `RemoteStore`, the other end.
+Optional: `query.server.enabled` turns it on. Layout: `application` is the ASGI application, and `serving`
+runs it on a port. `connections` decides who may connect. `entrance` decides which requests are admitted and
+which clients this one queries; `proof` authenticates both. `routes` parses requests; `codec`, `pages` and
+`answers` define what goes over the wire. None of these four does any input or output. `service` answers each
+route, and `asking` those about entries. They use `reading`, which reads local stores and knows who has the
+rest, and `peers`, which queries other clients over a `wire`. `remote` has `RemoteStore`, the client side.
 """
 
 from millstream.server.application import QueryApplication

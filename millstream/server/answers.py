@@ -1,13 +1,12 @@
-"""What the query server answers instead of a value: a status code and a body, for each exception; and back.
+"""Errors of the query server: a status code and a body for each exception, and the way back.
 
-One table, read by both sides. The server makes of an exception a status and a JSON object that says the
-class, whether trying again can help, and the facts; `RemoteStore` makes of such an object the same exception.
-Pure.
+Both sides use one table. The server turns an exception into a status and a JSON object with its class, its
+facts, and whether a retry can help. `RemoteStore` turns such an object back into the same exception. Pure.
 
     {"error": "StreamsRebalancingException", "retriable": true, "message": "...", "store": "counts", ...}
 
-An answer that is no error has no field `error`. So 404 with it means "there is no such store", and without it
-"this key has no value".
+Only errors have the field `error`. So a 404 with it means "there is no such store", and one without it "this
+key has no value".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The ASGI application: who is let in, how much a request may take, and what becomes of what goes wrong.
+"""The ASGI application: it admits requests, limits them, and turns every failure into an answer.
 
-It needs no web framework and can be mounted in one. It never raises into the server: whatever happens is an
-answer, from the table in answers.py. Neither paths nor bodies nor tokens reach a log.
+It needs no web framework and can be mounted in one. It never raises into the server: every exception becomes
+an answer, by the table in answers.py. Paths, bodies and tokens are never logged.
 """
 
 from __future__ import annotations

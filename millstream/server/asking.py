@@ -1,9 +1,9 @@
-"""Questions about entries: answered here, passed on, or asked of all clients; and what answers look like.
+"""Queries for entries: answered here, forwarded, or sent to all clients; and the form of their answers.
 
-A key's question goes to the client that has it, by one hop: what was passed on already is answered here or
-not at all. Where nobody knows how a topic is partitioned, keys that are not here are looked for at all
-clients. A range is read from every client that has a part of it, page by page, and merged: the answer is
-whole or none, and each partition is in it once.
+A query for a key goes to the client that has it, in one hop: a forwarded request is answered locally or not
+at all. If the partitioning of a topic is unknown, keys that are not here are looked up on all clients. A
+range is read page by page from every client that has a part of it, and merged. The answer is complete or an
+error, and contains each partition once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Keys and values as JSON and as text of an address, by their serdes; and as base64 of their bytes. Pure.
+"""Keys and values as JSON and as text in a URL, by their serdes; and as base64 of their bytes. Pure.
 
-Two formats, which a request chooses with `format=`:
+There are two formats, which a request selects with `format=`:
 
-- `json`, for people and other programs: numbers, texts, booleans and objects as JSON has them; a UUID is its
-  36 characters; bytes are `{"$bytes": "<base64>"}`; numbers that JSON has not are `{"$double": "NaN"}`.
+- `json`, for people and other programs: numbers, strings, booleans and objects are their JSON equivalents; a
+  UUID is its 36 characters; bytes are `{"$bytes": "<base64>"}`; numbers that JSON cannot represent are
+  written like `{"$double": "NaN"}`.
 - `bytes`, for clients that have the serdes: each key and value is the base64 text of its bytes.
 """
 

@@ -1,10 +1,10 @@
-"""Which connections are open: a bounded number, and who makes room when somebody new comes.
+"""Open connections: how many there may be, and which one is closed to make room for a new one.
 
-Whoever reaches the port may connect, as often as they like. So there are only so many seats, fewer than the
-process has file descriptors. When all are taken, the oldest connection on which nothing is being answered
-has to go, those first on which nobody has been let in, and of these one of the address that has most of
-them; then one that does not take the answer that it was given. If something is being answered on each,
-nobody is accepted until one of them is done: those who wait are the kernel's.
+Anyone who can reach the port can connect, any number of times. So the number of connections is limited, to
+fewer than the process has file descriptors. At the limit, the oldest idle connection is closed: first those
+that were never admitted, and among these one from the address that has the most. Next are connections whose
+client does not read its answer. If all connections are busy, no new one is accepted until one of them is
+done; the kernel queues those that wait.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the dashboard shows: a client at one moment in sections, and what stays the same while it runs;
-figures out of its metrics, how the other clients are, and the files of the page.
+"""What the dashboard shows: a client's current state in sections, and what stays constant while it runs;
+figures from its metrics, the health of the other clients, and the files of the page.
 
-Everything that is told is JSON, which the page puts in as text. What is told of this client blocks.
+All data is JSON, which the page inserts as text. Reading this client's state blocks.
 """
 
 from __future__ import annotations

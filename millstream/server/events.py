@@ -1,7 +1,7 @@
-"""Server-sent events: how one is written, and a stream of them that shows now and then that it is alive.
+"""Server-sent events: how one is written, and a stream of them with heartbeats.
 
-What an event is about, whoever makes it knows. Whoever connects anew gets what is so now: nothing is kept of
-what was sent, so `Last-Event-ID` is not looked at.
+The content of an event is up to its producer. A client that reconnects gets the current state: no sent events
+are kept, so `Last-Event-ID` is ignored.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """

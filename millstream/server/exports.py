@@ -1,8 +1,8 @@
-"""Whole ranges, in other forms than a page of JSON: page after page, each read when the one before was sent.
+"""Whole ranges in formats other than a page of JSON. Each page is read after the one before was sent.
 
-No store is held meanwhile, however slowly somebody reads. So it is no snapshot: each page is as the store is
-then; no entry comes twice, and none that was there all the time is missed. If a page cannot be read, the
-answer is cut.
+No store is held meanwhile, however slow the reader is. So this is no snapshot: each page shows the store as
+it is at that time. No entry appears twice, and none that was there all the time is missed. If a page cannot
+be read, the answer is cut off.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""In which form an answer is wanted, by the header Accept, and entries written in that form. Pure.
+"""The format of an answer, chosen by the Accept header, and entries written in that format. Pure.
 
-A form other than JSON has all of a range, and not a page of it.
+A format other than JSON contains the whole range instead of one page.
 """
 
 from __future__ import annotations

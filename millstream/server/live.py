@@ -1,8 +1,8 @@
-"""The dashboard's events: every second what has changed, as server-sent events, while somebody looks.
+"""The dashboard's events: every second, as server-sent events, what has changed.
 
-One look at the client serves all who watch. Each of them gets the sections that have changed since it was
-last sent something, so who is slow misses steps and never the end. When the last one leaves, nobody looks at
-the client any more. Used on one event loop.
+All watchers share one look at the client. Each gets the sections that have changed since it was last sent
+something, so a slow watcher misses intermediate states but never the latest one. When the last watcher
+leaves, the client is no longer looked at. Used on one event loop.
 """
 
 from __future__ import annotations

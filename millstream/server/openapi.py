@@ -1,7 +1,7 @@
-"""The OpenAPI document of the query server, made of the table of routes, and a page for people. Pure.
+"""The OpenAPI document of the query server, generated from the table of routes, and a page for people. Pure.
 
-Both are the same for every client: they say what can be asked, and nothing of any application, so they are
-given without a token.
+Both are the same for every client: they describe the possible requests and reveal nothing about an
+application, so they need no token.
 
 Source: https://spec.openapis.org/oas/v3.1.0
 """

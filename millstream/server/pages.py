@@ -1,8 +1,8 @@
 """Pages of a range: rows in order, where the next page begins, and pages of several clients merged. Pure.
 
-A page is read and finished; no iterator stays open between two of them, so a slow reader holds nothing. The
-next one begins where the last one ended, by the row's place in the order: whatever was written meanwhile, no
-row comes twice and none that was there all the time is missed.
+Each page is read in full; no iterator stays open between two pages, so a slow reader holds nothing. The next
+page begins where the last one ended, by the row's place in the order. Whatever is written meanwhile, no row
+appears twice, and none that was there all the time is missed.
 """
 
 from __future__ import annotations

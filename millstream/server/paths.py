@@ -1,6 +1,6 @@
 """The description of each path and each parameter, for the OpenAPI document and docs/query-server.md.
 
-The paths themselves, and what each takes, are in routes.py; this file adds only their descriptions. Pure.
+The paths themselves and their parameters are in routes.py; this file adds only the descriptions. Pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The query servers of the other clients: asking them, and reading what they say.
+"""The query servers of the other clients: sending requests to them, and reading their answers.
 
-The group tells their endpoints, and whoever can join the group can tell any. So an endpoint is asked only if
-it proves that it knows the token (wire.py), and its answers are believed only if they are proved. What comes
-over the network is taken for what it is worth: an answer of another shape is told as such.
+Their endpoints come from the group, and anyone who can join the group can announce any endpoint. So an
+endpoint is queried only if it proves that it knows the token (wire.py), and its answers are accepted only
+with a proof. Data from the network is not trusted: an answer of an unexpected shape is reported as such.
 """
 
 from __future__ import annotations

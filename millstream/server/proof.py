@@ -1,20 +1,20 @@
 """Proofs: how clients show each other that they know the token, which is never sent between them.
 
-Whoever can join the Kafka group can announce an endpoint. So an endpoint has to prove itself on each new
-connection before it hears a question, each question is proved, and each answer:
+Anyone who can join the Kafka group can announce an endpoint. So an endpoint has to prove itself on each new
+connection before it receives a request, and every request and every answer carries a proof:
 
     asker    GET /v1/proof?nonce=N                    who are you? (nothing that is secret)
     server   life, time, MAC(proof, name, N, life, time)
     asker    question, MAC(question, name, life, time, nonce, forwarded, method, target, SHA-256 of the body)
     server   answer, MAC(answer, MAC of the question, status, retry-after, SHA-256 of the body)
 
-`name` is the endpoint that the asker was told, and the one that the server goes by: a stranger in between who
-passes all of this on to a real client is found out, because the names differ. `life` is drawn when the server
-starts, and `time` is the server's own clock, of which the asker keeps the difference: no two clocks need to
-agree. MAC is HMAC-SHA256 with a key that scrypt derives from the token, as what has been proved to a stranger
-could otherwise be used to try many tokens quickly.
+`name` is the endpoint that the asker was given, and the one that the server goes by. A man in the middle that
+relays all of this to a real client is detected, because the names differ. `life` is a random number that the
+server draws when it starts. `time` is the server's own clock; the asker remembers the difference, so the two
+clocks need not agree. MAC is HMAC-SHA256 with a key that scrypt derives from the token. Otherwise a stranger
+could use a proof it received to try many tokens quickly.
 
-Nothing here is encrypted. No input or output but the clock and the random numbers.
+Nothing here is encrypted. No input or output except the clock and the random numbers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What this client has, and who has the rest.
 
-Its stores are read in bytes, as the handles of `KafkaStreams.store()` read them, so every exception of
-KIP-216 comes from the one place that decides about them; only that nothing is decoded. It blocks, so the
-event loop never calls it. `Places` asks the client's snapshot and the group's last agreement, and nobody over
-the network.
+Its stores are read in bytes, in the same way as by the handles of `KafkaStreams.store()`, but without
+decoding. So every exception of KIP-216 comes from the one place that decides about them. Reading blocks, so
+the event loop never does it. `Places` uses the client's snapshot and the group's last assignment, and nothing
+over the network.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""RemoteStore: a store of an application that runs somewhere else, read as if it were here.
+"""RemoteStore: a store of an application that runs somewhere else, read as if it were local.
 
-It speaks with any one of the application's query servers, which asks the others. Keys and values travel as
-the bytes that the store has, so that reading them here gives what reading them there would give.
+It talks to any one of the application's query servers, which queries the others. Keys and values travel as
+the stored bytes, so a remote read returns the same as a local one.
 """
 
 from __future__ import annotations

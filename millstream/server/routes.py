@@ -1,10 +1,10 @@
-"""What a request asks for: method, path and query in, a `Request` out, or why it is none. Pure.
+"""Requests: method, path and query in, a `Request` out, or the reason for refusing it. Pure.
 
-`read_of` is the read that a request means, and `question_of` the request that asks for a read: what a read is
-over HTTP is said here and nowhere else.
+`read_of` returns the read that a request means, and `question_of` the request for a read. The mapping between
+reads and HTTP is defined here and nowhere else.
 
-The table of routes is `ROUTES`; docs/query-server.md describes each. What does not stand in the table is
-refused, unknown parameters too: a slip is told, and never taken for "everything".
+The table of routes is `ROUTES`; docs/query-server.md describes each. Anything that is not in the table is
+refused, unknown parameters too: a typo is reported, and never taken for "everything".
 """
 
 from __future__ import annotations

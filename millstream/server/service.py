@@ -1,11 +1,11 @@
-"""What is answered to each route, and by whom: here, the client that has the key, or all clients together.
+"""Answers each route, from one of three places: here, the client that has the key, or all clients together.
 
-A key's question goes to its owner, by one hop: what was passed on already is answered here or not at all.
-A range is read from every client that has a part of it, page by page, and merged; the answer is whole or
-none.
+A query for a key goes to its owner, in one hop: a forwarded request is answered locally or not at all. A
+range is read page by page from every client that has a part of it, and merged; the answer is complete or an
+error.
 
-Reading blocks, and so does waiting for another client, so each has threads of its own. What was passed on
-only ever needs the first kind: two clients that wait for each other cannot use up what both of them need.
+Reading blocks, and so does waiting for another client, so each has its own threads. A forwarded request needs
+only the first kind: two clients that wait for each other cannot exhaust the threads that both need.
 """
 
 from __future__ import annotations

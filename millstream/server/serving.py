@@ -1,9 +1,9 @@
-"""QueryServer: the query application on a port, with uvicorn, on a thread of its own.
+"""QueryServer: the query application on a port, run by uvicorn on a thread of its own.
 
-What uvicorn leaves open is closed here (`_guarded`): a client that connects and does not finish its request,
-and one that does not take its answer, each lose their connection after a while. Neither ever holds a store:
-an answer is complete before the first byte of it is sent. Who may connect, and who has to make room, is
-decided in connections.py.
+uvicorn lacks two timeouts, which are added here (`_guarded`): a client that connects and does not finish its
+request, and one that does not read its answer, are each disconnected after a while. Neither ever holds a
+store: an answer is complete before its first byte is sent. connections.py decides who may connect, and which
+connection has to make room.
 """
 
 from __future__ import annotations

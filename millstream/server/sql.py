@@ -1,8 +1,8 @@
-"""SQL over HTTP: a SELECT from the application's stores, for who shows the token, where it is switched on.
+"""SQL over HTTP: a SELECT over the application's stores, for clients with the token. Off by default.
 
-One query runs at a time, in DuckDB's own process (query/sql_process.py), which its deadline ends. The stores
-that it names are read into this program's memory first, what other clients have of them too, which has no
-bound: that is why it is off unless somebody switches it on.
+One query runs at a time, in DuckDB's own process (query/sql_process.py), which is killed at its deadline. The
+stores that the query names are first read into this program's memory, including the parts that other clients
+have. Their size has no limit, which is why SQL is off by default.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Changes of a key or of a range, as server-sent events: what it is now, and then what becomes different.
+"""Changes of a key or of a range, as server-sent events: the current state, then each difference.
 
-The store is looked at anew, by the same reads as ever, when it has moved on: how far each of its partitions
-is, is looked at a few times a second, and costs no read. What other clients have is read once a second. So
-changes that follow each other closely are one, and none is kept: whoever connects anew gets what is so now.
+The positions of a store's partitions are checked a few times a second, which costs no read. When they have
+advanced, the store is read again, by the usual reads. Parts on other clients are read once a second. So
+changes in quick succession become one event, and none is kept: a client that reconnects gets the current
+state.
 """
 
 from __future__ import annotations

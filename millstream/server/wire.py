@@ -1,10 +1,10 @@
-"""Asking a query server, from another one or from `RemoteStore`: HTTP over connections that are kept.
+"""HTTP requests to a query server, from another one or from `RemoteStore`, over persistent connections.
 
-Standard library only. Each question has one deadline for all of it; an answer has a largest size; a
+Standard library only. Each request has one deadline for all of it, an answer has a maximum size, and a
 connection that the server has closed meanwhile is replaced once.
 
-The server that a user has named is shown the token. One that was only heard of is not: each connection to it
-begins with its proof that it knows the token, and each answer is proved (proof.py).
+A server that the user has named is sent the token. One whose endpoint was only announced is not: it has to
+prove that it knows the token on each new connection, and every answer carries a proof (proof.py).
 """
 
 from __future__ import annotations

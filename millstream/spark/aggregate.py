@@ -1,9 +1,9 @@
-"""Aggregations, and those that are not the kernel's: of functions that it cannot merge.
+"""Aggregations that the kernel cannot run, because their functions cannot be merged.
 
-All of those in one flow become one operator: each row is repeated once for each of them, tagged with its
+All of these in one flow become one operator: each row is repeated once for each of them, tagged with its
 number, and grouped by tag and key.
 
-A group's timestamp is the largest of its records', as Kafka Streams has it.
+A group's timestamp is the largest of its records', as in Kafka Streams.
 """
 
 from __future__ import annotations

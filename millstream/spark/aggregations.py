@@ -1,4 +1,4 @@
-"""Aggregations, from their nodes to the items of an operator (stateful.py)."""
+"""Turns aggregation nodes into the items of an operator (stateful.py)."""
 
 from __future__ import annotations
 

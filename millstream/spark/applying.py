@@ -1,4 +1,4 @@
-"""Functions of the program, applied to the records of a lane: what they return, as Columns of its flow."""
+"""Functions of the program, applied to the records of a lane: their results, as Columns of its flow."""
 
 from __future__ import annotations
 

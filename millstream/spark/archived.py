@@ -1,7 +1,7 @@
-"""Spark's JVM with its class-data archive, if there is one; if not, with a list of the classes for one.
+"""Starts Spark's JVM with its class-data archive if there is one, and otherwise records the classes for one.
 
-An archive must never be why Spark does not start. Where a start with it fails, it is tried without; if that
-works, the archive is deleted, and no other is made.
+An archive must never prevent Spark from starting. If a start with it fails, Spark is started without it; if
+that works, the archive is deleted, and no other is made.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Handlers of the user's own are asked about records that failed: what goes to Python, and what comes back.
+"""The user's handlers are asked about failed records: what goes to Python, and what comes back.
 
-A record that fails travels to the sink as a row of its own (sink.Question). The kernel's sink gathers these,
-has a Python worker ask the handler about many at once, and does what the answers say, in the transaction that
-it writes in. The test driver asks in its own process. A worker is started when the first record fails.
+A failed record travels to the sink as a row of its own (sink.Question). The kernel's sink collects these, has
+a Python worker ask the handler about many at once, and applies the answers in the transaction in which it
+writes. The test driver asks in its own process. A worker is started when the first record fails.
 
 The other end is `kernel/src/io/millstream/kernel/sink/Question.java` and `Answer.java`. Numbers are
-big-endian; a text or a byte string has its length before it, an int32, -1 for null.
+big-endian; a text or a byte string is preceded by its length, an int32, -1 for null.
 
     question: int32 place | node, exception, message, topic, raw key, raw value: strings | int32 partition
               int64 offset | int64 timestamp | to, key, value: strings | int32 partition to write to | headers

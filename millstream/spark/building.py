@@ -1,7 +1,7 @@
-"""What the steps of one compilation share: what is given, what is built, and what waits.
+"""The state that the steps of one compilation share: its inputs, its results, and its pending work.
 
-Every `visit_<node>` gets the `Building` of its compilation and its node. They are in topics.py, streams.py,
-tables.py, aggregations.py, joining.py and foreign_keys.py; compiler.py has the table of them.
+Every `visit_<node>` gets the `Building` of its compilation, and its node. These functions are in topics.py,
+streams.py, tables.py, aggregations.py, joining.py and foreign_keys.py; compiler.py has the table of them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The files of checkpoints through Hadoop's FileSystem, as Spark reaches them: s3a://, hdfs://, or a path.
+"""The files of checkpoints through Hadoop's FileSystem, as Spark accesses them: s3a://, hdfs://, or a path.
 
-A checkpoint is claimed (design D5) wherever Spark keeps it, with the credentials and the settings that Spark
-has for it; so this asks the session's JVM and knows no file system of its own. Each call is a few calls of
+A checkpoint is claimed (design D5) wherever Spark keeps it, with Spark's credentials and settings for that
+place. So this goes through the session's JVM and has no file systems of its own. Each call is a few calls of
 py4j, a millisecond each on a local disk.
 
-What a claim needs of the file system: `create_file` has to be atomic, and `rename` of a directory too. Local
-disks and HDFS hold both. Object stores rename nothing: there the kernel creates and replaces objects on
-conditions, for `ObjectCheckpointFiles`. Which of them it is, `locations.py` says by the scheme.
+A claim requires two things of the file system: `create_file` and `rename` of a directory must be atomic.
+Local disks and HDFS guarantee both. Object stores have no rename; for them the kernel creates and replaces
+objects conditionally, for `ObjectCheckpointFiles`. `locations.py` chooses between the two by the scheme.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """From a pipeline's nodes to one streaming DataFrame whose rows are records to write.
 
-One `visit_<node>` for each node class, which are in the table `VISITS`: it takes the lane of its parent
-(flow.py) and puts a lane of its own. Aggregations wait until everything before them is built, because all
-those of one flow become one stateful operator (operators.py). What reaches a topic is pinned, and sink.py
-turns the pinned lanes into rows.
+There is one `visit_<node>` for each node class, in the table `VISITS`: it takes the lane of its parent
+(flow.py) and adds a lane of its own. Aggregations wait until everything before them is built, because all
+those of one flow become one stateful operator (operators.py). Lanes that reach a topic are pinned, and
+sink.py turns the pinned lanes into rows.
 
-Nothing here reads or writes Kafka: where records come from and go to is given (`CompileContext.read`,
-sink.py), so that the test driver compiles the same plan over memory.
+Nothing here reads or writes Kafka: the sources and sinks are passed in (`CompileContext.read`, sink.py), so
+the test driver compiles the same plan over memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The process that Spark forks its Python workers from, with what they import already imported.
+"""The process that Spark forks its Python workers from, with their imports already loaded.
 
-A Python function that fails takes its worker with it, and the next one would import NumPy, pandas, PyArrow
-and PySpark's worker anew, while a stream waits: one to two seconds on two cores. Here they are imported
-once, before the fork. Spark starts this in place of `pyspark.daemon` (`spark.python.daemon.module`, see
-session.py).
+When a Python function fails, its worker ends. The next worker would import NumPy, pandas, PyArrow and
+PySpark's worker again while a stream waits: one to two seconds on two cores. Here they are imported once,
+before the fork. Spark starts this instead of `pyspark.daemon` (`spark.python.daemon.module`, see session.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which file of a checkpoint cannot be right.
+"""Finds the damaged file of a checkpoint.
 
-What a power cut leaves is the newest file of a log, empty or cut off. Spark's own message does not always say
-which one it is, and never what to do.
+After a power cut, the newest file of a log may be empty or truncated. Spark's own message does not always
+name the file, and never says what to do.
 """
 
 from __future__ import annotations

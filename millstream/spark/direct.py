@@ -1,12 +1,12 @@
 """Spark's JVM, started as one process: Java itself, with the command that spark-submit would make.
 
-spark-submit is a shell script that starts a first JVM to ask it for the command of a second one, and this one
-begins with a program (SparkSubmit) that sorts out where a job is to run. With a local master and nothing
-special told, there is nothing to sort out: what is left is a class path, a heap and Java's options. `decide`
-says whether that is so; wherever something is told that spark-submit would have to hear, it is started.
+spark-submit is a shell script that starts a first JVM to compute the command of a second one. The second one
+begins with a program (SparkSubmit) that works out where a job is to run. With a local master and no special
+settings, there is nothing to work out: only a class path, a heap and Java's options remain. `decide` checks
+whether that is the case; if any setting is meant for spark-submit, spark-submit is used.
 
 The kernel and the Kafka connector are on Java's own class path here, not among `spark.jars`, which are copied
-for executors and loaded by a class loader that no class-data archive knows.
+for executors and loaded by a class loader that no class-data archive covers.
 """
 
 from __future__ import annotations

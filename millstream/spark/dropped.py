@@ -1,9 +1,9 @@
 """Records that are dropped: by record-level handlers, because they are late, or because they have no time.
 
-Spark counts them, progress reports tell, and each micro-batch is judged.
+Spark counts them, progress reports contain the counts, and each micro-batch is judged by them.
 
-The plan counts them with `DataFrame.observe` (flow.py), one number for each place that drops; the numbers
-come with the progress report of each micro-batch. Nothing here sees a record.
+The plan counts them with `DataFrame.observe` (flow.py), one number for each place that drops records; the
+numbers arrive in the progress report of each micro-batch. Nothing here sees a record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The end of a streaming query: waiting for it, and what it ended with."""
+"""The end of a streaming query: waiting for it, and its outcome."""
 
 from __future__ import annotations
 

@@ -161,6 +161,13 @@ class SparkEngine:
             except BaseException:
                 self._session.close()
                 raise
+            if kind_of(settings.checkpoints) is Kind.OBJECTS:
+                log.warning(
+                    "checkpoint.location '%s' is in an object store, which is new: clients that take it over "
+                    "from one another were tried on a test server only. For what matters use a file system "
+                    "that all clients reach",
+                    settings.checkpoints,
+                )
         if settings.transaction_timeout_ms is not None:
             fit_session(self.spark, settings.spark)
             check_session(self.spark)

@@ -1,8 +1,8 @@
 """The executors of a Spark cluster: which were lost, whether there are any, and whether they see our files.
 
-Spark starts others for those that were lost, runs their tasks again, and is silent. Asked for, every two
-seconds, is what it keeps for its web interface, which is there without the interface too: PySpark has no
-listener of executors, and a listener of queries hears nothing of them.
+Spark silently replaces lost executors and runs their tasks again. So every two seconds this reads the status
+that Spark keeps for its web interface, which exists even if the interface is off: PySpark has no listener for
+executors, and a query listener receives no events about them.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ class Executors:
         if not self._is_cluster:
             return
         with self._checking:
+            if self._have_looked(self._there(root)):
+                return  # each pipeline asks; for executors that only just start none of them waits again
             slots = slots_of(self._spark, closing)
-            there = {(root, each.id) for each in _listed(self._spark) if each.gone is None}
-            if there and there <= self._checked:
-                return
+            there = self._there(root)
             try:
                 missing = _missing(self._spark, Path(root), max(1, slots), closing)
             except Py4JError as error:
@@ -135,6 +135,12 @@ class Executors:
                     "everywhere under the same path"
                 )
             self._checked |= there
+
+    def _there(self, root: str) -> set[tuple[str, str]]:
+        return {(root, each.id) for each in _listed(self._spark) if each.gone is None}
+
+    def _have_looked(self, there: set[tuple[str, str]]) -> bool:
+        return bool(there) and there <= self._checked
 
     def close(self) -> None:
         """Idempotent."""

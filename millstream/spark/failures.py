@@ -1,13 +1,13 @@
-"""Translate what Spark reports into Millstream's exceptions: one table, and the only reader of its texts.
+"""Translates Spark's errors into Millstream's exceptions: one table, and the only code that parses them.
 
-Two halves. `report_of` asks the JVM for everything it knows of a query's end: the exceptions in a row with
-their classes, the offsets, the micro-batch. `translate` is pure: a report in, an exception out, the same for
-a text alone, where the JVM cannot be asked any more.
+It has two halves. `report_of` asks the JVM for everything it knows about a query's end: the chain of
+exceptions with their classes, the offsets, the micro-batch. `translate` is pure: a report in, an exception
+out. It also accepts a text alone, for when the JVM can no longer be asked.
 
-What a Python function raised comes as text, and is built anew from it (remote.py).
+What a Python function raised arrives as text, and the exception is rebuilt from it (remote.py).
 
-A record's content can be part of Spark's messages, so a mark is looked for only where Spark, Hadoop or Kafka
-wrote it: in an error class, the name of a Java class, or the beginning of a message.
+A record's content can be part of Spark's messages. So a marker is searched for only where Spark, Hadoop or
+Kafka wrote the text: in an error class, the name of a Java class, or the beginning of a message.
 """
 
 from __future__ import annotations

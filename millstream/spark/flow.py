@@ -1,12 +1,12 @@
 """Lanes: how the branches of a topology share one DataFrame, so that its source is read once.
 
-A *flow* is one DataFrame while it is being built. A *lane* is one stream of the topology in it: the names of
-its key and value columns, and of a flag that tells which rows belong to it. Filtering a lane only narrows its
-flag while other lanes share the rows; mapping adds columns; a branch is another lane over the same rows.
-At the end every lane that reaches a topic becomes an element of one array per row, which is exploded
-(sink.py). So a topology that forks ten times is still one pass over its source.
+A *flow* is one DataFrame under construction. A *lane* is one stream of the topology in it: the names of its
+key and value columns, and of a flag that marks the rows that belong to it. Filtering a lane only narrows its
+flag while other lanes share the rows; mapping adds columns; a branch is another lane over the same rows. At
+the end every lane that reaches a topic becomes an element of one array per row, which is exploded (sink.py).
+So a topology that forks ten times is still one pass over its source.
 
-A flow also carries where each row came from, under the fixed names below.
+A flow also records where each row came from, under the fixed names below.
 """
 
 from __future__ import annotations

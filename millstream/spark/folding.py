@@ -1,4 +1,4 @@
-"""What a Python worker does for folds: it computes aggregates from what the kernel says they come from."""
+"""The Python worker's part in folds: it computes aggregates from the inputs that the kernel sends."""
 
 from __future__ import annotations
 

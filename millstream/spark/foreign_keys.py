@@ -1,13 +1,14 @@
 """Joins of two tables by a foreign key: each row of the left one names a row of the right one (KIP-213).
 
-As in Kafka Streams, two topics are between the tables, so that each is partitioned by its own keys:
+As in Kafka Streams, there are two topics between the tables, so that each is partitioned by its own keys:
 
-- `ForeignKeySubscribe` tells the right side, under the foreign key, which row refers to it, with what value.
-- `ForeignKeyLookup` keeps what refers to each key, and answers with the right row: when it is told, and
-  when the row changes (in Kafka Streams, that is a step of its own, `ForeignKeyChanges`).
-- `ForeignKeyJoin` joins an answer with the left row, if that still has the value that the answer is about.
+- `ForeignKeySubscribe` notifies the right side, under the foreign key, of the row that refers to it and its
+  value.
+- `ForeignKeyLookup` keeps the references to each key. It answers with the right row when it is notified, and
+  when that row changes (in Kafka Streams, the latter is a separate step, `ForeignKeyChanges`).
+- `ForeignKeyJoin` joins an answer with the left row, if that still has the value that the answer refers to.
 
-The left table is kept once, for the first and for the last of these. Bytes are those of Kafka Streams:
+The left table is kept once, for the first and for the last of these. The bytes are those of Kafka Streams:
 
     told      {0x00, or 0x80 where there is no hash}{what to do}{hash of the left value, 16 bytes}{left key}
     answered  {0x00, or 0x80 where there is no hash}{hash of the left value, 16 bytes}{right value}

@@ -1,7 +1,8 @@
 """DataFrames on both ends: the rows of a static one, and the writer of a streaming one.
 
-A table of a DataFrame is read through its topic, as everything is: `changes` is what a refresh has to write
-there. Whether a DataFrame can be a table, and a writer be started, is found out here, with a sentence.
+A table made from a DataFrame is read through its topic, like any other: `changes` returns what a refresh has
+to write there. Whether a DataFrame can be a table, or a writer can be started, is checked here, with a clear
+error.
 """
 
 from __future__ import annotations

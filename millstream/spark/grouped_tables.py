@@ -1,7 +1,8 @@
-"""Tables that are grouped anew: what a row gave is taken back before what it gives now is added.
+"""Regrouped tables: a row's old contribution is subtracted before its new one is added.
 
-A change of a table under a new key is one record with the new value and the old one, either of which may be
-missing; where the key is another one too, it is two records, and the old key's comes first.
+When a table's row changes under a new grouping key, the change is one record with the new value and the old
+one, either of which may be missing. If the grouping key itself changes, there are two records, and the old
+key's comes first.
 
 Source: KTableRepartitionMap, KTableAggregate, KTableReduce.
 """

@@ -1,8 +1,9 @@
-"""Columns that tell what is done to them by mistake, as long as a user's function is traced.
+"""Columns that report common mistakes while a user's function is traced.
 
-What Python lets pass and Spark takes for something else is refused where it happens: a Column written as
-text, compared with None, or a method of it taken for a field. For that, methods of PySpark's own Column class
-are exchanged while functions are traced, and only then; other threads get the usual ones all the same.
+Some expressions are legal in Python but mean something else to Spark: a Column formatted as text, compared
+with None, or one of its methods mistaken for a field. They are refused where they occur. For that, methods of
+PySpark's own Column class are replaced, but only while functions are traced; other threads still get the
+original ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The record-level handlers as Spark sees them: expressions that catch, and records for a dead letter queue.
+"""The record-level handlers in Spark: expressions that catch errors, and records for a dead letter queue.
 
-A handler that says 'continue' wraps what can fail in Spark's own TryEval, which gives NULL where its child
-raises; so a record that fails costs one Java exception. TryEval has no SQL name; the JVM has it by its class.
-What it cannot catch: an exception in a Python worker, which ends the task it belongs to.
+A handler that answers 'continue' wraps what can fail in Spark's own TryEval, which returns NULL if its child
+raises, so a failed record costs one Java exception. TryEval has no SQL name; it is created by its class
+through the JVM. It cannot catch an exception in a Python worker, which ends the worker's task.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What Python says of a Column that was taken for a value, and what the program should say instead.
+"""Python's error messages for a Column used as a value, and what the program should do instead.
 
-Texts alone: this knows no Spark.
+Text only: this does not use Spark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Java classes by their whole names, without asking Java again and again what a name is.
+"""Java classes by their full names, without asking Java repeatedly what a name is.
 
-py4j asks Java for each part of a dotted name. For what is no class, such as `java` in `jvm.java.util`, Java
-then looks into each jar of Spark's class path, and once more for each package that PySpark imports: some
-milliseconds. PySpark's own functions of columns ask for names without a package, with the same result.
+py4j asks Java about each part of a dotted name. For a name that is not a class, such as `java` in
+`jvm.java.util`, Java then searches each jar of Spark's class path, and again for each package that PySpark
+imports: some milliseconds. PySpark's own column functions ask for names without a package, with the same
+cost.
 """
 
 from __future__ import annotations

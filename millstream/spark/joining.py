@@ -1,6 +1,6 @@
-"""Joins, from their nodes to the items of an operator, and from what comes of these to rows.
+"""Turns join nodes into the items of an operator, and the results of these into rows.
 
-What these items are, joins.py says; joins by a foreign key are in foreign_keys.py, which builds on this.
+joins.py describes these items; joins by a foreign key are in foreign_keys.py, which builds on this.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Joins on the kernel: what they keep of their parents, and what comes of it.
+"""Joins in the kernel: what they keep of their parents, and what they return.
 
-A join is items of a stateful operator (stateful.py), as aggregations are, beside those of its parents' flows:
+A join is items of a stateful operator (stateful.py), like an aggregation, next to those of its parents'
+flows:
 
-- of a stream with a table, the table's last rows, and a lookup for each record of the stream; with a global
-  table by the key that the record names, so afterwards the records are brought back into their order;
-- of two tables, the last rows of both, and what is told when one of them changes;
-- of a table with a history, all rows that it had so far back, in the place of the last ones: a record finds
-  the one of its time, after its grace period if it has one, and a change that comes late tells nothing;
+- of a stream with a table, the table's last rows, and a lookup for each record of the stream; for a global
+  table, by the key that the record names, so afterwards the records are put back into their order;
+- of two tables, the last rows of both, and the changes of one that are sent on to the other;
+- of a versioned table, all its rows within the history instead of the last ones: a record finds
+  the one of its time, after its grace period if it has one, and a late change emits nothing;
 - of two streams, the records of both sides, and the pairs;
-- of two tables by a foreign key, what foreign_keys.py says.
+- of two tables by a foreign key, what foreign_keys.py describes.
 
-The kernel pairs what it takes for opaque values; the joiner is a Column over what comes out.
+The kernel pairs values that are opaque to it; the joiner is a Column over its output.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The kernel in a running Spark: brought there, and compared with this package.
+"""The kernel in a running Spark: loaded there, and checked against this package.
 
-A Spark that Millstream starts directly has the jar on its class path; one that spark-submit starts is given
-it among `spark.jars`, for driver and executors. One that runs already, a user's session, is given it here:
-the driver's class loader takes it, and executors fetch it before their next task.
+A Spark that Millstream starts directly has the jar on its class path; one that spark-submit starts gets it
+through `spark.jars`, for driver and executors. A session that is already running, a user's, gets it here: the
+driver's class loader loads it, and executors fetch it before their next task.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Aggregate expressions taken apart, so that partial results can be kept and merged.
+"""Splits aggregate expressions into parts, so that partial results can be kept and merged.
 
-Spark does not show what its aggregate functions keep for a partial result. So an expression such as
+Spark does not expose the partial results of its aggregate functions. So an expression such as
 `F.sum(value.amount) / F.count(value.amount)` is cut at its aggregate functions: each becomes one or two
-*parts*. A part is a column of each record, a rule by which two of its values make one, and what the
-function's result is once all are merged. The rest of the expression is put together again around those.
+*parts*. A part is a column of each record, a rule that merges two of its values into one, and the function's
+result once all are merged. The rest of the expression is put back together around these.
 
 The rules are the kernel's (`io.millstream.kernel.core.Rules`).
 """

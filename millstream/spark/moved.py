@@ -1,7 +1,8 @@
-"""What a checkpoint says of its own place, put right after it was renamed or moved.
+"""Corrects a checkpoint's record of its own path after it was renamed or moved.
 
-Each claim renames the checkpoint (runtime/fencing.py). Spark writes no path of it into it, but for one: the
-metadata of `transformWithState`, which the kernel's operators are, has the whole path of its state's schema.
+Each claim renames the checkpoint (runtime/fencing.py). Spark writes the path into the checkpoint in one place
+only: the metadata of `transformWithState`, which the kernel's operators are, contains the full path of its
+state's schema.
 """
 
 from __future__ import annotations

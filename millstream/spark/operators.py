@@ -1,7 +1,7 @@
-"""From what waits to stateful operators: which of it is together, what it keeps, and what comes of it.
+"""Turns pending work into stateful operators: how it is grouped, what is kept, and what is returned.
 
 Aggregations, joins and tables wait until everything before them is built. All those of one flow, and of the
-flows that joins bring together, are items of one operator.
+flows that joins connect, are items of one operator.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A serde of the user's own, of two Python functions alone: they run on Spark's workers, many values at a
-time.
+"""A user-defined serde, made of two Python functions: they run on Spark's workers, many values at a time.
 
-What a function raises for a record comes back as a text beside the values, so that the others are read, and a
-handler is asked about this one.
+An error that a function raises for a record is returned as text next to the values. So the other records are
+still read, and a handler can be asked about this one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""This package on its way to executors, which need not have it: Python functions there import it.
+"""Ships this package to executors, which may not have it installed: Python functions there import it.
 
-It goes as an archive among the files of the application, like `spark.submit.pyFiles`. So executors run the
-very code of the client, whatever is installed where they are.
+It is sent as an archive among the application's files, like `spark.submit.pyFiles`. So executors run exactly
+the client's code, whatever is installed on them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What functions print in Spark's Python workers, brought to the program's own output.
+"""The output of functions that print in Spark's Python workers, brought to the program's own output.
 
-A worker is another process, on a cluster on another machine; what it writes to its stdout ends up in a log,
-if anywhere. So it is gathered while a function runs, and travels in an accumulator, which Spark brings to the
-driver with the end of the task; what a task printed that fails goes to the worker's stderr.
+A worker is a separate process, and on a cluster it runs on another machine; its stdout ends up in a log, if
+anywhere. So the output is collected while a function runs, and sent in an accumulator, which Spark delivers
+to the driver at the end of the task. The output of a task that fails goes to the worker's stderr.
 
-This is for looking at records. The text of a task is in memory until the task ends.
+This is for looking at records. The text of a task is kept in memory until the task ends.
 """
 
 from __future__ import annotations

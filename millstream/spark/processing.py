@@ -1,8 +1,8 @@
-"""What a Python worker does for processors: it gives them the records of a task, chunk after chunk.
+"""The Python worker's part in processors: it passes them the records of a task, chunk by chunk.
 
-What they put into stores is kept here until the chunk is done, and then goes to the kernel, which has the
-stores in Spark's state; what is not here is asked for. The processors of a task live as long as their worker
-has every micro-batch of the task; otherwise they are made anew.
+What they put into stores is kept here until the chunk is done, and then sent to the kernel, which has the
+stores in Spark's state; what is not here is requested from it. The processors of a task live as long as the
+same worker gets every micro-batch of the task; otherwise they are created again.
 
 The other end is `kernel/src/io/millstream/kernel/python/Processing.java`.
 """

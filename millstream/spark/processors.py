@@ -1,8 +1,8 @@
-"""Processors in Python: what is before their operator, the operator, and what is behind it.
+"""Processors in Python: the steps before their operator, the operator, and the steps after it.
 
-All those that are linked (processors/graph.py) are one operator of the kernel's, which has their stores. It
-gets the records of all streams that come in, and gives what is forwarded to steps that are no processors,
-each a lane of its own, and the records of changelogs.
+All linked processors (processors/graph.py) form one operator of the kernel, which has their stores. It
+receives the records of all incoming streams. It returns the records forwarded to steps that are not
+processors, each a lane of its own, and the records of changelogs.
 """
 
 from __future__ import annotations

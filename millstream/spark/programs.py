@@ -1,8 +1,8 @@
-"""Python functions that the kernel calls, and how they get to a worker.
+"""Python functions that the kernel calls, and how they reach a worker.
 
-The kernel starts Python workers of its own (`kernel/src/io/millstream/kernel/python`). With Spark's public
-interfaces an operator in Java has no way to one of Spark's workers, and one in Python is called, or asks for
-its state, key by key, at nearly a millisecond each.
+The kernel starts Python workers of its own (`kernel/src/io/millstream/kernel/python`). Through Spark's public
+interfaces, an operator in Java cannot reach Spark's workers. An operator in Python is called, and reads its
+state, key by key, at nearly a millisecond each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Spark's progress reports: fetched as JSON, and read as values. Nothing here decides anything.
+"""Spark's progress reports: fetched as JSON, and parsed into values. Nothing here decides anything.
 
-Spark keeps the last hundred reports of a query. One is made after each batch, and in micro-batches
-every ten seconds while there is nothing to do.
+Spark keeps the last hundred reports of a query. It makes one after each batch; in micro-batch mode also one
+every ten seconds while idle.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Real-Time Mode of Spark: its settings, the batches of a run, and what its tasks need.
+"""Real-Time Mode of Spark: its settings, the batches of a run, and the resources its tasks need.
 
-A batch lasts as long as the configuration says, and its tasks run all that time: each record is processed as
-it comes. At the end of a batch Spark commits; the next one begins some tenths of a second later.
+A batch lasts as long as configured, and its tasks run all that time: each record is processed as it arrives.
+At the end of a batch Spark commits; the next one begins some tenths of a second later.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Writes a changelog anew from the state that Spark has: for one that was deleted, or emptied.
+"""Rebuilds a changelog that was deleted or emptied, from Spark's state.
 
 The rows are made by the pipeline's own plan, so they are what its query would write: same bytes, partitions,
-timestamps, with the epoch of the claim. What comes into the plan is replaced:
+timestamps, with the epoch of the claim. The plan's inputs are replaced:
 
 - The kernel keeps the parts of each aggregate, which are read with Spark's state data source.
 - An aggregation of Spark's own, whose function the kernel cannot merge, runs for one micro-batch without
-  records, in complete mode, which puts out every group of the state. It runs on a copy of the state, because
+  records, in complete mode, which outputs every group of the state. It runs on a copy of the state, because
   a batch makes a new version of it.
 
-Windows that nobody needs any more, because no record can change them, are not in the state.
+Expired windows, which no record can change any more, are not in the state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Records that fail: they are counted, dropped, sent to the dead letter queue, or a handler is asked.
+"""Records that fail: they are counted, dropped, sent to the dead letter queue, or given to a handler.
 
-Where a step can fail for a record (`computable`, `writable`), the lane goes on without the records for which
+If a step can fail for a record (`computable`, `writable`), the lane continues without the records for which
 it does. With the handler `fail`, nothing is caught, and the query ends.
 """
 

@@ -1,7 +1,7 @@
 """The Spark half of serdes with a schema registry: the kernel's functions, called by their names.
 
-The kernel reads and writes within Spark's JVMs; what a record's schema id stands for, executors ask the
-registry themselves. Schemas of what is written are registered, or looked up, when the topology is compiled.
+The kernel reads and writes within Spark's JVMs; executors look up a record's schema id in the registry
+themselves. Schemas for writing are registered, or looked up, when the topology is compiled.
 """
 
 from __future__ import annotations

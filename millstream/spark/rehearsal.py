@@ -1,9 +1,9 @@
-"""Run a query for nothing, so that the first real one does not wait for Java to load and compile its classes.
+"""Runs a warm-up query, so that the first real one does not wait for Java to load and compile classes.
 
-In a fresh JVM the first micro-batch takes 4 to 7 s on two busy cores, the second one 0.2. A client that keeps
-Spark warm (`keep.spark.warm`) rehearses when it has nothing to do: a stateful query like those of
-pipelines, from made-up rows to nowhere; a look at a source topic; a write of no records. No topic,
-checkpoint or function of the user's is touched.
+In a fresh JVM the first micro-batch takes 4 to 7 s on two busy cores, the second one 0.2 s. A client that
+keeps Spark warm (`keep.spark.warm`) rehearses while it is idle: a stateful query like those of pipelines,
+from generated rows to nowhere; a look at a source topic; a write of no records. No topic, checkpoint or
+function of the user's is touched.
 """
 
 from __future__ import annotations

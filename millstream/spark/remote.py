@@ -1,8 +1,9 @@
-"""What a Python function raised in a worker, built anew from the text that Spark brings of it.
+"""Rebuilds an exception that a Python function raised in a worker, from the text in Spark's error.
 
-The exception is of the same class where this process has that class already (it is looked up, nothing is
-imported, unpickled or evaluated), else a RemoteException. What it was raised from, or while, is its
-`__cause__`, and so on. The worker's traceback, with the user's own file and line, is added as a note.
+The exception has the same class if this process has already loaded that class (it is looked up; nothing is
+imported, unpickled or evaluated), else it is a RemoteException. The exception that it was raised from, or
+while handling, is its `__cause__`, and so on. The worker's traceback, with the user's own file and line, is
+added as a note.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What an operator's state was, from changelogs: for a pipeline that begins on a new checkpoint.
+"""Restores an operator's state from changelogs, for a pipeline that begins with a new checkpoint.
 
-A changelog has the result of each aggregate, and beside it, where the result does not tell them, the parts
-that it was merged from (model.PARTS_HEADER). That, the window in its key and its timestamp are all that the
-kernel keeps; stream time is the latest timestamp of a partition.
+A changelog has the result of each aggregate. If the result does not determine them, it also has the parts
+that it was merged from (model.PARTS_HEADER). The kernel keeps nothing else but the window in the key and the
+timestamp; stream time is the latest timestamp of a partition.
 
-Nothing uses this yet but tests, which show that it is enough (docs/decisions/0031). What is missing for that:
-the offsets to which a changelog belongs.
+Only tests use this so far; they show that the changelog is enough (docs/decisions/0031). One thing is
+missing: the offsets to which a changelog belongs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Spark session: one JVM and one SparkContext for the process, shared by its clients.
 
 A client that was given a session uses it and never stops it. Otherwise the first client starts Spark and the
-last one to close stops it. Settings that only a starting JVM reads (memory, Java options) are the first
-client's; each client has a `newSession()` with SQL settings of its own.
+last one to close stops it. Settings that a JVM reads only when it starts (memory, Java options) are the first
+client's; each client has a `newSession()` with its own SQL settings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which settings Spark runs with. Pure.
 
-Three have a say, the later ones over the earlier: our defaults; what the user told Spark (spark-submit, its
-variable `PYSPARK_SUBMIT_ARGS`, the session that was handed over); `spark.*` of the client's configuration.
+There are three sources, and later ones override earlier ones: our defaults; the user's Spark settings
+(spark-submit, its variable `PYSPARK_SUBMIT_ARGS`, the session passed in); `spark.*` of the client's
+configuration.
 """
 
 from __future__ import annotations
@@ -33,9 +34,6 @@ SQL_DEFAULTS: Mapping[str, str] = {
     f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # To say how many entries there are, Spark reads each one before it writes it.
     f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # It is for a foreachBatch that leaves rows unread, which our sink does not. Each task asked the driver
-    # twice for it before its state was committed: a third of that commit's time.
-    f"{_STREAMING}stateStore.commitValidation.enabled": "false",
     # A rename instead of a FileContext round: 65 to 16 ms per batch on local and HDFS-like paths.
     f"{_STREAMING}checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -1,9 +1,9 @@
-"""What PySpark made in a JVM that is gone, and holds on to.
+"""Java objects that PySpark created in a JVM that is gone, and still holds.
 
 PySpark keeps the Java half of a Python function in the function object that `udf`, `pandas_udf` and
-`arrow_udf` return. Such objects live as long as the user's program, mostly at module level, and their Java
-half dies with the JVM, or with the SparkContext where the function was large enough to be broadcast. PySpark
-has no way to renew it, and no list of these objects.
+`arrow_udf` return. Such objects live as long as the user's program, mostly at module level. Their Java half
+dies with the JVM, or with the SparkContext if the function was large enough to be broadcast. PySpark has no
+way to renew it, and no list of these objects.
 """
 
 from __future__ import annotations

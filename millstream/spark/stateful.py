@@ -1,12 +1,12 @@
-"""Aggregations on the kernel: the records of a key's bucket, one after the other, as a task of Kafka Streams.
+"""Aggregations in the kernel: the records of a key's bucket, one after another, like a task of Kafka Streams.
 
-All aggregations of one flow are one stateful operator of Spark. What each record brings is computed by Spark
-before it, as the *parts* that its aggregate functions are made of (mergeable.py); the kernel merges parts, by
-key and window (`io.millstream.kernel.state.Operator`); and the results are computed by Spark after it.
+All aggregations of one flow are one stateful operator of Spark. Before it, Spark computes what each record
+contributes, as the *parts* of its aggregate functions (mergeable.py). The kernel merges parts by key and
+window (`io.millstream.kernel.state.Operator`). After it, Spark computes the results.
 
 A bucket is the partition that Kafka's default partitioner gives a key. The operator gets a bucket's records
-in the order of their source partitions, and where those are mixed, in the order of time. So stream time, what
-is late, and the order in which records count, are Kafka's, whatever the micro-batches are.
+in the order of their source partitions, and if several partitions are mixed, in the order of time. So stream
+time, lateness, and the order in which records count, are Kafka's, whatever the micro-batches are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operations of streams that keep no state."""
+"""The stateless operations of streams."""
 
 from __future__ import annotations
 

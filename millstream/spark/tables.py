@@ -1,4 +1,4 @@
-"""The operations of tables, and which of their updates say what was there before."""
+"""The operations of tables, and which of their updates include the previous value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""PySpark's `pyspark.testing`, imported when somebody wants more of it than whether there is numpy.
+"""Imports PySpark's `pyspark.testing` only when more is needed of it than whether NumPy is installed.
 
-PySpark asks that, of `pyspark.testing.utils`, in `F.lit` and with each list that goes to Java. The module
-imports pandas to say whether tests can use it: half a second of the processor at each start, for programs
-that do not use it. Until something else is asked of the module, a stand-in answers.
+PySpark checks that with `pyspark.testing.utils`, in `F.lit` and for each list that is passed to Java. The
+module imports pandas to report whether tests can use it: half a second of CPU time at each start, for
+programs that do not use it. Until another attribute of the module is used, a stand-in answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Timestamp extractors as Columns: the time of each record of a source, and which records are dropped for it.
+"""Timestamp extractors as Columns: the time of each record of a source, and which records are dropped.
 
 Source: RecordQueue.updateHead: a record that cannot be read has no time; one whose time is negative is
-    dropped and counted; what an extractor throws ends the thread, whatever the handlers say.
+    dropped and counted; an exception of an extractor ends the thread, whatever the handlers say.
 """
 
 from __future__ import annotations

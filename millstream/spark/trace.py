@@ -1,8 +1,8 @@
-"""Call the user's functions with Columns, once, when the topology is compiled.
+"""Calls the user's functions with Columns, once, when the topology is compiled.
 
-A function takes one, two or three parameters: `value`, `key, value`, or `key, value, record`. What goes
-wrong in it becomes a TopologyException that names the node, the function's file and line, and, for the
-commonest slips, shows the mistake and the fix (guarded.py, hints.py).
+A function takes one, two or three parameters: `value`, `key, value`, or `key, value, record`. An error in it
+becomes a TopologyException that names the node, the function's file and line, and, for the most common
+mistakes, shows the mistake and the fix (guarded.py, hints.py).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What exactly once takes before a query starts: older runs write no more, and the checkpoint is up to date.
+"""Exactly-once checks before a query starts: older runs are fenced, and the checkpoint is up to date.
 
 A micro-batch is written once because, when it is repeated, each sink partition finds in its marker (in Kafka)
-that it is there already (kernel/src/io/millstream/kernel/sink). That compares batch numbers, which mean
-something only together with the checkpoint that counts them. A checkpoint that was put back from a backup, or
-lost its last files in a power cut, counts some numbers twice, with other records in them; then the markers
-are ahead of it, and that is refused here.
+that it has already been written (kernel/src/io/millstream/kernel/sink). That compares batch numbers, which
+are meaningful only together with the checkpoint that counts them. A checkpoint that was restored from a
+backup, or lost its last files in a power cut, uses some numbers twice, with different records. Then the
+markers are ahead of it, and that is refused here.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The Python process that the kernel starts for a task, to run a program: a function from frames to frames.
 
-The other end is `kernel/src/io/millstream/kernel/python/Worker.java`; what goes over the pipe between them is
-described in `Message.java` beside it. A program gets columns of a request and returns columns: lists of byte
-strings or None, or of numbers. Before it answers, it may ask whoever has called it (`Caller.ask`).
+The other end is `kernel/src/io/millstream/kernel/python/Worker.java`; `Message.java` beside it describes the
+protocol of the pipe between them. A program gets the columns of a request and returns columns: lists of byte
+strings or None, or of numbers. Before it answers, it may query its caller (`Caller.ask`).
 
-It imports nothing of Spark's itself, and of Millstream only what programs need (`START`), so that it starts
-quickly. It ends when the pipe does, whatever a function is doing then.
+It imports nothing of Spark, and of Millstream only what programs need (`START`), so that it starts quickly.
+It ends when the pipe closes, whatever a function is doing then.
 """
 
 from __future__ import annotations

@@ -1,18 +1,26 @@
-"""Files of checkpoints in an object store, by the protocol of S3."""
+"""Clients whose checkpoints are in an object store, by the protocol of S3."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster_world import Cluster
 from s3_server import KEY, SECRET, S3Server
+from waiting import wait_until
+
+from millstream.ports import FENCE
 
 pytestmark = pytest.mark.cluster
+
+WORDS = [f"w{number % 5}" for number in range(10)]
 
 
 @pytest.fixture
@@ -21,6 +29,76 @@ def store() -> Iterator[S3Server]:
     server = S3Server()
     yield server
     server.close()
+
+
+def objects(store: S3Server, below: str) -> set[str]:
+    """The names of all objects."""
+    listed = store.request("GET", f"/{store.bucket}?list-type=2&prefix={below}").decode()
+    return {name.removeprefix(below) for name in re.findall(r"<Key>([^<]*)</Key>", listed)}
+
+
+def fences(store: S3Server, below: str) -> set[str]:
+    """The paths of the objects that are fences."""
+    paths = [f"/{store.bucket}/{below}{name}" for name in objects(store, below)]
+    return {path for path in paths if store.request("GET", path) == FENCE}
+
+
+@pytest.mark.timeout(240)
+def test_a_checkpoint_in_an_object_store_changes_hands_and_nothing_is_counted_twice(
+    cluster: Cluster, store: S3Server
+) -> None:
+    """One client's Python stands still while its Spark goes on: the other takes over, and the first meets the
+    fence. Then kill -9 of the other, and the first has the checkpoint again.
+    """
+    config = {**store.config, "checkpoint.location": f"s3a://{store.bucket}/cp", "keep.spark.warm": True}
+    spec = {"source": cluster.topic("in", 2)}
+    for name in ("a", "b"):
+        named = {**config, "spark.hadoop.fs.s3a.user.agent.prefix": f"client-{name}"}
+        cluster.start(name, named, fresh=True, **spec)
+    cluster.wait_until_running()
+    zombie = cluster.owner()
+    other = next(client for client in cluster.clients if client is not zombie)
+    cluster.produce(spec["source"], WORDS)
+    cluster.wait_until_counted()
+    root = f"cp/{cluster.application_id}/"
+    old = max((name.split("/")[0] for name in objects(store, root) if "/offsets/" in name), key=_number)
+
+    zombie.freeze(jvm=False)
+    frozen_at = time.time()
+    cluster.produce(spec["source"], WORDS)
+    other.reached("RUNNING", after=other.reached("REBALANCING", after=frozen_at), timeout_s=90)
+    fenced = fences(store, f"{root}{old}/")
+    assert any("/offsets/" in path for path in fenced)
+    cluster.produce(spec["source"], WORDS)
+    cluster.wait_until_counted(other, timeout_s=100)
+
+    def met() -> bool:
+        return any(
+            agent.startswith(f"client-{zombie.name}") and path in fenced and status != "404"
+            for agent, _, path, status in store.requests
+        )
+
+    wait_until(met, "the zombie's query meets the fence")
+    written = [each for each in store.requests if each[1] == "PUT" and each[2] in fenced and each[3] == "200"]
+    assert len(written) == len(fenced), "each fence is written once, and nothing in its place"
+    zombie.wake()
+    cluster.produce(spec["source"], WORDS)
+    cluster.wait_until_counted()
+    wait_until(zombie.is_running, zombie.told("the zombie is a client again"), 60)
+    assert not zombie.handled(), "losing one's place is no failure"
+    left = objects(store, f"{root}{old}/")
+    assert all(re.fullmatch(r"(offsets|commits)/\d+", name) for name in left if name[-1:] not in ("", "/"))
+
+    other.kill()
+    cluster.produce(spec["source"], WORDS)
+    cluster.wait_until_counted(zombie, timeout_s=100)
+    for client in cluster.clients:
+        assert SECRET not in client.log()
+        assert KEY not in client.log()
+
+
+def _number(directory: str) -> int:
+    return int(directory.rpartition(".")[2])
 
 
 def test_objects_are_created_once_and_a_store_that_ignores_conditions_is_refused(

@@ -287,7 +287,7 @@ def test_windows_and_sessions_are_read_by_key_and_time(seen: Seen) -> None:
     table = read(page, "sittings", start="2026-07-01T12:00:08Z")
     expect(card(page, "Read").get_by_role("status")).to_have_text("no entries")
     read(page, "per-minute", start="yesterday")
-    expect(card(page, "Read").get_by_role("status")).to_contain_text("'from' is a time")
+    expect(card(page, "Read").get_by_role("status")).to_contain_text("'from' must be a time")
     seen.wrong.clear()  # the browser notes the refusal, too
 
 

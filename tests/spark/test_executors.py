@@ -15,7 +15,7 @@ from millstream.spark.executors import Absence, Executor, is_cluster, losses
 
 _PROGRAM = textwrap.dedent(
     """
-    import logging, os, sys
+    import logging, os, sys, time
     from pathlib import Path
     import psutil
     from engine_world import EngineWorld
@@ -59,6 +59,11 @@ _PROGRAM = textwrap.dedent(
     world.read("lost-out", 1, 100)
     wait_until((Path(world.claim().path) / "commits" / "0").exists, "the micro-batch is committed")
     assert running.metadata().lost_executors == ()
+
+    world.engine.check_reach(sys.argv[2])
+    began = time.monotonic()
+    world.engine.check_reach(sys.argv[2])
+    assert time.monotonic() - began < 1, "all have looked, and still it waits for others to start"
 
     def executors():
         children = [each for each in psutil.Process().children(True) if each.status() != psutil.STATUS_ZOMBIE]
@@ -126,7 +131,8 @@ def test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """On a cluster of two executors on this machine: a warning, the pipeline's metadata, and no failure. It
-    is one when Spark gives up on a task that is lost with its executor, here at once."""
+    is one when Spark gives up on a task that is lost with its executor, here at once. Before that each looks
+    once whether it has the directory of the checkpoints, however many pipelines ask."""
     kafka.create_topic("lost-in", 2)
     kafka.create_topic("lost-out", 1)
     kafka.create_topic("lost-counts", 1)

@@ -399,6 +399,24 @@ def test_what_a_writer_fails_with_names_the_pipeline(spark: SparkSession) -> Non
         pipe(driver, ("1", "ann", 5))
 
 
+def test_a_function_of_each_batch_that_leaves_rows_unread_fails_the_batch(spark: SparkSession) -> None:
+    """Else the batch would count as done without its state, and the checkpoint would break later."""
+    builder, orders, _ = program(cities([]))
+    orders.to_spark(
+        lambda df: (
+            df.groupBy("value.customer")
+            .count()
+            .writeStream.outputMode("update")
+            .foreachBatch(lambda rows, number: None)
+        )
+    )
+    with (
+        TopologyTestDriver(builder.build(), spark=spark) as driver,
+        pytest.raises(PipelineException, match="its query failed"),
+    ):
+        pipe(driver, ("1", "ann", 5))
+
+
 def test_a_topic_that_is_written_is_a_dataframe_with_the_streams_types(spark: SparkSession) -> None:
     """In a driver a static one; a topic that the program does not write is told with those that it does."""
     builder, orders, _ = program(cities([]))

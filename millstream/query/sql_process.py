@@ -110,7 +110,7 @@ class SqlProcess:
             Late, Ended
         """
         if not self._greeted:
-            # Whole, too: it fits into the pipe, and half of it would garble what comes after.
+            # Whole, too: it fits into the pipe, and half of it would corrupt the following frames.
             self.tell(lambda: _GREETING_S, path=[each for each in sys.path if each])
             self._greeted = True
         if not self.ready:

@@ -105,7 +105,7 @@ class FakeLog:
     def read(
         self, partition: TopicPartition, offset: int, count: int
     ) -> Sequence[tuple[bytes, bytes | None, int] | None]:
-        """Up to `count` records from `offset` on; None for an offset that is no record.
+        """Up to `count` records from `offset` on; None for an offset without a record.
 
         Raises:
             OffsetOutOfRange: `offset` is before the first record or after the end.
@@ -160,7 +160,7 @@ class FakeChangelogConsumer:
         positions: Mapping[TopicPartition, int | None],
         epochs: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Read exactly these partitions, each from its offset; None: from the beginning."""
+        """Read exactly these partitions, each from its offset, or from the beginning if it is None."""
         self._check()
         self._epochs = dict(epochs or {})
         self.assignments.append(dict(positions))
@@ -273,7 +273,7 @@ class FakeTopics:
     """`ports.Topics` on a dict. `away = True` makes the cluster unreachable.
 
     Args:
-        log: what is in the topics; without one they are empty.
+        log: the contents of the topics; without one, they are empty.
 
     Attributes:
         late: how many more requests are answered by a broker that does not know any topic yet.
@@ -562,7 +562,7 @@ class FakeEngine:
         return self.changed.get(table.name, 0)
 
     def dataframe(self, topic: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """The requested one."""
+        """The topic and the options of the request."""
         return topic, dict(options)
 
     def written(self, claim: CheckpointClaim) -> int:

@@ -298,7 +298,7 @@ class AvroSerde(RegistrySerde):
         id = _id_of(self, data)
         written = self.registry.by_id(id)
         if written is None:
-            raise self._refuse_data(data, f"a schema id that the registry knows, which {id} is not")
+            raise self._refuse_data(data, f"a schema id that the registry knows, and it does not know {id}")
         if written.kind != self.kind:
             raise self._refuse_data(data, f"Avro, and the schema of id {id} is {written.kind}")
         reader = _avro_parsed(self.schema) if self.schema else None

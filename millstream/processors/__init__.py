@@ -1,6 +1,6 @@
-"""Processors: Python code that is given one record after the other, and keeps stores.
+"""Processors: Python code that processes one record at a time, and can have stores.
 
-`api` is what a user writes against, `stores` what a processor sees of a store. `graph` describes the
-processors of one Spark operator, frozen, so that it can be pickled. `task` runs them for one partition; it
-asks whoever runs it for bytes through two small protocols. Nothing here knows of Spark.
+`api` is the interface for users, and `stores` has a processor's view of its stores. `graph` describes the
+processors of one Spark operator as frozen data that can be pickled. `task` runs them for one partition, and
+accesses its host through two small protocols, in bytes. Nothing here depends on Spark.
 """

@@ -1,4 +1,4 @@
-"""Changes of tables in processors: what a key has now, and where it is known, what it had before.
+"""Table changes in processors: a key's new value and, if known, its old one.
 
 Source: org.apache.kafka.streams.kstream.internals.Change, KTableTransformValues.
 """
@@ -20,19 +20,19 @@ _LENGTH = 4
 
 
 class Change(NamedTuple):
-    """The value of a record of a table, between the processors of a graph."""
+    """The value of a table's record between the processors of a graph."""
 
     new: Any
     old: Any = None
 
 
 # --- as bytes ----------------------------------------------------------------------------------------------
-# A value beside the one before it: the length of the value and 1 more, or 0 if it is null, in four bytes; the
-# value; then 0, or 1 and the one before. `spark/processors.py` writes and reads the same.
+# A value with the old one: the value's length plus 1, or 0 if it is null, in four bytes; the
+# value; then 0, or 1 and the old value. `spark/processors.py` uses the same format.
 
 
 def reading(read: Callable[[bytes | None], Any], has_old: bool, is_of_table: bool) -> Callable[[Any], Any]:
-    """What reads a value that comes in; as a Change, if it is of a table."""
+    """The function that reads an incoming value; as a Change, if it is from a table."""
     if not has_old:
         return (lambda data: Change(read(data))) if is_of_table else read
     if is_of_table:
@@ -41,14 +41,14 @@ def reading(read: Callable[[bytes | None], Any], has_old: bool, is_of_table: boo
 
 
 def writing(write: Callable[[Any], bytes | None], has_old: bool) -> Callable[[Change], bytes | None]:
-    """What writes a Change that leaves."""
+    """The function that writes an outgoing Change."""
     if not has_old:
         return lambda change: write(change.new)
     return lambda change: _beside(write(change.new), write(change.old))
 
 
 def unwrapping(process: Callable[[Record], None]) -> Callable[[Record], None]:
-    """What gives a processor of a stream the new values of a table."""
+    """The function that gives a stream processor the new values of a table."""
     return lambda record: process(record.with_value(record.value.new))
 
 
@@ -70,15 +70,15 @@ def _apart(data: bytes) -> tuple[bytes | None, bytes | None]:
 
 @dataclass(frozen=True)
 class Transforming:
-    """Supplies the processor around a table's transformer.
+    """Supplies the processor that wraps a table's transformer.
 
     Attributes:
-        supplier: makes the transformer.
-        store: the name of the store of the table's rows; None: there is none.
-        tells_old: changes say what was there before: what the store has, or what the transformer gives for
-            the old value.
-        has_history: it is a versioned store.
-        is_cached: nothing is told of a deletion where nothing was.
+        supplier: creates the transformer.
+        store: the name of the store with the table's rows; None if there is none.
+        tells_old: whether changes include the old value: from the store or, without one, from the
+            transformer.
+        has_history: whether it is a versioned store.
+        is_cached: whether a deletion of an absent row is suppressed.
     """
 
     supplier: Any
@@ -130,7 +130,7 @@ class _Transformer:
 
 
 class _WithoutForward:
-    """The context of a transformer: what goes on is what it returns.
+    """The context of a transformer, which returns its result instead of forwarding it.
 
     Source: ForwardingDisabledProcessorContext.
     """

@@ -1,7 +1,7 @@
-"""A global store with a processor of its own, in a client: what is read goes through it before it is kept.
+"""A client's global store with its own processor, which processes the topic's records and fills the store.
 
-The store is that which queries read. Spark's processors have the same in their own state (graph.py), which
-comes about in the same way, from the same topic.
+Queries read this store. Spark's processors have the same contents in their own state (graph.py), filled in
+the same way from the same topic.
 
 Source: org.apache.kafka.streams.processor.internals.GlobalStateUpdateTask.
 """
@@ -33,13 +33,12 @@ def filled(
     default: tuple[Any, Any],
     bound: Callable[..., Any],
 ) -> BytesStore:
-    """A part of a global store, filled by the processor that the topology has for it; as it is, if it has
-    none.
+    """A part of a global store, filled by its processor in the topology; unchanged if it has none.
 
     Args:
-        changelog: the partition of the topic that it is filled from.
+        changelog: the topic partition that fills it.
         default: the configured serdes.
-        bound: gives a serde as it is used for that topic; it is called with the serde and `is_key`.
+        bound: configures a serde for that topic; called with the serde and `is_key`.
     """
     for node in topology.nodes:
         if isinstance(node, GlobalTable) and node.stored.name == store.name and node.supplier is not None:
@@ -49,7 +48,7 @@ def filled(
 
 
 class _Filled:
-    """The store, of which only `apply` does something else; the Home of the processor."""
+    """The store with a different `apply`; also the Home of the processor."""
 
     def __init__(
         self,
@@ -93,10 +92,10 @@ class _Filled:
     def apply(
         self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
     ) -> None:
-        """As `BytesStore.apply`, of what the processor puts when it is given the entries.
+        """Like `BytesStore.apply`, for the entries that the processor puts when it processes the given ones.
 
         Raises:
-            StreamsException: it raised.
+            StreamsException: the processor raised.
         """
         self._changes = []
         for key, value, timestamp in entries:
@@ -129,7 +128,7 @@ class _Filled:
 
 
 class _Entries:
-    """What the processor sees of the store: what is in it, and what was put since the last batch."""
+    """The processor's view of the store: its contents, and the puts since the last batch."""
 
     def __init__(self, inner: KeyValueBytesStore) -> None:
         self._inner = inner

@@ -1,6 +1,6 @@
-"""Processors as functions: `@processor` above one that yields the records which go on.
+"""Processors as functions: `@processor` decorates a function that yields its output records.
 
-Source: none; Kafka Streams has classes alone.
+Source: none; Kafka Streams has only classes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ _CONTEXT = "context"
 
 
 class FunctionSupplier:
-    """What `@processor` makes of a function: give it to `process`, `process_values` or `add_processor`.
-
-    It can still be called as the function that it is.
+    """The result of `@processor`: pass it to `process`, `process_values` or `add_processor`. It can still be
+    called as a function.
 
     Attributes:
-        store_names: of the stores that it asks for by name.
+        store_names: the stores that it requests by name.
     """
 
     def __init__(self, function: Callable[..., Any], stores: tuple[Any, ...]) -> None:
@@ -70,7 +69,7 @@ class FunctionSupplier:
 
 
 class _FunctionProcessor:
-    """A function as a processor, of records and of records with fixed keys."""
+    """A function as a processor, for records with or without fixed keys."""
 
     def __init__(self, function: Callable[..., Any], parameters: tuple[tuple[str, str | None], ...]) -> None:
         self._function = function
@@ -119,7 +118,7 @@ def processor(
 def processor(
     function: Callable[..., Any] | None = None, /, *, store: Any = None, stores: Iterable[Any] = ()
 ) -> FunctionSupplier | Callable[[Callable[..., Any]], FunctionSupplier]:
-    """A function as a processor: it is called for each record, and what it yields goes on.
+    """Turn a function into a processor: it is called for each record, and yields records to forward.
 
         @processor(store=Stores.key_value_store_builder(
             Stores.persistent_key_value_store("counts"), Serdes.string(), Serdes.long()))
@@ -130,16 +129,16 @@ def processor(
 
         stream.process(count, value_serde=Serdes.long())
 
-    A record that is yielded has been processed by all that comes after, when the function goes on. To have it
-    go to one of several steps, yield a pair of that step's name and the record.
+    When the function resumes after a yield, all downstream steps have processed the record. To send a record
+    to only one of several steps, yield a pair of that step's name and the record.
 
     Args:
-        store: the store builder, or the name, of the store that the second parameter is given.
-        stores: the same of several, in the order of the parameters. Without either, the names of the
-            parameters are those of the stores. A parameter called `context` is given the processor's context.
+        store: the store for the second parameter, as a store builder or by name.
+        stores: the same for several stores, in the order of the parameters. Without either, the parameter
+            names are the store names. A parameter called `context` gets the processor's context.
 
     Raises:
-        TopologyException: parameters and stores do not go together.
+        TopologyException: parameters and stores do not match.
     """
     given = (*(() if store is None else (store,)), *stores)
     for each in given:
@@ -162,11 +161,11 @@ class FunctionTransformers:
     """Supplies transformers for `KTable.transform_values` that call a function of key, value, and stores.
 
     Args:
-        stores: names of the stores that the parameters behind key and value are given, in their order.
-            Without any, the names of these parameters are those of the stores.
+        stores: the names of the stores for the parameters after key and value, in order. Without any, the
+            names of these parameters are the store names.
 
     Attributes:
-        store_names: of the stores that it asks for by name.
+        store_names: the stores that it requests by name.
     """
 
     def __init__(self, function: Callable[..., Any], stores: tuple[str, ...] = ()) -> None:
@@ -217,7 +216,7 @@ class _FunctionTransformer:
 
 
 def is_function_of_rows(supplier: Any) -> TypeGuard[Callable[..., Any]]:
-    """Whether it takes a key and a value, and is not called without arguments for a transformer."""
+    """Whether it takes a key and a value, instead of being a supplier without parameters."""
     if isinstance(supplier, type) or not callable(supplier) or callable(getattr(supplier, "get", None)):
         return False
     try:

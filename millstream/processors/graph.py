@@ -1,7 +1,7 @@
-"""The processors that run together, as frozen data: what a Python worker is given to run them.
+"""The processors that run together, as frozen data: the input for the Python worker that runs them.
 
-One graph is for processors that are in one subtopology and are linked: one forwards to the other, or both
-have a store. What it says of serdes is final.
+One graph has the linked processors of one subtopology: one forwards to the other, or they share a store. Its
+serdes are final.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from millstream.topology.subtopology import write_out
 __all__ = ["Child", "Graph", "Input", "Outside", "Plan", "ProcessorSpec", "StoreSpec", "linked", "plan_graph"]
 
 Serdes = tuple[Any, Any]
-"""Of keys and of values."""
+"""Serdes of keys and values."""
 
 
 @dataclass(frozen=True)
 class StoreSpec:
-    """A store that some of the processors have.
+    """A store of some of the processors.
 
     Attributes:
-        kind, window_size_ms, retention_ms, history_ms, duplicates: as those of `topology.nodes.Store`.
-        timestamped: whether its interface has the timestamps of values.
+        kind, window_size_ms, retention_ms, history_ms, duplicates: as in `topology.nodes.Store`.
+        timestamped: whether its interface includes the timestamps of values.
         logged: whether it has a changelog.
-        read_only: a global store, which is filled by one processor, `filled_by`, and read by all.
+        read_only: whether it is a global store, which one processor, `filled_by`, fills and all can read.
     """
 
     name: str
@@ -57,12 +57,13 @@ class StoreSpec:
 
 @dataclass(frozen=True)
 class Outside:
-    """A step that comes after a processor and is none: what is forwarded to it leaves, as bytes.
+    """A step downstream of a processor that is not a processor: records forwarded to it leave the graph, as
+    bytes.
 
     Attributes:
-        name: as `forward` calls it.
-        has_old: what leaves says as well what was there before (changes.py).
-        is_sink: it writes what leaves to a topic, as it is.
+        name: the name for `forward`.
+        has_old: whether its records include the old value (changes.py).
+        is_sink: whether it writes the records to a topic, unchanged.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Outside:
 
 @dataclass(frozen=True)
 class Child:
-    """What a processor forwards to: a processor, or a step outside, by its number in the graph."""
+    """A target of a processor: another processor or a step outside, by its number in the graph."""
 
     number: int
     outside: bool = False
@@ -86,11 +87,11 @@ class ProcessorSpec:
 
     Attributes:
         name: Kafka Streams' name of the node.
-        supplier: makes a processor: a class, a function without parameters, or an object with `get`.
-        fixed_key: a FixedKeyProcessor: what it forwards has the key of what came in.
-        children: in the order in which they are given what it forwards to all.
-        stores: numbers of those it is connected with.
-        is_of_table: what it gets and forwards are changes of a table.
+        supplier: creates a processor: a class, a function without parameters, or an object with `get`.
+        fixed_key: whether it is a FixedKeyProcessor, whose output has the input's key.
+        children: its targets, in the order in which they get a record forwarded to all.
+        stores: the numbers of the stores that it is connected to.
+        is_of_table: whether its input and output are changes of a table.
     """
 
     name: str
@@ -103,12 +104,12 @@ class ProcessorSpec:
 
 @dataclass(frozen=True)
 class Input:
-    """A step outside whose records come in, each for these processors, one after the other.
+    """A step outside that sends its records to these processors, one after the other.
 
     Attributes:
-        is_global: they are those of a global store's topic, all of them for each task; they have no part in
-            its time.
-        is_of_table: its records are changes of a table, for processors of tables.
+        is_global: whether they are all records of a global store's topic, for each task; they do not advance
+            its stream time.
+        is_of_table: whether its records are changes of a table, for processors of tables.
     """
 
     name: str
@@ -124,9 +125,9 @@ class Graph:
     """Processors that run together in one task.
 
     Attributes:
-        config: the configuration as the program gave it, for `ProcessorContext.app_configs`.
+        config: the program's original configuration, for `ProcessorContext.app_configs`.
         key_serde, value_serde: the configured defaults, for `ProcessorContext.key_serde`.
-        has_old: whether all values that come in have beside them what was there before (changes.py).
+        has_old: whether all incoming values include the old value (changes.py).
     """
 
     application_id: str
@@ -142,12 +143,12 @@ class Graph:
 
 @dataclass(frozen=True)
 class Plan:
-    """A graph, and the nodes that its numbers stand for.
+    """A graph, and the nodes that its numbers refer to.
 
     Attributes:
-        inputs: the node whose lane comes in, for each of `graph.inputs`; of global stores their GlobalRead.
-        processes: the nodes of the processors; behind them, the graph has those that fill global stores.
-        outside: of each of `graph.outside` the processor's node and that of the step which comes after it.
+        inputs: the node that feeds each of `graph.inputs`; for global stores, their GlobalRead.
+        processes: the nodes of the processors; in the graph, those that fill global stores follow them.
+        outside: for each of `graph.outside`, the nodes of the processor and of the step after it.
     """
 
     graph: Graph
@@ -168,15 +169,15 @@ def plan_graph(
     with_old: Collection[Node] = (),
     cached: bool = True,
 ) -> Plan:
-    """The graph of processors that are linked.
+    """The graph of a group of linked processors.
 
     Args:
         group: one of `linked(nodes)`.
         nodes: all nodes of the pipeline.
-        serdes: those of what comes from a node that is not in the group.
-        default: the configured ones, for sinks and stores which have none of their own.
-        remembering: the tables whose changes say what was there before, if that can be known.
-        with_old: the nodes that are not in the group from which it is known.
+        serdes: the serdes of the output of a node outside the group.
+        default: the configured serdes, for sinks and stores without their own.
+        remembering: the tables whose changes include the old value, if it is known.
+        with_old: the nodes outside the group that provide it.
         cached: whether the configuration has a cache.
     """
     numbers = {node: number for number, node in enumerate(group)}
@@ -259,13 +260,13 @@ def _transforming(node: TableTransformValues, telling: Collection[Node], cached:
         None if store is None else store.name,
         tells_old=node in telling,
         has_history=store is not None and store.history_ms is not None,
-        # Upstream's cache keeps quiet about the deletion of what it does not have.
+        # Upstream's cache does not forward the deletion of an absent row.
         is_cached=cached and store is not None and store.cached,
     )
 
 
 def _written_with(node: Node, nodes: Sequence[Node]) -> Any:
-    """The serde of the values of a table that only goes to topics, which agree on it; None: there is none."""
+    """The value serde of a table that is only written to topics, which agree on it; None if there is none."""
     behind = [child for child in nodes if node in child.parents]
     ends = [end for child in behind for end in nodes if child in end.parents]
     found = [end.value_serde if isinstance(end, Sink) else None for end in ends]
@@ -275,7 +276,7 @@ def _written_with(node: Node, nodes: Sequence[Node]) -> Any:
 
 
 def _settled(store: Store, node: Process, forwarded: Mapping[Process, Serdes]) -> Store:
-    """A store; that of a table's own rows has the serdes of what goes on, if it has none."""
+    """A store; the store of a table's own rows defaults to the serdes of its output."""
     if store is not node.store:
         return store
     key, value = forwarded[node]
@@ -283,7 +284,7 @@ def _settled(store: Store, node: Process, forwarded: Mapping[Process, Serdes]) -
 
 
 def _globals(group: Sequence[Process], nodes: Sequence[Node]) -> list[GlobalRead]:
-    """What the processors of a group read whole, of a pipeline's nodes."""
+    """The nodes of a pipeline that the processors of a group read in full."""
     reads = [node for node in nodes if isinstance(node, GlobalRead) and node.of is not None]
     tables = [read.of for read in reads if read.of is not None]
     wanted = {table for node in group for table in global_stores_of(node, tables)}
@@ -292,7 +293,7 @@ def _globals(group: Sequence[Process], nodes: Sequence[Node]) -> list[GlobalRead
 
 @dataclass(frozen=True)
 class Keeping:
-    """Supplies the processor of a global table: it puts what it is given."""
+    """Supplies the processor of a global table, which puts its records into the store."""
 
     store: str
     timestamped: bool
@@ -318,7 +319,7 @@ class _Keeper:
 
 
 def _first_names(nodes: Sequence[Node]) -> dict[tuple[str, Node], str]:
-    """What Kafka Streams calls the first step of a node, behind each of its predecessors."""
+    """Kafka Streams' name for the first step of a node, after each of its predecessors."""
     processors = write_out(node for node in nodes if not isinstance(node, Process))
     return {(before, each.node): each.name for each in processors for before in each.predecessors}
 

@@ -1,4 +1,4 @@
-"""What all stores of a processor have: bytes to hold, the task that they are for, and iterators."""
+"""The common part of a processor's stores: the bytes, the task that they belong to, and iterators."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ Changed = Callable[[bytes, bytes | None, int], None]
 
 
 class ByteStore(Protocol):
-    """An ordered map of bytes, which shows what was put into it at once."""
+    """An ordered map of bytes, in which a put is visible at once."""
 
     def get(self, key: bytes, /) -> bytes | None:
-        """What was put under the key."""
+        """The value of the key."""
 
     def put(self, key: bytes, value: bytes | None, /) -> None:
-        """Put it, or with None delete it."""
+        """Put a value; None deletes the key."""
 
     def range(
         self, first: bytes | None, end: bytes | None, reverse: bool = False, /
     ) -> Iterator[tuple[bytes, bytes]]:
-        """The entries from the key `first`, included, to the key `end`, which is not, in the order of bytes.
+        """The entries from the key `first` (inclusive) to the key `end` (exclusive), in byte order.
 
-        None: from the first, to the last. Puts and deletes are allowed while it is read. Whether it shows
-        them is open; an entry that nobody touches is shown exactly once.
+        None leaves that side open. Puts and deletes are allowed during the iteration, which may or may not
+        show them; an unchanged entry is shown exactly once.
         """
 
     def approximate_num_entries(self) -> int:
-        """How many entries there are, about."""
+        """The approximate number of entries."""
 
 
 class Scope(Protocol):
-    """What a store asks of the task that it is for."""
+    """What a store needs from its task."""
 
     live: bool
-    """Whether the task is at work: stores can be used."""
+    """Whether the task is running, so stores can be used."""
 
     timestamp: int
-    """That of the record, or of the punctuation, that is being processed."""
+    """The timestamp of the current record or punctuation."""
 
 
 class StoreIterator(Iterator[Any]):
-    """Entries of a store. It may be closed, and needs not be; a store may be written to while it is read.
+    """Entries of a store. Closing it is optional; the store may be written to during the iteration.
 
     Source: org.apache.kafka.streams.state.KeyValueIterator.
     """
@@ -88,7 +88,7 @@ class StoreIterator(Iterator[Any]):
         return next(self)
 
     def peek_next_key(self) -> Any:
-        """The key of the next entry, which stays the next.
+        """The key of the next entry, without consuming it.
 
         Raises:
             StopIteration: there is none.
@@ -110,10 +110,10 @@ class StoreIterator(Iterator[Any]):
 
 
 class HeldStore:
-    """What all stores have.
+    """The common part of all stores.
 
     Raises, from every method:
-        IllegalStateException: the record of its task has been processed; somebody has kept the store.
+        IllegalStateException: the task is not processing a record; the program has kept the store.
         SerializationException: a key or a value does not fit the store's serde.
     """
 
@@ -132,7 +132,7 @@ class HeldStore:
         return self._spec.name
 
     def persistent(self) -> bool:
-        """Whether its content outlives the process. It always does."""
+        """Whether its contents survive the process. Always true."""
         return True
 
     def is_open(self) -> bool:
@@ -140,7 +140,7 @@ class HeldStore:
         return self._scope.live
 
     def flush(self) -> None:
-        """Nothing: what is put is kept with the micro-batch."""
+        """Has no effect: puts are saved with the micro-batch."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} '{self._spec.name}'>"

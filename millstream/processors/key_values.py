@@ -1,4 +1,4 @@
-"""Key-value stores of processors.
+"""Key-value stores for processors.
 
 Source: org.apache.kafka.streams.state.KeyValueStore, TimestampedKeyValueStore.
 """
@@ -16,21 +16,21 @@ __all__ = ["KeyValueStore", "TimestampedKeyValueStore"]
 
 
 class KeyValueStore(HeldStore):
-    """The last value of each key. Ranges are in the order of the keys' bytes.
+    """The last value of each key. Ranges are ordered by the keys' bytes.
 
     Source: org.apache.kafka.streams.state.KeyValueStore.
     """
 
     def get(self, key: Any) -> Any:
-        """The value of the key; None: it has none."""
+        """The value of the key; None if there is none."""
         return self._value(self._data.get(self._key(key)))
 
     def put(self, key: Any, value: Any) -> None:
-        """Give a key a value; None deletes it."""
+        """Set a key's value; None deletes the key."""
         self._write(self._key(key), value)
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Give a key a value if it has none. Returns the one that it had."""
+        """Set a key's value if it has none. Returns the previous value."""
         data = self._key(key)
         before = self._data.get(data)
         if before is None:
@@ -38,19 +38,19 @@ class KeyValueStore(HeldStore):
         return self._value(before)
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
-        """Give each key its value, one after the other."""
+        """Set the values of several keys, one after the other."""
         for key, value in entries:
             self.put(key, value)
 
     def delete(self, key: Any) -> Any:
-        """Delete a key. Returns the value that it had."""
+        """Delete a key. Returns its previous value."""
         data = self._key(key)
         before = self._data.get(data)
         self._write(data, None)
         return self._value(before)
 
     def range(self, from_: Any, to: Any) -> StoreIterator:
-        """The entries from one key to another, both included; None: from the first, to the last."""
+        """The entries in a range of keys, both ends inclusive; None leaves that side open."""
         return self._range(from_, to, reverse=False)
 
     def reverse_range(self, from_: Any, to: Any) -> StoreIterator:
@@ -66,14 +66,14 @@ class KeyValueStore(HeldStore):
         return self._scan(None, None, reverse=True)
 
     def prefix_scan(self, prefix: Any, prefix_serializer: Any = None) -> StoreIterator:
-        """The entries whose keys begin with these bytes: with those of `prefix` by a serde, the store's own
-        if none is given."""
+        """The entries whose serialized keys start with the serialized `prefix`. The serde of the prefix
+        defaults to the store's own."""
         serde = prefix_serializer or self._spec.key_serde
         first = serde.serialize(prefix)
         return self._scan(first, _after(first), reverse=False)
 
     def approximate_num_entries(self) -> int:
-        """How many entries there are, about."""
+        """The approximate number of entries."""
         if not self._scope.live:
             self._refuse()
         return self._data.approximate_num_entries()
@@ -102,7 +102,7 @@ class KeyValueStore(HeldStore):
 
 
 class TimestampedKeyValueStore(KeyValueStore):
-    """The same with the timestamps of the values: what is put and what is got is a ValueAndTimestamp.
+    """The same with the timestamps of the values: it takes and returns `ValueAndTimestamp`s.
 
     Source: org.apache.kafka.streams.state.TimestampedKeyValueStore.
     """
@@ -117,6 +117,6 @@ class TimestampedKeyValueStore(KeyValueStore):
 
 
 def _after(prefix: bytes) -> bytes | None:
-    """The first key that is after all that begin with a prefix; None: there is none."""
+    """The first key after all keys with a prefix; None if there is none."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

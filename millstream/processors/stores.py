@@ -1,6 +1,7 @@
-"""What a processor sees of its stores: Kafka Streams' writable interfaces, over a ByteStore.
+"""A processor's view of its stores: Kafka Streams' writable interfaces, over a ByteStore.
 
-Bytes: what a ByteStore holds is a value behind its timestamp, 8 bytes (`stores/api.py: to_stored`). Its keys:
+Bytes: an entry of a ByteStore is the timestamp, 8 bytes, and then the value (`stores/api.py: to_stored`). Its
+    keys:
 
     key-value   the key
     window      segment, 8 bytes | key, escaped | 00 00 | start, 8 bytes [| sequence number, 4 bytes]
@@ -9,18 +10,18 @@ Bytes: what a ByteStore holds is a value behind its timestamp, 8 bytes (`stores/
                 V | key, escaped | 00 00 | time, newest first   any other version
                 E | valid to, 8 bytes | one of the two          when that can be forgotten
 
-Except in a key-value store, what stands under the empty key is what the store knows of itself: the newest
-time of all, behind which things are forgotten. The sequence number is there where duplicates are kept.
-Before a version's value is a byte, 01, or 00 alone for a deletion, and of a V before that, 8 bytes, how
-long it was valid. Changelogs have Kafka's keys.
+Except in a key-value store, the empty key holds the store's own state: the newest time of all, from which
+expiry is computed. There is a sequence number if duplicates are kept. A version's value is preceded by the
+byte 01, and a deletion is the byte 00 alone; in a V, 8 bytes with the end of its validity come before that.
+Changelogs have Kafka's keys.
 
-A window or a session is gone at once when it is older than the retention, and its segment in the very put
-that makes it so. Versions are forgotten now and then.
+A window or session older than the retention is invisible at once, and an expired segment is dropped by the
+put that makes it expire. Versions are dropped from time to time.
 
 Source: org.apache.kafka.streams.state (KeyValueStore, TimestampedKeyValueStore, WindowStore,
     TimestampedWindowStore, SessionStore, VersionedKeyValueStore).
-Differs: windows and sessions of several keys come in the order of the keys, not of the times. What a
-    versioned store does not put is not in its changelog either, and what it had is told with how long.
+Differs: windows and sessions of several keys are ordered by key, not by time. If a versioned store rejects a
+    put, its changelog does not get it either. The records that it returns include the end of their validity.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _A_DELETION = b"\x00"
 
 
 def store_of(spec: StoreSpec, data: ByteStore, scope: Scope, changed: Changed | None) -> HeldStore:
-    """The interface that a store has; `changed` is told what its changelog is to have."""
+    """The interface of a store; `changed` receives the records for its changelog."""
     kind: type[HeldStore]
     if spec.kind is StoreKind.SESSION:
         kind = SessionStore
@@ -72,9 +73,9 @@ def store_of(spec: StoreSpec, data: ByteStore, scope: Scope, changed: Changed | 
 
 
 def changelog_record(store: StoreSpec, key: bytes, stored: bytes) -> tuple[bytes, bytes | None, int] | None:
-    """What the changelog has for an entry of a ByteStore: key, value and timestamp; None: nothing.
+    """The changelog record for an entry of a ByteStore: key, value and timestamp; None if there is none.
 
-    For whoever writes a changelog anew.
+    Used to rewrite a changelog.
     """
     if store.kind is StoreKind.KEY_VALUE and store.history_ms is None:
         return key, stored[8:], timestamp_of(stored)

@@ -1,13 +1,13 @@
-"""One task: the processors of a graph, for the records of one partition, one after the other.
+"""One task: runs the processors of a graph for the records of one partition, one by one.
 
-Kafka Streams' rules: `forward` goes depth first, and returns when everything behind it has been done; stream
-time is the newest timestamp so far, and what is due by it is punctuated after the record that brought it.
+Kafka Streams' rules: `forward` is depth first, and returns when all downstream steps are done. Stream time is
+the newest timestamp so far, and punctuators that are due are called after the record that advanced it.
 
-It knows bytes only through a `Home`, which is the kernel's operator, or in tests some dictionaries.
+It accesses bytes only through a `Home`, which is the kernel's operator or, in tests, a few dictionaries.
 
 Source: org.apache.kafka.streams.processor.internals.StreamTask, ProcessorContextImpl, PunctuationQueue,
     PunctuationSchedule.
-Differs: stream time is the newest timestamp of the records that processors of this graph were given.
+Differs: stream time is the newest timestamp of the records that this graph's processors received.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["ByteStore", "Home", "ProcessorTask", "RawRecord"]
 
 
 class RawRecord(NamedTuple):
-    """A record as it comes into a task."""
+    """An incoming record of a task."""
 
     key: bytes | None
     value: bytes | None
@@ -52,13 +52,14 @@ class RawRecord(NamedTuple):
 
 
 class Home(Protocol):
-    """Where a task runs."""
+    """The environment of a task."""
 
     def store(self, number: int, /) -> ByteStore:
-        """What the store of this number of the graph holds, in this task."""
+        """The contents of the graph's store with this number, in this task."""
 
     def changed(self, store: int, key: bytes, value: bytes | None, timestamp: int, /) -> None:
-        """A record for the store's changelog, in Kafka's layout. Not called of stores that are not logged."""
+        """Receives a record for the store's changelog, in Kafka's layout. Not called for stores without a
+        changelog."""
 
     def out(
         self,
@@ -70,35 +71,36 @@ class Home(Protocol):
         of: RawRecord | None,
         /,
     ) -> None:
-        """A record for a step outside, by its number in the graph; and the one that it comes of, if any."""
+        """Receives a record for a step outside, by its number in the graph, and the record that caused it, if
+        any."""
 
     def now_ms(self) -> int:
-        """The time of day, as processors see it; milliseconds since the epoch."""
+        """The wall-clock time for processors, in milliseconds since the epoch."""
 
     def failed(self, processor: int, record: Record | None, error: Exception, /) -> None:
-        """A processor of this number has raised, at a record, or without one in a punctuator.
+        """The processor with this number has raised, for a record or, in a punctuator, without one.
 
-        It returns if the record is to be given up: what was done stays, and `forward` returns to the
-        processor before. Else it raises, the same exception or another one, and the task is at its end.
+        Returns if the record should be dropped: completed effects stay, and `forward` returns to the upstream
+        processor. Otherwise it raises, the same exception or another, and the task ends.
         """
 
     def unwritten(self, outside: int, part: str, error: Exception, /) -> None:
-        """A sink, by its number, cannot write what is forwarded to it: the "key" or the "value".
+        """A sink, by its number, cannot serialize the "key" or the "value" forwarded to it.
 
-        Likewise it returns if the record is to be given up, and so does `forward`; or it raises. No processor
-        has failed.
+        As above, it returns if the record should be dropped, and so does `forward`; otherwise it raises. No
+        processor has failed.
         """
 
 
 class ProcessorTask:
-    """The processors of one task; the first call makes and initializes them.
+    """The processors of one task; the first call creates and initializes them.
 
     Attributes:
-        stream_time_ms: the newest timestamp so far; None: there was none.
-        wants_commit: whether a processor has asked for a commit since it was last set to False.
+        stream_time_ms: the newest timestamp so far; None if there was none.
+        wants_commit: whether a processor has requested a commit since this was last set to False.
 
     Args:
-        stream_time_ms: that of an earlier task whose records this one goes on with.
+        stream_time_ms: the stream time of the earlier task that this one continues.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class ProcessorTask:
         self._raised: BaseException | None = None
 
     def init(self) -> None:
-        """Make the processors and call their `init`. Idempotent; the other calls do it by themselves."""
+        """Create the processors and call their `init`. Idempotent; the other methods call it."""
         if self._nodes:
             return
         graph, home, scope = self._graph, self._home, self._scope
@@ -129,7 +131,7 @@ class ProcessorTask:
         for number, spec in enumerate(graph.processors):
             mine = {graph.stores[n].name: stores[n] for n in spec.stores}
             for n in (n for n in spec.stores if graph.stores[n].filled_by == number):
-                # Of a global store, its own processor has a view through which it can write.
+                # A global store's own processor has a view that can write.
                 writable = replace(graph.stores[n], read_only=False)
                 mine[writable.name] = store_of(writable, home.store(n), scope, None)
             nodes.append(_Node(self, number, spec, {**everywhere, **mine}))
@@ -163,11 +165,12 @@ class ProcessorTask:
                     init(node.context)
 
     def process(self, input: int, record: RawRecord) -> None:
-        """Give a record to the processors of an input, by its number in the graph; then punctuate what is due
-        by stream time.
+        """Give a record to the processors of an input, by its number in the graph; then call the punctuators
+        that are due by stream time.
 
         Raises:
-            SerializationException: it cannot be read; with its `topic`, and no processor has seen it.
+            SerializationException: the record cannot be deserialized; includes its `topic`. No processor has
+                seen it.
         """
         if not self._nodes:
             self.init()
@@ -190,23 +193,23 @@ class ProcessorTask:
             self._punctuate(self._by_stream_time, newest)
 
     def advance_wall_clock(self, now_ms: int) -> None:
-        """Punctuate what is due by the time of day."""
+        """Call the punctuators that are due by wall-clock time."""
         self.init()
         self._punctuate(self._by_clock, now_ms)
 
     def next_due(self, type: PunctuationType) -> int | None:
-        """When the next punctuation is due, in milliseconds of that time; None: nothing is scheduled."""
+        """When the next punctuation is due, in milliseconds of that time; None if nothing is scheduled."""
         return self._queue(type).next_due()
 
     @property
     def has_record(self) -> bool:
-        """Whether a record is being processed; not a punctuation, which is of none."""
+        """Whether a record is being processed; false in a punctuator."""
         return self._scope.of is not None
 
     def close(self) -> None:
-        """Call `close` of the processors, of all of them. What one raises is raised at the end.
+        """Call `close` of all processors. If one raises, its exception is raised at the end.
 
-        Differs: their stores cannot be used any more, since what a micro-batch has put is kept by now.
+        Differs: their stores can no longer be used, because the puts of the micro-batch are already saved.
         """
         failed: Exception | None = None
         for node in self._nodes:
@@ -220,10 +223,10 @@ class ProcessorTask:
         if failed is not None:
             raise failed
 
-    # --- what the contexts ask for -----------------------------------------------------------------------
+    # --- for the contexts --------------------------------------------------------------------------------
 
     def schedule(self, node: _Node, plan: _Schedule, type: PunctuationType) -> Cancellable:
-        """Have a punctuator of a processor called."""
+        """Schedule a punctuator of a processor."""
         plan.node = node
         self._queue(type).add(plan)
         return plan
@@ -241,7 +244,7 @@ class ProcessorTask:
             scope.live = False
 
     def _unreadable(self, given: _Input, record: RawRecord, error: Exception) -> Exception:
-        """What is wrong with a record: its quick decoder failed, and the serde itself says why."""
+        """The error of a record whose quick decoder failed, from the serde itself."""
         what, read = "key", given.of.key_serde.deserialize
         try:
             read(record.key)
@@ -306,14 +309,14 @@ class ProcessorTask:
                 queue.add(plan)
 
     def _failed(self, node: _Node, record: Record | None, error: Exception) -> None:
-        """What was raised passes every processor on the way; only the first one is asked for."""
+        """An exception passes through every upstream processor; only the first failure is reported."""
         if error is self._raised:
             raise error
         with self._raising():
             self._home.failed(node.number, record, error)
 
     def _unwritten(self, outside: int, part: str, error: Exception) -> None:
-        """A sink's serde has refused a record: that is not the fault of those before it."""
+        """A sink's serde has rejected a record, which is not the fault of the processors before it."""
         with self._raising():
             self._home.unwritten(outside, part, error)
 
@@ -341,12 +344,12 @@ def _is_header(header: Any) -> bool:
 
 @dataclass(slots=True)
 class _Scope:
-    """What the stores and the contexts of a task know of the moment."""
+    """The current state of a task, for its stores and contexts."""
 
     live: bool = False
     timestamp: int = 0
     of: RawRecord | None = None
-    """The record that is being processed; None: a punctuation is, or nothing."""
+    """The current record; None in a punctuator or between records."""
 
 
 class _Input(NamedTuple):
@@ -383,7 +386,7 @@ class _Node:
         self.processor.process(FixedKeyRecord(record.key, record.value, record.timestamp, record.headers))
 
     def process(self, record: Record) -> None:
-        """Give it a record. Its timestamp is that of stores which are written to meanwhile."""
+        """Process a record. Its timestamp is also that of puts into stores in the meantime."""
         scope = self._scope
         before, scope.timestamp = scope.timestamp, record.timestamp
         try:
@@ -479,7 +482,7 @@ class _Context:
             if first < now:
                 first += ((now - first) // interval_ms + 1) * interval_ms
         elif is_stream_time:
-            first = 0  # aligned to the epoch: so it comes with the first record
+            first = 0  # aligned to the epoch, so it is called with the first record
         else:
             first = now + interval_ms
         return self._task.schedule(self._node, _Schedule(first, interval_ms, punctuator), type)
@@ -554,7 +557,7 @@ class _FixedKeyContext(_Context):
 
 @dataclass
 class _Schedule:
-    """A punctuator, and when it is called next."""
+    """A punctuator and the time of its next call."""
 
     at: int
     interval: int
@@ -563,11 +566,11 @@ class _Schedule:
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Do not call it any more."""
+        """Stop calling it."""
         self.cancelled = True
 
     def advance(self, now: int) -> None:
-        """To the next time; what has been missed is not made up for.
+        """Advance to the next time; missed calls are not made up.
 
         Source: PunctuationSchedule.next.
         """
@@ -578,9 +581,8 @@ class _Schedule:
 
 
 class _Queue:
-    """What is scheduled by one kind of time, in a heap as Java's, so that those which are due at one time
-                  come in
-    its order.
+    """The schedules of one kind of time, in a heap like Java's, so those due at the same time run in its
+    order.
 
     Source: PunctuationQueue.maybePunctuate; java.util.PriorityQueue (siftUp, siftDown).
     """
@@ -600,7 +602,7 @@ class _Queue:
             heap[at] = plan
 
     def due(self, now: int) -> _Schedule | None:
-        """The next one that is due, taken out; None: none is."""
+        """Remove and return the next one that is due; None if there is none."""
         while self._heap and self._heap[0].at <= now:
             plan = self._taken()
             if not plan.cancelled:

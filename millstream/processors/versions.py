@@ -1,4 +1,4 @@
-"""Key-value stores with a past, for processors.
+"""Versioned key-value stores for processors.
 
 Source: org.apache.kafka.streams.state.VersionedKeyValueStore; state.internals.RocksDBVersionedStore.
 """
@@ -30,7 +30,7 @@ _A_VALUE, _A_DELETION = b"\x01", b"\x00"
 
 
 class VersionedKeyValueStore(HeldStore):
-    """The values that a key has had: each valid from its timestamp on, up to that of the next one.
+    """The versions of each key's value, each valid from its timestamp until that of the next version.
 
     Times are datetimes, or milliseconds since the epoch.
 
@@ -47,18 +47,18 @@ class VersionedKeyValueStore(HeldStore):
         self._forgotten = _NEVER
 
     def put(self, key: Any, value: Any, timestamp: Time) -> int:
-        """Give a key a value from a time on; None deletes it from then on.
+        """Set a key's value as of a time; None deletes the key as of that time.
 
         Returns:
-            Up to when it is valid; -1: it is the newest; PUT_RETURN_CODE_NOT_PUT: it is older than the
-            history.
+            The end of its validity; -1 if it is the newest version; PUT_RETURN_CODE_NOT_PUT if it is older
+            than the retained history.
         """
         self._writable()
         plain, time = self._key(key), to_ms(timestamp, "the timestamp of a version")
         return self._put_version(plain, self._of_value(value), time)
 
     def delete(self, key: Any, timestamp: Time) -> VersionedRecord[Any] | None:
-        """Delete a key from a time on. Returns what it had then."""
+        """Delete a key as of a time. Returns its value at that time."""
         self._writable()
         plain, time = self._key(key), to_ms(timestamp, "the timestamp of a version")
         if time < self._newest() - self._history:
@@ -68,7 +68,8 @@ class VersionedKeyValueStore(HeldStore):
         return before
 
     def get(self, key: Any, as_of_timestamp: Time | None = None) -> VersionedRecord[Any] | None:
-        """What a key has, or had as of a time; None: nothing, or that is longer ago than the history."""
+        """A key's value, now or as of a time; None if it had none, or the time is older than the retained
+        history."""
         plain = self._key(key)
         if as_of_timestamp is not None:
             return self._as_of(plain, to_ms(as_of_timestamp, "the time to look at"))
@@ -128,7 +129,7 @@ class VersionedKeyValueStore(HeldStore):
         return valid_to
 
     def _insert(self, body: bytes, time: int, content: bytes, latest: int) -> int:
-        """Put a version before the latest one. Returns up to when it is valid."""
+        """Insert a version before the latest one. Returns the end of its validity."""
         here, valid_to = b"V" + body + _newest_first(time), latest
         for _, stored in self._data.range(b"V" + body, here, True):
             valid_to = timestamp_of(stored)
@@ -143,13 +144,13 @@ class VersionedKeyValueStore(HeldStore):
         return valid_to
 
     def _keep(self, body: bytes, time: int, valid_to: int, content: bytes) -> None:
-        """Have a version which is not the latest."""
+        """Store a version which is not the latest."""
         key = b"V" + body + _newest_first(time)
         self._data.put(key, pack_timestamp(time) + _TIME.pack(valid_to) + content)
         self._data.put(_expiry(valid_to, key), b"")
 
     def _advance(self, newest: int) -> None:
-        """Forget what was valid only before the history; not at every put."""
+        """Drop versions whose validity ended before the retained history; not at every put."""
         horizon = newest - self._history
         interval = max(self._history // 4, 1)
         forgets = self._forgotten == _NEVER or horizon // interval > self._forgotten // interval
@@ -169,7 +170,7 @@ def _expiry(valid_to: int, key: bytes) -> bytes:
 
 
 def _sortable(time: int) -> bytes:
-    """8 bytes in the order of the numbers, negative ones included."""
+    """8 bytes that sort like the numbers, including negative ones."""
     return _SORTABLE.pack(time + 2**63)
 
 

@@ -1,4 +1,4 @@
-"""Stores of windows and of sessions, for processors: in segments of time, as in stores/segments.py.
+"""Window and session stores for processors: in segments of time, as in stores/segments.py.
 
 Source: org.apache.kafka.streams.state.WindowStore, TimestampedWindowStore, SessionStore;
     state.internals.InMemoryWindowStore, RocksDBWindowStore, InMemorySessionStore.
@@ -45,7 +45,7 @@ _NO_TIME = -1
 
 
 class _Segmented(HeldStore):
-    """What stores of windows and of sessions have in common."""
+    """The common part of window and session stores."""
 
     def __init__(self, spec: StoreSpec, data: ByteStore, scope: Scope, changed: Changed | None) -> None:
         super().__init__(spec, data, scope, changed)
@@ -55,7 +55,7 @@ class _Segmented(HeldStore):
         self._sequence = 0
 
     def _newest(self) -> int:
-        """The newest time that was put; -1: there was none."""
+        """The newest time that was put; -1 if there was none."""
         if self._seen is None or self._spec.read_only:
             marked = self._data.get(_MARK)
             self._seen = _NO_TIME
@@ -65,7 +65,7 @@ class _Segmented(HeldStore):
         return self._seen
 
     def _is_late(self, time: int) -> bool:
-        """Whether nothing of this time is kept any more. Makes room if it is the newest."""
+        """Whether this time has expired. Drops expired entries if it is the newest."""
         newest = self._newest()
         if time > newest:
             self._seen = time
@@ -90,8 +90,7 @@ class _Segmented(HeldStore):
     def _entries(
         self, first: bytes | None, last: bytes | None, low: int, high: int, *, reverse: bool
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with these keys, and of other times too, without their segments, in the order of the
-        keys."""
+        """Entries with these keys, possibly of other times too, without their segments, in key order."""
         newest = self._newest()
         low, high = max(0, low, newest - self._retention + 1), min(high, newest)
         if newest < 0 or low > high:
@@ -120,16 +119,15 @@ class _Segmented(HeldStore):
 
 
 class WindowStore(_Segmented):
-    """The last value of each key in each window, or with duplicates all of them. Times are datetimes, or
-    milliseconds since the epoch; those of iterators are milliseconds.
+    """The last value of each key in each window or, with duplicates, all values. Times are datetimes, or
+    milliseconds since the epoch; iterators return milliseconds.
 
     Source: org.apache.kafka.streams.state.WindowStore.
     """
 
     def put(self, key: Any, value: Any, window_start: Time) -> None:
-        """Give a key a value in the window that starts then; None deletes it, unless duplicates are kept.
-
-        What is older than the retention is not kept.
+        """Set a key's value in the window that starts at this time; None deletes it, unless duplicates are
+        kept. Windows older than the retention are not kept.
         """
         self._writable()
         plain = self._key(key)
@@ -148,11 +146,11 @@ class WindowStore(_Segmented):
         self._put(self._local(plain, start), changelog_key, data, timestamp)
 
     def fetch(self, *arguments: Any) -> Any:
-        """`fetch(key, time)`: the value of the key's window that starts then; None if there is none.
+        """`fetch(key, time)`: the value of the key's window that starts at `time`; None if there is none.
 
-        `fetch(key, time_from, time_to)`: the key's windows that start in between, both included, as pairs of
-        start and value. `fetch(key_from, key_to, time_from, time_to)`: those of a range of keys, as pairs of
-        Windowed and value; a key that is None leaves the range open.
+        `fetch(key, time_from, time_to)`: the key's windows that start in this range, both ends inclusive, as
+        pairs of start and value. `fetch(key_from, key_to, time_from, time_to)`: the windows of a range of
+        keys, as pairs of Windowed and value; None as a key leaves that side open.
         """
         if len(arguments) == 2:
             key, time = self._key(arguments[0]), to_ms(arguments[1], "the start of a window")
@@ -168,7 +166,7 @@ class WindowStore(_Segmented):
         return self._fetch("backward_fetch", arguments, reverse=True)
 
     def fetch_all(self, time_from: Time, time_to: Time) -> StoreIterator:
-        """The windows of every key that start in between, both included."""
+        """The windows of every key that start in this range, both ends inclusive."""
         return self._windows(None, None, time_from, time_to, reverse=False)
 
     def backward_fetch_all(self, time_from: Time, time_to: Time) -> StoreIterator:
@@ -230,7 +228,7 @@ class WindowStore(_Segmented):
 
 
 class TimestampedWindowStore(WindowStore):
-    """The same with the timestamps of the values: what is put and what is got is a ValueAndTimestamp.
+    """The same with the timestamps of the values: it takes and returns `ValueAndTimestamp`s.
 
     Source: org.apache.kafka.streams.state.TimestampedWindowStore.
     """
@@ -250,9 +248,8 @@ class SessionStore(_Segmented):
     """
 
     def put(self, session_key: Windowed[Any], aggregate: Any) -> None:
-        """Give a session, `Windowed(key, SessionWindow(start, end))`, a value; None deletes it.
-
-        What has ended before the retention is not kept.
+        """Set the value of a session, `Windowed(key, SessionWindow(start, end))`; None deletes it. Sessions
+        older than the retention are not kept.
         """
         self._writable()
         key, start, end = self._session(session_key)
@@ -267,7 +264,7 @@ class SessionStore(_Segmented):
         self._write(key, start, end, None, late=False)
 
     def fetch_session(self, key: Any, session_start_time: Time, session_end_time: Time) -> Any:
-        """The value of the key's session from exactly one time to the other; None if there is none."""
+        """The value of the key's session with exactly this start and end; None if there is none."""
         data = self._key(key)
         start, end = to_ms(session_start_time, "the start"), to_ms(session_end_time, "the end")
         if end < 0 or start < 0 or end <= self._newest() - self._retention:
@@ -276,7 +273,7 @@ class SessionStore(_Segmented):
         return None if stored is None else self._value(stored)
 
     def fetch(self, *keys: Any) -> StoreIterator:
-        """`fetch(key)`: the key's sessions. `fetch(key_from, key_to)`: those of a range of keys."""
+        """`fetch(key)`: the key's sessions. `fetch(key_from, key_to)`: the sessions of a range of keys."""
         return self._fetch("fetch", keys, reverse=False)
 
     def backward_fetch(self, *keys: Any) -> StoreIterator:
@@ -285,11 +282,11 @@ class SessionStore(_Segmented):
 
     def find_sessions(self, *arguments: Any) -> StoreIterator:
         """`find_sessions(key, earliest_session_end_time, latest_session_start_time)`: the key's sessions that
-        end then or later, and start then or earlier. With two keys before the times: those of a range of
-        keys.
+        end at the first time or later, and start at the second or earlier. With two keys before the times:
+        the sessions of a range of keys.
 
-        `find_sessions(earliest_session_end_time, latest_session_end_time)`: those of every key that end in
-        between, both included.
+        `find_sessions(earliest_session_end_time, latest_session_end_time)`: the sessions of every key that
+        end in this range, both ends inclusive.
         """
         return self._find("find_sessions", arguments, reverse=False)
 

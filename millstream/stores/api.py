@@ -1,12 +1,13 @@
-"""What the stores share: the layout of a stored value, and how readers, iterators and `close()` meet.
+"""The common part of the stores: the layout of a stored value, and the coordination of readers, iterators and
+`close()`.
 
-A store's reads come from any thread, its writes from one. Three things make that safe:
+Any thread can read a store; one thread writes to it. Three classes make that safe:
 
-- `ReaderGate` counts the readers that are inside the storage engine. `close()` shuts the gate and waits for
-  those inside; a writer does not pass through it, so no reader ever waits for a writer.
-- `StoreIterator` reads ahead in chunks, each taken inside the gate, so that nothing of the engine is in
-  use between two calls, and a chunk costs one pass through the gate.
-- `OpenIterators` knows the iterators that are open, so that closing a store ends them all.
+- `ReaderGate` counts the readers inside the storage engine. `close()` shuts the gate and waits for those
+  inside. A writer does not pass through it, so readers never wait for a writer.
+- `StoreIterator` reads ahead in chunks, each taken inside the gate. So between two calls the engine is not in
+  use, and a chunk costs one pass through the gate.
+- `OpenIterators` tracks the open iterators, so closing a store ends them all.
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ __all__ = [
 ]
 
 Entry = tuple[bytes, bytes]
-"""A key and what is stored for it."""
+"""A key and its stored value."""
 
 KeyRange = tuple[bytes, bytes]
-"""From a key, included, to another, which is not."""
+"""From a key (inclusive) to another (exclusive)."""
 
 MAX_ITERATORS = 10_000
-"""Open iterators per store; each pins the files it reads."""
+"""The maximum number of open iterators per store; each pins the files that it reads."""
 
 _TIMESTAMP = Struct(">q")
 _LARGEST_CHUNK = 256
-"""Entries read ahead at most. With a thousand, so many objects wait that Python's garbage collector runs for
-each chunk: a scan of windows took twice as long."""
+"""The maximum number of entries read ahead. With a thousand, so many objects accumulate that Python's garbage
+collector runs for each chunk: a scan of windows took twice as long."""
 _CHUNK_BYTES = 1 << 20
 
 
 class ClosedStoreError(Exception):
-    """The store was closed. Internal: query/ turns it into a leaf of KIP-216."""
+    """The store was closed. Internal: query/ converts it to an exception of KIP-216."""
 
     def __init__(self, store: str) -> None:
         super().__init__(f"store '{store}' is closed")
@@ -67,35 +68,35 @@ class ClosedStoreError(Exception):
 # --- the layout of a stored value ------------------------------------------------------------------------
 
 pack_timestamp: Callable[[int], bytes] = _TIMESTAMP.pack
-"""Milliseconds since the epoch as the 8 bytes that a stored value begins with; signed, as Kafka's are."""
+"""Milliseconds since the epoch as the first 8 bytes of a stored value; signed, as in Kafka."""
 
 
 def to_stored(value: bytes, timestamp: int) -> bytes:
-    """What a store keeps for a value.
+    """The stored form of a value.
 
-    Bytes: 8 of timestamp (big-endian, signed, ms since the epoch), then the value's.
+    Bytes: 8 for the timestamp (big-endian, signed, ms since the epoch), then the value.
     Source: org.apache.kafka.streams.state.internals.ValueAndTimestampSerializer.
     """
     return pack_timestamp(timestamp) + value
 
 
 def value_of(stored: bytes) -> bytes:
-    """The value's own bytes."""
+    """The value's bytes, without the timestamp."""
     return stored[8:]
 
 
 def timestamp_of(stored: bytes) -> int:
-    """Milliseconds since the epoch."""
+    """The timestamp, in milliseconds since the epoch."""
     timestamp: int = _TIMESTAMP.unpack_from(stored)[0]
     return timestamp
 
 
-# --- what other kinds of stores are built on --------------------------------------------------------------
+# --- the basis of other kinds of stores ------------------------------------------------------------------
 
 
 class OrderedBytesStore(KeyValueBytesStore, Protocol):
-    """A key-value store that others can be laid out in: whole ranges go in the write that brings what
-    replaces them, and several ranges are read as of one moment.
+    """A key-value store that can hold the layout of other stores. A write can also delete whole ranges, and
+    several ranges are read as of one moment.
     """
 
     def apply(
@@ -106,7 +107,7 @@ class OrderedBytesStore(KeyValueBytesStore, Protocol):
         *,
         drop: KeyRange | None = None,
     ) -> None:
-        """As `BytesStore.apply`; first, everything in the range `drop` is deleted, in the same write."""
+        """Like `BytesStore.apply`, but first deletes everything in the range `drop`, in the same write."""
 
     def scan(
         self,
@@ -117,13 +118,13 @@ class OrderedBytesStore(KeyValueBytesStore, Protocol):
         reverse: bool = False,
         convert: Callable[[list[Entry]], Iterable[Any]] | None = None,
     ) -> StoreIterator:
-        """A consistent snapshot of several ranges, in the order of the keys without their first bytes.
+        """A consistent snapshot of several ranges, ordered by the keys without their first bytes.
 
         Args:
-            ranges: the ranges, in order and apart from each other; it is given what the snapshot has for
-                the key `mark`, and may be called more than once.
-            ignored: how many bytes at the beginning of a key do not count for the order.
-            convert: makes of some entries what the iterator gives for them; it may leave some out.
+            ranges: returns the ranges, in order and disjoint; called with the snapshot's value for the key
+                `mark`, perhaps more than once.
+            ignored: how many bytes at the start of a key are ignored in the order.
+            convert: converts entries to what the iterator returns; it may omit some.
         """
 
 
@@ -131,7 +132,7 @@ class OrderedBytesStore(KeyValueBytesStore, Protocol):
 
 
 class ReaderGate:
-    """Readers pass through it (`with gate:`); `shut()` lets no new one in and waits for those inside."""
+    """Readers pass through it (`with gate:`); `shut()` admits no new readers and waits for those inside."""
 
     __slots__ = ("_drained", "_lock", "_readers", "_shut", "_store")
 
@@ -172,11 +173,11 @@ class ReaderGate:
 
 
 class StoreIterator(Iterator[Any]):
-    """Entries of one store, as they were when it was made. Used by one thread at a time.
+    """A snapshot of the entries of one store. Used by one thread at a time.
 
-    `read(n)` gives up to `n` more entries in order; fewer than `n` means that there are no more. It is
-    called inside the gate. `convert` makes of them what the iterator gives, which may be fewer. Dropping the
-    last reference releases what it holds, as `close()` does.
+    `read(n)` returns up to `n` more entries in order; fewer than `n` means that there are no more. It is
+    called inside the gate. `convert` converts them for the caller, and may omit some. Dropping the last
+    reference releases its resources, like `close()`.
     """
 
     __slots__ = ("__weakref__", "_buffer", "_chunk", "_convert", "_gate", "_read", "_store", "_told")
@@ -205,25 +206,27 @@ class StoreIterator(Iterator[Any]):
 
     @property
     def ahead(self) -> deque[Any]:
-        """What was read ahead, the next entry first. Empty at once when the iterator or its store closes."""
+        """The entries read ahead, the next one first. Emptied at once when the iterator or its store
+        closes."""
         return self._buffer
 
     def tell(self, told: list[str], held: deque[Any]) -> None:
-        """Have the store's name put into `told`, and `held` emptied, when the iterator or its store closes:
-        for whoever holds entries of this one elsewhere than in `ahead`.
+        """When the iterator or its store closes, append the store's name to `told` and empty `held`. For
+        callers that hold entries of this iterator outside `ahead`.
         """
         self._told = told, held
 
     def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
-        """Have `make` turn each chunk of entries into what the iterator gives. Before the first is read.
+        """Convert each chunk of entries by `make`. Call it before the first read.
 
-        It is called inside the gate. It must not hold on to this iterator, which lives by its references.
+        `make` is called inside the gate. It must not refer to this iterator, which is closed with its last
+        reference.
         """
         convert = self._convert
         self._convert = make if convert is None else lambda entries: make(list(convert(entries)))
 
     def fill(self) -> None:
-        """Read some more ahead; there may be none among them that is wanted.
+        """Read more entries ahead; perhaps none of them is wanted.
 
         Raises:
             ClosedStoreError: the store is closed.
@@ -233,18 +236,18 @@ class StoreIterator(Iterator[Any]):
             raise StopIteration
 
     def block(self) -> list[Any]:
-        """Some more entries, for whoever holds them elsewhere than in `ahead`; empty: there are no more.
+        """More entries, for callers that hold them outside `ahead`; empty if there are no more.
 
         Raises:
             ClosedStoreError: the store is closed.
         """
         found: list[Any] = []
         while not found and self._chunk_into(found):
-            pass  # of what was read, nothing was wanted
+            pass  # nothing of the chunk was wanted
         return found
 
     def _chunk_into(self, found: deque[Any] | list[Any]) -> bool:
-        """Read a chunk, and put what is wanted of it there; whether there was one."""
+        """Read a chunk, and add its wanted entries to the target. Returns whether there was one."""
         with self._gate:  # raises ClosedStoreError once the store is closed
             read = self._read
             if read is None:
@@ -256,14 +259,15 @@ class StoreIterator(Iterator[Any]):
             self._read = None
         if not entries:
             return False
-        # Short scans read little ahead; long ones pay the gate rarely; large values do not fill the memory.
+        # Short scans read little ahead, long ones rarely pass the gate, and large values do not fill the
+        # memory.
         key, value = entries[-1]
         largest = max(1, _CHUNK_BYTES // (len(key) + len(value) + 1))
         self._chunk = min(self._chunk * 4, _LARGEST_CHUNK, largest)
         return True
 
     def close(self) -> None:
-        """Release what it holds; there are no more entries. Idempotent."""
+        """Release its resources; there are no more entries. Idempotent."""
         self._read = None
         self._buffer.clear()
         if self._told is not None:
@@ -273,7 +277,7 @@ class StoreIterator(Iterator[Any]):
 
 
 class OpenIterators:
-    """The iterators of one store that are open, so that closing the store ends them."""
+    """The open iterators of one store, so closing the store ends them."""
 
     __slots__ = ("_iterators", "_limit", "_lock", "_store")
 
@@ -284,14 +288,14 @@ class OpenIterators:
         self._iterators: WeakSet[StoreIterator] = WeakSet()
 
     def add(self, iterator: StoreIterator) -> None:
-        """Keep track of it, until it is dropped.
+        """Track an iterator until it is dropped.
 
         Raises:
             IllegalStateException: too many are open.
         """
         with self._lock:
             if len(self._iterators) >= self._limit:
-                # Count only what holds something: one that was read to its end may still be referred to.
+                # Count only those that hold resources: an exhausted iterator may still be referenced.
                 for other in list(self._iterators):
                     if other._read is None:
                         self._iterators.discard(other)
@@ -307,7 +311,7 @@ class OpenIterators:
             return sum(1 for iterator in self._iterators if iterator._read is not None)
 
     def end_all(self) -> None:
-        """Close each. Called once the store's gate is shut, so that none of them is reading."""
+        """Close them all. Called when the store's gate is shut, so none of them is reading."""
         with self._lock:
             for iterator in list(self._iterators):
                 iterator.close()

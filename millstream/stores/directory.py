@@ -1,4 +1,4 @@
-"""Where an application's state is on this machine, and that only one client uses it.
+"""An application's state directory on this machine, which only one client can use.
 
     <state.dir>/<application.id>/
         .lock                             held by the client's process, as long as the client lives
@@ -9,7 +9,7 @@
         global/                           the global tables, of which each client has all partitions
             rocksdb/users/0/              one partition of one global store
 
-Nothing is made on disk before `lock()`: a topology without persistent stores needs no directory.
+Nothing is created on disk before `lock()`: a topology without persistent stores needs no directory.
 
 Source: org.apache.kafka.streams.processor.internals.StateDirectory.
 """
@@ -42,17 +42,17 @@ _OWNER = ".owner"
 _PROCESS = "kafka-streams-process-metadata"
 _GLOBAL = "global"
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""What Kafka allows in a topic name; a store's changelog topic has the store's name in it."""
+"""The characters that Kafka allows in a topic name; a changelog topic contains the store's name."""
 
 
 class StateDirectory:
-    """The directory of one application under `state.dir`, which no other users can enter.
+    """The directory of one application under `state.dir`, which other users cannot enter.
 
     Args:
-        group_writes: this user's group can write there, not only read.
+        group_writes: whether this user's group can write there, not only read.
 
     Raises:
-        ConfigException: the application id cannot name a directory.
+        ConfigException: the application id is not a valid directory name.
     """
 
     def __init__(self, state_dir: str | Path, application_id: str, *, group_writes: bool = False) -> None:
@@ -75,24 +75,24 @@ class StateDirectory:
 
     @property
     def is_locked(self) -> bool:
-        """Whether this object holds the directory."""
+        """Whether this object holds the directory's lock."""
         with self._guard:
             return self._lock is not None
 
     def lock(self) -> None:
-        """Make the directory and take it for this client. Idempotent.
+        """Create the directory and lock it for this client. Idempotent.
 
         Raises:
-            LockException: another client has it, in another process or in this one.
-            ProcessorStateException: it cannot be made or written.
+            LockException: another client holds the lock, in another process or in this one.
+            ProcessorStateException: it cannot be created or written.
         """
         with self._guard:
             if self._lock is not None:
                 return
-            # is_singleton is off by default, so that two clients of one process exclude each other too.
+            # is_singleton is off by default, so two clients of one process exclude each other too.
             lock = FileLock(self._path / _LOCK, thread_local=False)
             try:
-                # What is in it can be reached through it only, so RocksDB may make files as it likes.
+                # Its contents can only be reached through it, so RocksDB may create files with any mode.
                 make_private(self._path, group_writes=self._group_writes)
                 lock.acquire(timeout=0)
             except Timeout as error:
@@ -112,7 +112,7 @@ class StateDirectory:
                 raise self._failure("written", error) from error
 
     def close(self) -> None:
-        """Let another client have it. Idempotent."""
+        """Release the lock for other clients. Idempotent."""
         with self._guard:
             lock, self._lock = self._lock, None
             if lock is None:
@@ -133,7 +133,7 @@ class StateDirectory:
         self.close()
 
     def process_id(self) -> uuid.UUID:
-        """The client's own id. It is saved when the directory is locked, and so outlives a restart.
+        """The client's own id. It is saved when the directory is locked, so it survives a restart.
 
         Source: StateDirectory.initializeProcessId; the default client id ends in it.
         """
@@ -175,34 +175,34 @@ class StateDirectory:
         """The directory of a store; it need not exist.
 
         Raises:
-            TopologyException: the store's name cannot name a directory.
+            TopologyException: the store's name is not a valid directory name.
         """
         return self.task_path(task_id) / "rocksdb" / _store_name(store)
 
     @property
     def global_path(self) -> Path:
-        """The directory of the global tables; it need not exist. It is no task's: no cleaner looks at it."""
+        """The directory of the global tables; it need not exist. It belongs to no task, so no cleaner touches
+        it."""
         return self._path / _GLOBAL
 
     def global_store_path(self, store: str, partition: int) -> Path:
         """The directory of one partition of a global store; it need not exist.
 
         Raises:
-            TopologyException: the store's name cannot name a directory.
+            TopologyException: the store's name is not a valid directory name.
 
         Differs: in Kafka Streams a global store is one database for all partitions.
         """
         return self.global_path / "rocksdb" / _store_name(store) / str(partition)
 
     def forget_if_of_another(self, path: Path, topic_id: str) -> bool:
-        """Delete a store that was filled from another topic of the same name; whether there was one.
+        """Delete a store that was filled from another topic of the same name. Returns whether there was one.
 
-        `path` is the store's; `topic_id` that of the topic which fills it from now on. A topic that was
-        deleted and made again has another id (KIP-516), and the store's position in it would mean something
-        else.
+        `path` is the store's directory; `topic_id` is the id of the topic that now fills it. A topic that was
+        deleted and recreated has another id (KIP-516), and the store's position would not be valid in it.
 
         Raises:
-            ProcessorStateException: the store cannot be deleted, or the id not noted.
+            ProcessorStateException: the store cannot be deleted, or the id cannot be saved.
         """
         note = path.with_name(f"{path.name}.topic")
         try:
@@ -235,11 +235,11 @@ class StateDirectory:
             try:
                 found.append(TaskId.parse(name))
             except ValueError:
-                continue  # not a task's: checkpoints and other things live beside them
+                continue  # not a task's: there are also checkpoints and other directories
         return tuple(sorted(found))
 
     def clean(self, task_id: TaskId) -> None:
-        """Delete a task's directory. None of its stores may be open. Nothing happens if there is none.
+        """Delete a task's directory, if there is one. None of its stores may be open.
 
         Raises:
             ProcessorStateException: something in it cannot be deleted.

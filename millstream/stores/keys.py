@@ -1,20 +1,20 @@
-"""How the keys of window and session stores are laid out in bytes. Pure.
+"""The byte layout of the keys of window and session stores. Pure.
 
-In changelogs they are Kafka's, so that Kafka's tools and other programs can read them:
+Changelogs use Kafka's layout, so Kafka's tools and other programs can read them:
 
     window    key | start, 8 bytes | sequence number, 4 bytes
     session   key | end, 8 bytes   | start, 8 bytes
 
-On disk, and in memory, they are ours. Kafka's layout does not keep the order of keys of different lengths
-("a" with a late window comes after "a\\0" with an early one), so a range over keys would have to be filtered
-and sorted. Here a key ends where no other key goes on, and what comes first decides the order:
+On disk and in memory, the layout is Millstream's own. Kafka's layout does not preserve the order of keys of
+different lengths ("a" with a late window comes after "a\\0" with an early one), so a range of keys would have
+to be filtered and sorted. Here a key has an unambiguous end, and its parts sort from left to right:
 
     window    segment, 8 bytes | key, escaped | 00 00 | start, 8 bytes [| sequence number, 4 bytes]
     session   segment, 8 bytes | key, escaped | 00 00 | end, 8 bytes | start, 8 bytes
 
-The sequence number is there in a store that keeps duplicates. A zero byte of the key is written 00 FF, so
-that 00 00 is nowhere in it, and less than whatever else might follow. All numbers are big-endian; times are
-milliseconds since the epoch and never negative.
+Only a store that keeps duplicates has the sequence number. A zero byte of the key is written as 00 FF, so 00
+00 does not occur in it, and sorts before anything else that could follow. All numbers are big-endian; times
+are milliseconds since the epoch and never negative.
 
 Source: org.apache.kafka.streams.state.internals.WindowKeySchema, SessionKeySchema.
 """
@@ -38,17 +38,17 @@ __all__ = [
 ]
 
 MAX_TIME_MS = 2**63 - 1
-"""The last time that eight bytes can say, as in Kafka."""
+"""The largest time in eight bytes, as in Kafka."""
 
 END_OF_KEY = b"\0\0"
-"""What follows an escaped key."""
+"""The end of an escaped key."""
 
 _TIME = Struct(">q")
 _WINDOW = Struct(">qi")
 _SESSION = Struct(">qq")
 
 pack_time: Callable[[int], bytes] = _TIME.pack
-"""A time, or a number of a segment, as 8 bytes; in the order of the numbers, as none is negative."""
+"""A time or a segment number as 8 bytes, which sort like the numbers because none is negative."""
 
 pack_segment = pack_time
 
@@ -68,7 +68,7 @@ def window_key_parts(data: bytes) -> tuple[bytes, int, int]:
     """Key, start in milliseconds, sequence number.
 
     Raises:
-        ValueError: it is too short to be the key of a window.
+        ValueError: it is too short for a window's key.
     """
     try:
         start, sequence = _WINDOW.unpack_from(data, -12)
@@ -80,7 +80,7 @@ def window_key_parts(data: bytes) -> tuple[bytes, int, int]:
 
 
 def session_key(key: bytes, start_ms: int, end_ms: int) -> bytes:
-    """The key of a session's record in the changelog. Its end comes first there.
+    """The key of a session's record in the changelog. The session's end comes before its start.
 
     Source: SessionKeySchema.toBinary.
     """
@@ -91,7 +91,7 @@ def session_key_parts(data: bytes) -> tuple[bytes, int, int]:
     """Key, start and end in milliseconds.
 
     Raises:
-        ValueError: it is too short to be the key of a session.
+        ValueError: it is too short for a session's key.
     """
     try:
         end, start = _SESSION.unpack_from(data, -16)
@@ -106,10 +106,10 @@ def session_key_parts(data: bytes) -> tuple[bytes, int, int]:
 
 
 def escaped(key: bytes) -> bytes:
-    """The key, such that it can be followed by something and keeps its order among other keys."""
+    """The key in a form that can be followed by other bytes and still sorts among other keys."""
     return key.replace(b"\0", b"\0\xff") + END_OF_KEY
 
 
 def unescaped(data: bytes) -> bytes:
-    """The key that `escaped` was given."""
+    """The original key of `escaped`."""
     return data[:-2].replace(b"\0\xff", b"\0")

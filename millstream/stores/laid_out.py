@@ -1,5 +1,5 @@
-"""What the stores have in common that are laid out in an ordered store: what that answers for them, and the
-*mark*, the entry that says which layout it is.
+"""The common part of the stores that are laid out in an ordered store: the methods that delegate to it, and
+the *mark*, the entry that identifies the layout.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ __all__ = ["MARK", "LaidOutStore", "Local"]
 _log = logging.getLogger(__name__)
 
 MARK = b"\xff\xff\xff\xff\xff\xff\xff\xffmillstream.segments"
-"""The key of the mark. No layout has another key that begins like this."""
+"""The key of the mark. No other key of any layout starts like this."""
 
 Local = tuple[bytes, bytes | None, int]
-"""An entry of the inner store, to be put or deleted: key, value, timestamp."""
+"""An entry to put into or delete from the inner store: key, value, timestamp."""
 
 
 class LaidOutStore:
-    """One task's part of a store, in a key-value store of bytes in which nothing else is."""
+    """One task's part of a store, in a key-value store of bytes used for nothing else."""
 
     def __init__(self, inner: OrderedBytesStore) -> None:
         self._inner = inner
         self._writing = threading.Lock()
         if hasattr(inner, "properties"):
-            # RocksDB's figures, for the metrics; a store in memory has none, and is not to look as if.
+            # RocksDB's figures, for the metrics; a store in memory has none, and must not appear to have any.
             self.properties: Callable[[], Mapping[str, int]] = inner.properties
 
     def _recovered(self, is_ours: Callable[[bytes], bool], before: str) -> bytes | None:
-        """The mark, stored, if it is of this layout; what is there in another one, or in none, is wiped.
+        """The stored mark, if it is of this layout; contents in another layout, or without a mark, are wiped.
 
         Args:
-            is_ours: whether the value of a mark is.
-            before: what it was, if it is not, for the log.
+            is_ours: whether a mark's value belongs to this layout.
+            before: what the store was before, for the log.
         """
         marked = self._inner.get(MARK)
         if marked is not None and is_ours(value_of(marked)):
@@ -66,14 +66,14 @@ class LaidOutStore:
 
     @property
     def position(self) -> int | None:
-        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
+        """The changelog offset up to which this store is complete; None if nothing was ever applied."""
         return self._inner.position
 
     @property
     def epoch(self) -> int:
-        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
+        """The highest epoch of the applied records; 0 if none had one. Saved with the position."""
         return self._inner.epoch
 
     def close(self) -> None:
-        """Release everything, iterators included. Idempotent."""
+        """Release all resources, including iterators. Idempotent."""
         self._inner.close()

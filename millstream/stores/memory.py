@@ -1,8 +1,8 @@
-"""A key-value store in memory: a sorted map that is never changed, only replaced.
+"""A key-value store in memory: an immutable sorted map that is replaced as a whole.
 
-The map is a list of chunks, each a small dict. A batch makes new chunks of those it touches and then
-replaces the whole map by one assignment. So a reader takes the map once and has a snapshot; it needs no
-lock, and sees a batch as a whole or not at all.
+The map is a list of chunks, each a small dict. A batch copies the chunks that it changes, and then replaces
+the whole map in one assignment. So a reader takes the map once and has a snapshot. It needs no lock, and sees
+a batch completely or not at all.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CLOSE_TIMEOUT_S = 30.0
 
 
 class _SortedMap:
-    """Entries in key order, as far as chunks go: within one they have the order in which they came.
+    """Entries in key order between chunks; within a chunk they are in insertion order.
 
-    `firsts[i]` is no greater than any key of `chunks[i]` and greater than all before it; the first is b"". So
-    a new key costs the copy of one small dict and no sorting: who reads a range sorts, which for one chunk is
-    quick.
+    `firsts[i]` is not greater than any key of `chunks[i]`, and greater than all before it; the first is b"".
+    So a new key costs the copy of one small dict and no sorting. A range read sorts, which is fast for one
+    chunk.
     """
 
     __slots__ = ("chunks", "firsts", "size")
@@ -55,7 +55,7 @@ class _SortedMap:
         return self.chunks[bisect_right(self.firsts, key) - 1].get(key)
 
     def with_changes(self, changes: Mapping[bytes, bytes | None]) -> _SortedMap:
-        """A new map. A value of None deletes its key. Chunks that are not touched are shared."""
+        """A new map. A value of None deletes its key. Unchanged chunks are shared."""
         chunks, firsts, size = self.chunks.copy(), self.firsts.copy(), self.size
         by_chunk: dict[int, dict[bytes, bytes | None]] = {}
         for key, value in changes.items():
@@ -69,7 +69,7 @@ class _SortedMap:
             chunks[index] = chunk
             if not 0 < len(chunk) <= 2 * _CHUNK:
                 resized.append(index)
-        for index in sorted(resized, reverse=True):  # from the end: the numbers of the others stay
+        for index in sorted(resized, reverse=True):  # from the end, so the other indices stay valid
             parts = _parts(chunks[index])
             chunks[index : index + 1] = parts
             firsts[index : index + 1] = map(min, parts)
@@ -79,14 +79,14 @@ class _SortedMap:
         return _SortedMap(chunks, firsts, size)
 
     def without(self, start: bytes, end: bytes) -> _SortedMap:
-        """A new map, without the keys from `start`, included, to `end`, which is not."""
+        """A new map, without the keys from `start` (inclusive) to `end` (exclusive)."""
         affected = self.chunks[bisect_right(self.firsts, start) - 1 : bisect_left(self.firsts, end)]
         return self.with_changes({key: None for chunk in affected for key in chunk if start <= key < end})
 
     def between(
         self, start: bytes | None, end: bytes | None, *, reverse: bool, end_inclusive: bool
     ) -> Iterator[Entry]:
-        """The entries of a range. Lazy; the map does not change under it."""
+        """The entries of a range. Lazy; the map does not change in the meantime."""
         first = 0 if start is None else bisect_right(self.firsts, start) - 1
         last = len(self.chunks) if end is None else bisect_right(self.firsts, end)
         cut = bisect_right if end_inclusive else bisect_left
@@ -106,7 +106,7 @@ class _SortedMap:
 
 
 def _parts(chunk: dict[bytes, bytes]) -> list[dict[bytes, bytes]]:
-    """A chunk that grew too large, in several; none for one with nothing in it."""
+    """Splits a chunk that grew too large; an empty chunk gives none."""
     keys = sorted(chunk)
     pages = (keys[start : start + _CHUNK] for start in range(0, len(keys), _CHUNK))
     return [{key: chunk[key] for key in page} for page in pages]
@@ -143,13 +143,13 @@ class MemoryStore:
 
     @property
     def position(self) -> int | None:
-        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
+        """The changelog offset up to which this store is complete; None if nothing was ever applied."""
         self._current()
         return self._position
 
     @property
     def epoch(self) -> int:
-        """The highest epoch of the records that were applied; 0: none had one."""
+        """The highest epoch of the applied records; 0 if none had one."""
         self._current()
         return self._epoch
 
@@ -163,7 +163,7 @@ class MemoryStore:
     ) -> None:
         """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
 
-        `drop`: a range of which everything is deleted first, in the same write.
+        `drop`: a range to delete first, in the same write.
         """
         changes = {
             key: None if value is None else pack_timestamp(timestamp) + value
@@ -182,7 +182,7 @@ class MemoryStore:
         return self._current().get(key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The same for many keys, in their order, all as of one moment."""
+        """The same for many keys, in the same order, all as of one moment."""
         return list(map(self._current().get, keys))
 
     def range(
@@ -229,11 +229,11 @@ class MemoryStore:
         return iterator
 
     def approximate_num_entries(self) -> int:
-        """How many entries there are; exact, here."""
+        """The number of entries; exact here."""
         return self._current().size
 
     def close(self) -> None:
-        """Release everything, iterators included. Idempotent."""
+        """Release all resources, including iterators. Idempotent."""
         with self._writing:
             self._map = None
             self._gate.shut(_CLOSE_TIMEOUT_S)

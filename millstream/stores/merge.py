@@ -1,10 +1,10 @@
-"""Several sorted reads of a store as one: one after the other, or merged.
+"""Combines several sorted reads of a store: one after the other, or merged.
 
-A *read* is a function that gives up to `n` more entries in order; fewer than `n` means that there are no
-more. That is what a `StoreIterator` is made of, and what these make of several.
+A *read* is a function that returns up to `n` more entries in order; fewer than `n` means that there are no
+more. `StoreIterator` takes one, and these functions make one of several.
 
-Merging goes by stretches, not by entries: what no later entry can come before is taken from each read at
-once, and sorted, which is quick for a few runs that are sorted already.
+Stretches are merged, not single entries: all entries that no later entry can precede are taken from each read
+at once, and sorted, which is fast for a few sorted runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def one_after_other(reads: Sequence[Read]) -> Read:
 
 
 class _Run:
-    """One of the reads that are merged, and what was read ahead of it. `keys` are what it is sorted by."""
+    """One of the merged reads, with the entries read ahead. `keys` are its sort keys."""
 
     __slots__ = ("ended", "entries", "keys", "read")
 
@@ -51,7 +51,7 @@ class _Run:
         self.keys: list[bytes] = []
 
     def fill(self, count: int, ignored: int) -> None:
-        """Read ahead, if nothing is left of the last time."""
+        """Read ahead, unless entries are left from the last time."""
         if self.entries or self.ended:
             return
         self.entries = self.read(count)
@@ -59,14 +59,14 @@ class _Run:
         self.ended = len(self.entries) < count
 
     def take(self, count: int) -> list[tuple[bytes, Entry]]:
-        """The first entries, each behind what it is sorted by."""
+        """The first entries, each with its sort key in front."""
         taken = list(zip(self.keys[:count], self.entries[:count], strict=True))
         del self.keys[:count], self.entries[:count]
         return taken
 
 
 def merged(reads: Sequence[Read], ignored: int, *, reverse: bool) -> Read:
-    """All entries in the order of their keys without the first `ignored` bytes; backwards if `reverse`.
+    """All entries, ordered by their keys without the first `ignored` bytes; backwards if `reverse`.
 
     Each read must be in that order itself.
     """
@@ -91,7 +91,7 @@ def merged(reads: Sequence[Read], ignored: int, *, reverse: bool) -> Read:
 
 
 def _stretch(runs: Sequence[_Run], reverse: bool) -> list[Entry]:
-    """The entries that nothing can come before that was not read yet; empty if all have ended."""
+    """The entries that no unread entry can precede; empty if all reads have ended."""
     borders = [run.keys[-1] for run in runs if run.entries and not run.ended]
     pairs: list[tuple[bytes, Entry]] = []
     if not borders:

@@ -1,4 +1,4 @@
-"""Opens one task's part of a store, of whichever kind the topology says, on disk or in memory."""
+"""Opens one task's part of a store, of the kind in the topology, on disk or in memory."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def open_store(
     in_memory: bool = False,
     max_iterators: int = MAX_ITERATORS,
 ) -> BytesStore:
-    """Open what the topology declares; what is on disk from a store of another kind is wiped.
+    """Open a store of the topology; files of a store of another kind are wiped.
 
     Args:
-        store: its name, its kind, and whether it is to be persistent.
+        store: its name, its kind, and whether it should be persistent.
         path: its directory; None for a store in memory.
-        in_memory: keep a persistent one in memory too, unless the program says what keeps it.
+        in_memory: keep a persistent store in memory too, unless the program specifies its type.
 
     Raises:
         LockException: the directory is open elsewhere, in this process or another.
-        ProcessorStateException: it cannot be opened: no permission, a full disk.
+        ProcessorStateException: it cannot be opened, for example without permission or on a full disk.
         ValueError: a window or session store without a retention.
     """
     kind, retention = store.kind, store.retention_ms
@@ -60,7 +60,7 @@ def open_store(
 
 
 def _laid_out(store: Store, inner: OrderedBytesStore) -> BytesStore:
-    """The store of the declared kind in `inner`, which is wiped if another kind is in it."""
+    """The store of the declared kind in `inner`, which is wiped if it has another kind."""
     retention = store.retention_ms
     if store.kind is StoreKind.WINDOW and retention is not None:
         return (DuplicatesStore if store.duplicates else WindowStore)(inner, retention)

@@ -1,23 +1,23 @@
 """A key-value store on disk. The only file that imports the RocksDB binding.
 
 Layout: entries in the default column family; position, epoch and format in the column family `millstream`.
-`apply` writes all in one batch, with RocksDB's write-ahead log on and not synced, and the two families are
-flushed together. So after `kill -9` nothing is lost that `apply` returned from; after a power failure the
-newest batches may be missing, but always with their positions, and the changelog has them.
+`apply` writes everything in one batch, with RocksDB's write-ahead log enabled but not synced, and the two
+families are flushed together. So nothing is lost after `kill -9` once `apply` has returned. After a power
+failure, the newest batches may be missing, but always with their positions, and the changelog has them.
 
-What the binding does, found by running it, and shapes this file:
+Observed properties of the binding, which shape this file:
 
 - A single `get`, a write and a step of an iterator hold Python's lock; `get` of a list, `close`, flush and
-  compaction release it. So `get` needs no lock of ours: racing `close()` it meets one of two errors of the
-  binding. Everything else passes through a `ReaderGate`.
+  compaction release it. So `get` needs no extra lock: in a race with `close()` it gets one of two errors of
+  the binding. Everything else passes through a `ReaderGate`.
 - `close()` leaves the database (and its LOCK file) open as long as an iterator or column family lives.
-- An iterator that meets a damaged block just ends. Only a fresh `iter()` has a `status()` that tells; each
-  scan is checked by one at its end (`_check_end`).
+- An iterator that reaches a damaged block just ends. Only a new `iter()` has a `status()` that reports it, so
+  each scan is checked with one at its end (`_check_end`).
 - `ReadOptions.set_iterate_lower_bound` has no effect; the start of a backward scan is cut here.
-- A `Snapshot` that is given `ReadOptions`, which a bound needs, reads the present state. So `scan` makes its
-  iterators between two looks at the sequence number, which tell whether they see the same.
-- A write that RocksDB stalls would block the whole process, as it holds Python's lock; `no_slowdown` makes
-  it fail instead, and `apply` waits in Python and tries again. The failed batch is used up.
+- A `Snapshot` with `ReadOptions`, which a bound needs, reads the current state. So `scan` creates its
+  iterators between two reads of the sequence number, which show whether they see the same state.
+- A write that RocksDB stalls would block the whole process, because it holds Python's lock. `no_slowdown`
+  makes it fail instead, and `apply` waits in Python and retries. The failed batch cannot be reused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ _EPOCH = b"epoch"
 _FORMAT = b"format"
 _FORMAT_VERSION = b"1"
 _DAMAGED = "DAMAGED"
-"""A file of this name in a store's directory says that a read met damage; the next open starts afresh."""
+"""A file with this name in a store's directory means that a read found damage; the next open starts from
+scratch."""
 
 _PROPERTIES = (
     "num-immutable-mem-table",
@@ -110,12 +111,12 @@ _WRITE_BUFFERS = WriteBufferManager(128 << 20, False)
 class RocksDBStore:
     """One task's part of a key-value store, in RocksDB (ports.KeyValueBytesStore).
 
-    Opens what is there, and makes what is not. A damaged database is deleted, with a warning: its
-    position is then None, and it is restored from its changelog.
+    Opens an existing database, or creates one. A damaged database is deleted, with a warning: its position is
+    then None, and it is restored from its changelog.
 
     Raises:
         LockException: the directory is open elsewhere, in this process or another.
-        ProcessorStateException: it cannot be opened: no permission, a full disk.
+        ProcessorStateException: it cannot be opened, for example without permission or on a full disk.
     """
 
     def __init__(self, name: str, task_id: TaskId, path: Path, *, max_iterators: int = MAX_ITERATORS) -> None:
@@ -156,14 +157,14 @@ class RocksDBStore:
 
     @property
     def position(self) -> int | None:
-        """The changelog offset up to which this store is complete; None: nothing was ever applied."""
+        """The changelog offset up to which this store is complete; None if nothing was ever applied."""
         if not self._is_open:
             raise ClosedStoreError(self._name)
         return self._position
 
     @property
     def epoch(self) -> int:
-        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
+        """The highest epoch of the applied records; 0 if none had one. Saved with the position."""
         if not self._is_open:
             raise ClosedStoreError(self._name)
         return self._epoch
@@ -175,7 +176,7 @@ class RocksDBStore:
 
         Raises:
             ClosedStoreError: the store is closed.
-            ProcessorStateException: what is on disk is damaged, or cannot be read.
+            ProcessorStateException: the files on disk are damaged or cannot be read.
         """
         try:
             stored: bytes | None = self._get(key)
@@ -184,7 +185,7 @@ class RocksDBStore:
             raise self._translated(error, "read") from error
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The same for many keys, in their order."""
+        """The same for many keys, in the same order."""
         with self._gate:
             try:
                 stored: list[bytes | None] = self._get(list(keys))
@@ -247,7 +248,7 @@ class RocksDBStore:
             if self._db.latest_sequence_number() == number:
                 return scans
         while not self._writing.acquire(timeout=_STALL_PAUSE_S):
-            if not self._is_open:  # `close` has the lock, and waits for us to leave the gate
+            if not self._is_open:  # `close` has the lock, and waits for this thread to leave the gate
                 raise ClosedStoreError(self._name)
         try:
             return self._scans_now(ranges, mark, reverse)
@@ -273,7 +274,7 @@ class RocksDBStore:
             return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
 
     def properties(self) -> dict[str, int]:
-        """RocksDB's own figures, by name without `rocksdb.`; KIP-607 says what each means.
+        """RocksDB's own figures, by name without `rocksdb.`; see KIP-607 for their meaning.
 
         Raises:
             ClosedStoreError: the store is closed.
@@ -293,11 +294,11 @@ class RocksDBStore:
     ) -> None:
         """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
 
-        `drop`: a range of which everything is deleted first, in the same write.
+        `drop`: a range to delete first, in the same write.
 
         Raises:
             ClosedStoreError: the store is closed.
-            ProcessorStateException: it could not be written; nothing of the batch was.
+            ProcessorStateException: the write failed; nothing of the batch was written.
         """
         with self._writing:
             for _ in looks(_STALL_TIMEOUT_S, every_s=_STALL_PAUSE_S):
@@ -320,7 +321,7 @@ class RocksDBStore:
                 except Exception as error:
                     if "Write stall" not in str(error):
                         raise self._translated(error, "written") from error
-                    stalled = error  # compaction is behind; readers go on
+                    stalled = error  # compaction is behind; readers continue
                 else:
                     self._position = next_offset
                     self._epoch = max(self._epoch, epoch)
@@ -358,17 +359,17 @@ class RocksDBStore:
         batch.delete(_EPOCH, self._meta)
         self._db.write(batch)
         if first is not None:
-            self._db.compact_range(None, None)  # else every scan would step over what was deleted
+            self._db.compact_range(None, None)  # else every scan would step over the deleted entries
 
     # --- opening and closing -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Release everything, iterators included. Idempotent.
+        """Release all resources, including iterators. Idempotent.
 
         Raises:
-            TimeoutException: a read or write did not end; the store is closed to new calls all the same.
+            TimeoutException: a read or write did not end; the store still rejects new calls.
         """
-        self._is_open = False  # first, so that a write that waits for RocksDB gives up
+        self._is_open = False  # first, so a write that waits for RocksDB gives up
         if not self._writing.acquire(timeout=_CLOSE_TIMEOUT_S):
             raise TimeoutException(
                 f"store '{self._name}' of task {self._task_id} could not be closed: a write has not ended in "
@@ -379,7 +380,7 @@ class RocksDBStore:
             self._iterators.end_all()
             if self._meta is None:
                 return
-            # Nothing of the binding may stay referred to, or the LOCK file stays held.
+            # No object of the binding may remain referenced, or the LOCK file stays held.
             self._meta = None
             self._get = self._closed
             self._db.close()
@@ -438,7 +439,7 @@ class RocksDBStore:
         return db
 
     def _translated(self, error: Exception, what: str) -> Exception:
-        """The exception of ours for one of the binding's; what is none of the binding's goes on as it is."""
+        """Translates an exception of the binding; any other exception is returned unchanged."""
         if isinstance(error, TypeError | ClosedStoreError):
             raise error
         if what != "opened" and not self._is_open:
@@ -471,7 +472,7 @@ class RocksDBStore:
 
 
 class _Scan:
-    """A scan of a database, in either direction, from its state at this moment."""
+    """A scan of a snapshot of a database, in either direction."""
 
     __slots__ = ("_db", "_entries", "_last", "_passed", "_reverse", "_start", "_upper")
 
@@ -488,13 +489,13 @@ class _Scan:
         entries: Iterator[Entry] = db.items(
             backwards=reverse, from_key=None if reverse else start, read_opt=options
         )
-        # Not a step further than the first entry below: what was deleted there takes long to step over.
+        # Not a step beyond the first entry below: stepping over deleted entries there takes long.
         self._entries = (
             _until_below(start, entries, self._passed) if reverse and start is not None else entries
         )
 
     def read(self, count: int) -> list[Entry]:
-        """Up to `count` more; fewer: there are no more."""
+        """Up to `count` more entries; fewer mean that there are no more."""
         entries = list(islice(self._entries, count))
         if entries:
             self._last = entries[-1][0]
@@ -503,7 +504,7 @@ class _Scan:
         return entries
 
     def _check_end(self) -> None:
-        """Raise if the scan ended at a damaged block, and not at the end of its range."""
+        """Raise if the scan ended at a damaged block instead of the end of its range."""
         steps = self._db.iter()
         if self._last is not None:
             (steps.seek_for_prev if self._reverse else steps.seek)(self._last)
@@ -517,7 +518,7 @@ class _Scan:
 
 
 def _until_below(start: bytes, entries: Iterator[Entry], passed: list[bool]) -> Iterator[Entry]:
-    """Those that are not below `start`; `passed` gets an item when one is, which is the last that is read."""
+    """The entries not below `start`; the first one below it ends the scan, and adds an item to `passed`."""
 
     def is_above(entry: Entry) -> bool:
         if entry[0] >= start:
@@ -529,11 +530,11 @@ def _until_below(start: bytes, entries: Iterator[Entry], passed: list[bool]) -> 
 
 
 class _DamageError(Exception):
-    """The database opens but is not what this version wrote."""
+    """The database opens, but was not written by this version."""
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the files are wrong, rather than the disk, the permissions or the moment."""
+    """Whether the cause is damaged files, rather than the disk, the permissions or a temporary condition."""
     damage = ("Corruption", "Invalid argument", "IO error: No such file")  # the last: a file of the database
     return isinstance(error, _DamageError) or str(error).startswith(damage)
 

@@ -1,18 +1,18 @@
 """Window and session stores: laid out in an ordered key-value store, in segments of time.
 
-A segment has the windows of a stretch of time. What is older than the retention is gone from reads at once,
-and from the disk a segment at a time, in the very write that brings the newer record. How far the time of
-the store is (the newest start of a window, the newest end of a session, in records' order) is kept in an
-entry of its own, the *mark*: so a snapshot of the entries has the time that belongs to it. Below the
-first segment that is kept is the *floor*, three entries: a backward scan looks as far as that, and else would
-step over all that was dropped, one by one, which RocksDB does until it has written it anew.
+A segment has the windows of a span of time. Entries older than the retention are invisible to reads at once.
+They leave the disk one segment at a time, in the write of the newer record. The store's stream time (the
+newest start of a window, the newest end of a session, in record order) is in an entry of its own, the *mark*,
+so a snapshot of the entries includes its time. Below the first live segment is the *floor*, three entries at
+which backward scans stop. Without it, they would step over every dropped entry, which RocksDB keeps until
+compaction.
 
-Three segments live at most, or four: a read opens each and merges them, as of one moment.
+At most three or four segments are live: a read opens each of them and merges them, as of one moment.
 
 Source: org.apache.kafka.streams.state.internals.AbstractRocksDBSegmentedBytesStore, RocksDBWindowStore,
 RocksDBSessionStore.
-Differs: one database for all segments; ranges come in the order of keys, not segment after segment;
-in-memory stores do the same as persistent ones, to the millisecond.
+Differs: one database for all segments; ranges are in key order, not segment by segment; in-memory stores
+behave exactly like persistent ones, to the millisecond.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _log = logging.getLogger(__name__)
 _NO_TIME = -1
 _TELL_S = 10.0
 _FLOOR = (b"", b"\0", b"\0\0")
-"""What is behind the number of the first segment in the entries of the floor."""
+"""The bytes after the number of the first segment in the floor's entries."""
 _FIRST = b"\0\0\0"
-"""Behind a segment's number: after the floor, and before all else."""
+"""Follows a segment's number: sorts after the floor, and before everything else."""
 _AFTER = b"\xff" * 9
-"""Behind a time in a local key: after all that can follow it there."""
+"""Follows a time in a local key: sorts after everything else that can follow it."""
 _MIN_INTERVAL_MS = 60_000
 
 _TIME = Struct(">q").unpack_from
@@ -53,7 +53,7 @@ _TWO_TIMES = Struct(">qq").unpack_from
 
 
 def segment_interval(retention_ms: int) -> int:
-    """How much time a segment covers, in milliseconds: half of the retention, and a minute at least.
+    """The span of a segment, in milliseconds: half of the retention, but at least a minute.
 
     Source: org.apache.kafka.streams.state.Stores.persistentWindowStore.
     """
@@ -61,7 +61,7 @@ def segment_interval(retention_ms: int) -> int:
 
 
 class _SegmentedStore(LaidOutStore):
-    """What window and session stores have in common.
+    """The common part of window and session stores.
 
     Raises:
         ValueError: the retention is not a positive number.
@@ -70,11 +70,11 @@ class _SegmentedStore(LaidOutStore):
     _kind: str
     _laid_out_as: str
     _tail: Struct
-    """What ends a key in the changelog: the time that the retention counts from, and another number."""
+    """The end of a key in the changelog: the time that the retention counts from, and another number."""
     _kept: slice
-    """What of it ends a local key too."""
+    """The part of it that also ends a local key."""
     _most: int | None
-    """The largest that the other number can be; None: the first one."""
+    """The maximum of the other number; None for the first number."""
 
     def __init__(self, inner: OrderedBytesStore, retention_ms: int, *, clock: Clock | None = None) -> None:
         if retention_ms <= 0:
@@ -99,24 +99,25 @@ class _SegmentedStore(LaidOutStore):
 
     @property
     def retention_ms(self) -> int:
-        """How long a window is kept, by the time of the store."""
+        """How long a window is kept, by the store's stream time."""
         return self._retention
 
     @property
     def stream_time_ms(self) -> int | None:
-        """The newest start of a window, or end of a session, of all records so far; None: there were none."""
+        """The newest start of a window, or end of a session, of all records so far; None if there were
+        none."""
         return None if self._time == _NO_TIME else self._time
 
     @property
     def expired_records(self) -> int:
-        """How many records were left out since the store was opened: they came after their retention.
+        """The number of records dropped since the store was opened, because their retention had passed.
 
         Source: the metric expired-window-record-drop.
         """
         return self._expired
 
     def approximate_num_entries(self) -> int:
-        """About how many windows there are; those count that are older than the retention but not deleted."""
+        """The approximate number of windows, including expired ones that are not deleted yet."""
         ours = 1 if self._first_segment(self._time) == 0 else 1 + len(_FLOOR)  # the mark, and the floor
         return max(0, self._inner.approximate_num_entries() - ours)
 
@@ -131,10 +132,10 @@ class _SegmentedStore(LaidOutStore):
     def apply(
         self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
     ) -> None:
-        """Put and delete, drop what is too old now, and save `next_offset` and the epoch: one atomic write.
+        """Put and delete, drop expired segments, and save `next_offset` and the epoch, in one atomic write.
 
-        `entries` are changelog records, with Kafka's keys. What is older than the retention is left out, and
-        so is what has no window's key at all, with a warning.
+        `entries` are changelog records, with Kafka's keys. Records older than the retention are dropped, and
+        so are those without a window's key, with a warning.
         """
         with self._writing:
             before = self._time
@@ -151,7 +152,7 @@ class _SegmentedStore(LaidOutStore):
             if time != before or self._inner.position is None:
                 local.append((MARK, self._layout, time))
             self._inner.apply(local, next_offset, epoch, drop=drop)
-            # Last: a reader that has the old time and the new entries takes none for older than it is.
+            # Last: a reader with the old time and the new entries takes no entry for older than it is.
             self._time = time
         if expired or wrong:
             self._tell(expired, wrong)
@@ -159,7 +160,7 @@ class _SegmentedStore(LaidOutStore):
     def _localised(
         self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
     ) -> tuple[list[Local], int, int, int]:
-        """The entries with local keys; the time after them; how many came too late; how many are none."""
+        """The entries with local keys; the time after them; the number of late and of invalid entries."""
         local: list[Local] = []
         add, pack, interval, retention = local.append, pack_segment, self._interval, self._retention
         unpack, tail, kept, most = self._tail.unpack_from, -self._tail.size, self._kept, self._most
@@ -183,17 +184,17 @@ class _SegmentedStore(LaidOutStore):
             if at // interval != number:
                 number = at // interval
                 segment = pack(number)
-            # `escaped`, spelt out: this is what the updater does for each record
+            # `escaped`, inlined, because it runs for each record
             key = data[plain].replace(b"\0", b"\0\xff")
             add((segment + key + END_OF_KEY + data[kept], value, timestamp))
         return local, time, expired, wrong
 
     def _first_segment(self, time: int) -> int:
-        """The first segment that has something at this time."""
+        """The first live segment at this time."""
         return max(0, time - self._retention + 1) // self._interval
 
     def _tell(self, expired: int, wrong: int) -> None:
-        """Count what was left out, and log it; at once, and then not more often than every ten seconds."""
+        """Count dropped records and log them; at once, then at most every ten seconds."""
         self._expired += expired
         self._untold_expired += expired
         self._untold_wrong += wrong
@@ -223,7 +224,7 @@ class _SegmentedStore(LaidOutStore):
     # --- reads -------------------------------------------------------------------------------------------
 
     def _get_one(self, local: bytes, time_ms: int) -> bytes | None:
-        """What is stored under a local key (without its segment) of a time, unless that is too old."""
+        """The stored value of a local key (without its segment) at a time, unless that has expired."""
         if not 0 <= time_ms <= MAX_TIME_MS:
             if not self._inner.is_open:
                 raise ClosedStoreError(self.name)
@@ -242,8 +243,8 @@ class _SegmentedStore(LaidOutStore):
         *,
         reverse: bool,
     ) -> StoreIterator:
-        """The entries of some keys and times, as `convert` makes them. It is given entries of the keys, of
-        which some may be of other times, and the first and the last time that count in the snapshot.
+        """The entries of some keys and times, converted by `convert`. It gets entries of the keys, some of
+        which may have other times, and the first and last valid time in the snapshot.
         """
         one_key = from_key is not None and from_key == to_key
         head = b"" if from_key is None else escaped(from_key)
@@ -283,10 +284,10 @@ class WindowStore(_SegmentedStore):
     """One task's part of a window store (ports.WindowBytesStore), in a key-value store of bytes.
 
     Args:
-        inner: where the entries are; nothing else is in it.
+        inner: the store for the entries; used for nothing else.
         retention_ms: how long a window is kept, counted from its start to the newest start.
 
-    A window has one value, and no other sequence number than 0 in the changelog.
+    A window has one value, and its sequence number in the changelog is always 0.
 
     Source: RocksDBWindowStore, InMemoryWindowStore.
     """
@@ -302,7 +303,7 @@ class WindowStore(_SegmentedStore):
 
         Raises:
             ClosedStoreError: the store is closed.
-            ProcessorStateException: what is on disk is damaged, or cannot be read.
+            ProcessorStateException: the files on disk are damaged or cannot be read.
         """
         return self._get_one(escaped(key) + _packed(start_ms), start_ms)
 
@@ -331,7 +332,7 @@ class WindowStore(_SegmentedStore):
                 start = _TIME(local, tail)[0]
                 if low <= start <= high:
                     body = local[8:tail]
-                    if body != last:  # a key's windows come one after the other
+                    if body != last:  # a key's windows are adjacent
                         last, key = body, unescaped(body)
                     found.append(((key, start), stored))
             return found
@@ -340,12 +341,12 @@ class WindowStore(_SegmentedStore):
 
 
 class DuplicatesStore(WindowStore):
-    """A window store whose windows have all the values that were put for them, each with a sequence number.
-    A fetch gives them in the order in which they were put.
+    """A window store that keeps all values of a window, each with a sequence number. A fetch returns them in
+    the order of the puts.
 
     Source: RocksDBWindowStore, with retainDuplicates.
-    Differs: of one window, without a range of times, the value that was put last. Kafka Streams has that only
-        until something else is put into the store.
+    Differs: a fetch of one window, without a range of times, returns the last value put. In Kafka Streams, it
+        does so only until something else is put into the store.
     """
 
     _laid_out_as = "window with duplicates 1"
@@ -353,7 +354,7 @@ class DuplicatesStore(WindowStore):
     _most = 2**31 - 1
 
     def fetch_one(self, key: bytes, start_ms: int) -> bytes | None:
-        """Timestamp and value of what was put last for a key's window; see `WindowStore.fetch_one`."""
+        """Timestamp and value of the last put for a key's window; see `WindowStore.fetch_one`."""
         found = self.fetch(key, key, start_ms, start_ms, reverse=True)
         try:
             return next((stored for _, stored in found), None)
@@ -365,7 +366,7 @@ class SessionStore(_SegmentedStore):
     """One task's part of a session store (ports.SessionBytesStore), in a key-value store of bytes.
 
     Args:
-        inner: where the entries are; nothing else is in it.
+        inner: the store for the entries; used for nothing else.
         retention_ms: how long a session is kept, counted from its end to the newest end.
 
     Source: RocksDBSessionStore, InMemorySessionStore.
@@ -382,7 +383,7 @@ class SessionStore(_SegmentedStore):
 
         Raises:
             ClosedStoreError: the store is closed.
-            ProcessorStateException: what is on disk is damaged, or cannot be read.
+            ProcessorStateException: the files on disk are damaged or cannot be read.
         """
         return self._get_one(escaped(key) + _packed(end_ms) + _packed(start_ms), end_ms)
 
@@ -422,5 +423,5 @@ class SessionStore(_SegmentedStore):
 
 
 def _packed(time_ms: int) -> bytes:
-    """A time as a local key has it; one that no entry can have becomes one that is not there either."""
+    """A time in a local key's form; a time that no entry can have becomes another unused one."""
     return pack_time(time_ms) if 0 <= time_ms <= MAX_TIME_MS else b""

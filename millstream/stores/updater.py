@@ -1,12 +1,12 @@
 """Fills stores from their changelogs: the only writer of a store.
 
 One updater has one thread, one consumer and the stores of some tasks. For each store it decides where to
-start (`where_to_start`, pure), restores up to the end that the changelog had then, and follows it from
-there on. Data and offset go into the store in one write, so a crash at any point repeats nothing and
-loses nothing.
+start (`where_to_start`, pure), restores up to the changelog's end at that time, and then follows the
+changelog. Data and offset go into the store in one write, so a crash at any point repeats nothing and loses
+nothing.
 
-Other threads only change what is wanted (`add`, `remove`, `close`) and wait for the updater to have
-noticed; the consumer is used by the updater's thread alone.
+Other threads only change the wanted stores (`add`, `remove`, `close`) and wait until the updater has reacted.
+Only the updater's thread uses the consumer.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ for 10,000, and readers would wait. Larger batches are slower, too."""
 _IDLE_S = 60.0
 _LAG_REFRESH_S = 1.0
 _LAG_WAIT_S = 2.0
-"""How long ends are waited for; the stores stand still meanwhile."""
+"""How long to wait for end offsets; the stores are not updated in the meantime."""
 _LAG_AGAIN_S = 10.0
-"""When ends are asked for again that were not told in time."""
+"""When to request end offsets again that did not arrive in time."""
 _TELL_DROPPED_S = 10.0
 _TELL_PROGRESS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a store starts to read its changelog. `wipe`: what it has does not belong to this changelog."""
+    """Where a store starts to read its changelog. `wipe`: its contents do not belong to this changelog."""
 
     offset: int
     wipe: bool = False
@@ -52,7 +52,7 @@ class Start:
 
 
 def where_to_start(position: int | None, beginning: int, end: int) -> Start:
-    """From the saved position, if the changelog still has what comes after it; else from its beginning.
+    """The saved position, if the changelog still has the records after it; else the changelog's beginning.
 
     Pure. `beginning` and `end` are the changelog's first offset and the one after its last.
     """
@@ -66,10 +66,10 @@ def where_to_start(position: int | None, beginning: int, end: int) -> Start:
 
 
 def progress_line(stores: int, done: int, whole: int, seconds: float) -> str:
-    """How far a restore is, in words. Pure.
+    """A restore's progress, in words. Pure.
 
-    `done` of `whole` are offsets of all its changelogs, and took so many seconds. A compacted changelog has
-    fewer records than offsets.
+    `done` and `whole` count offsets of all its changelogs; `done` took the given seconds. A compacted
+    changelog has fewer records than offsets.
     """
     rate = done / seconds if seconds > 0 else 0.0
     left = f"about {(whole - done) / rate:,.0f} s left" if rate > 0 else "nothing has come yet"
@@ -81,7 +81,7 @@ def progress_line(stores: int, done: int, whole: int, seconds: float) -> str:
 
 
 class StateRestoreListener(Protocol):
-    """Told how far the restoring of each store is. Called on the updater's thread; what it raises is logged.
+    """Receives the restore progress of each store. Called on the updater's thread; exceptions are logged.
 
     Source: org.apache.kafka.streams.processor.StateRestoreListener.
     """
@@ -89,20 +89,20 @@ class StateRestoreListener(Protocol):
     def on_restore_start(
         self, partition: TopicPartition, store: str, starting_offset: int, ending_offset: int
     ) -> None:
-        """Restoring begins, from one offset up to, and without, the other."""
+        """A restore starts, from one offset (inclusive) to the other (exclusive)."""
 
     def on_batch_restored(
         self, partition: TopicPartition, store: str, batch_end_offset: int, num_restored: int
     ) -> None:
-        """A batch of so many records is in the store, up to, and without, this offset."""
+        """A batch of records was restored, up to this offset (exclusive)."""
 
     def on_restore_end(self, partition: TopicPartition, store: str, total_restored: int) -> None:
-        """The store is up to date, by so many records in all."""
+        """The store is up to date, after this total number of records."""
 
 
 @dataclass(slots=True)
 class _Follower:
-    """One store and how far it is. Written by the updater's thread only."""
+    """One store and its progress. Written by the updater's thread only."""
 
     store: BytesStore
     position: int = 0
@@ -113,13 +113,13 @@ class _Follower:
     started: bool = False
     restored: bool = False
     dropped: int = 0
-    """Records of an older epoch that were left out and not yet told of."""
+    """Records of an older epoch that were dropped and not yet reported."""
     told_at: float = float("-inf")
 
 
 @dataclass(slots=True)
 class _Shared:
-    """What the threads share; guarded by `changed`."""
+    """The state shared by the threads; guarded by `changed`."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
     wanted: dict[TopicPartition, _Follower] = field(default_factory=dict)
@@ -131,26 +131,25 @@ class _Shared:
 
 
 class Watch(Protocol):
-    """Told, on the updater's thread, of each store that begins and of all that it loads, restored or not."""
+    """Receives, on the updater's thread, the start of each store and all that it loads, restored or not."""
 
     def begun(self, partition: TopicPartition, store: BytesStore, start: int, end: int) -> None:
-        """It begins at one offset; the changelog ends before the other."""
+        """It starts at one offset; the changelog ends before the other."""
 
     def loaded(
         self, partition: TopicPartition, store: BytesStore, records: int, position: int, end: int
     ) -> None:
-        """So many records more are in it, up to, and without, `position`."""
+        """More records were loaded, up to `position` (exclusive)."""
 
 
 class StoreUpdater:
-    """Keeps stores up to date with their changelogs, on a thread of its own called `name`.
+    """Keeps stores up to date with their changelogs, on its own thread called `name`.
 
     `on_failure` is called once, on that thread, which then ends. `on_restored` is called there for each
-    partition that has become up to date; `on_restoring` before one that was is restored anew, because its
-    changelog was truncated or made anew: from then on nobody should read the store.
-    `check_epoch` is called there before a record of a higher epoch than all before it is applied, with
-    that epoch and the record's offset; it raises if there cannot have been such a claim.
-    The updater owns the consumer, not the stores.
+    partition that has become up to date. `on_restoring` is called before such a partition is restored again,
+    because its changelog was truncated or recreated: the store should not be read after that. `check_epoch`
+    is called there before a record with a new highest epoch is applied, with the epoch and the record's
+    offset. It raises if such a claim is impossible. The updater owns the consumer, not the stores.
     """
 
     def __init__(
@@ -192,7 +191,7 @@ class StoreUpdater:
         """Start its thread.
 
         Raises:
-            IllegalStateException: it was closed.
+            IllegalStateException: the updater is closed.
         """
         with self._shared.changed:
             if self._shared.closing:
@@ -219,17 +218,17 @@ class StoreUpdater:
             shared.changed.notify_all()
 
     def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None:
-        """Stop following it. When this returns, the updater does not touch the store any more.
+        """Stop following it. When this returns, the updater no longer uses the store.
 
         Raises:
-            TimeoutException: the updater did not let go of it in time.
+            TimeoutException: the updater did not release it in time.
         """
         shared = self._shared
         with shared.changed:
             shared.wanted.pop(partition, None)
             shared.changed.notify_all()
             if threading.current_thread() is self._thread:
-                return  # called back by the updater itself: it is not applying anything now
+                return  # called back by the updater itself, which is not applying anything now
             if not shared.changed.wait_for(
                 lambda: shared.ended or not self._thread.is_alive() or partition not in shared.served,
                 timeout_s,
@@ -240,14 +239,14 @@ class StoreUpdater:
                 )
 
     def is_restored(self, partition: TopicPartition) -> bool:
-        """Whether its store has reached the end that the changelog had when it was added."""
+        """Whether its store has reached the end of the changelog as of its addition."""
         with self._shared.changed:
             follower = self._shared.wanted.get(partition)
             return follower is not None and follower.restored
 
     @property
     def all_restored(self) -> bool:
-        """Whether every store that was added is restored."""
+        """Whether every added store is restored."""
         with self._shared.changed:
             return all(follower.restored for follower in self._shared.wanted.values())
 
@@ -255,8 +254,8 @@ class StoreUpdater:
         """Wait for `all_restored`; False at the deadline.
 
         Raises:
-            BaseException: what ended the updater, if it has failed.
-            IllegalStateException: it was closed meanwhile.
+            BaseException: the exception that ended the updater, if it has failed.
+            IllegalStateException: it was closed in the meantime.
         """
         shared = self._shared
 
@@ -274,7 +273,7 @@ class StoreUpdater:
             return False
 
     def positions(self) -> dict[TopicPartition, int | None]:
-        """The offset that each store is complete up to; None: not begun."""
+        """The offset up to which each store is complete; None if not started."""
         with self._shared.changed:
             return {
                 partition: follower.position if follower.started else None
@@ -282,7 +281,7 @@ class StoreUpdater:
             }
 
     def lags(self) -> dict[TopicPartition, LagInfo]:
-        """Position and end of each changelog, as last known; asking makes the updater look again."""
+        """The position and end of each changelog, as last known; a call makes the updater refresh them."""
         with self._shared.changed:
             self._shared.lags_wanted = True
             return {
@@ -298,20 +297,20 @@ class StoreUpdater:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended it, if it has failed."""
+        """The exception that ended it, if it has failed."""
         with self._shared.changed:
             return self._shared.failure
 
     @property
     def is_alive(self) -> bool:
-        """Whether its thread runs."""
+        """Whether its thread is running."""
         return self._thread.is_alive()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """End its thread and close the consumer. Idempotent; does not wait if called on that thread.
+        """Stop its thread and close the consumer. Idempotent; does not wait if called on that thread.
 
         Raises:
-            TimeoutException: the thread has not ended in time; it will end after its present step.
+            TimeoutException: the thread has not ended in time; it will end after its current step.
         """
         shared = self._shared
         with shared.changed:
@@ -337,7 +336,7 @@ class StoreUpdater:
         failure: BaseException | None = None
         try:
             self._loop()
-        except Exception as error:  # the boundary of the thread: whatever it is, the owner decides
+        except Exception as error:  # the boundary of the thread: the owner decides about any error
             failure = error
         try:
             self._consumer.close()
@@ -378,7 +377,7 @@ class StoreUpdater:
             self._refresh_ends()
 
     def _reassign(self) -> None:
-        """Make what is served what is wanted."""
+        """Bring the served stores in line with the wanted ones."""
         shared = self._shared
         with shared.changed:
             shared.served = dict(shared.wanted)
@@ -419,7 +418,7 @@ class StoreUpdater:
         self._check_restored(partition, follower)
 
     def _restore_anew(self, error: OffsetOutOfRange) -> None:
-        """Wipe the store whose position is gone from its changelog, and read that from the beginning."""
+        """Wipe a store whose position is no longer in its changelog, and read that from the beginning."""
         with self._shared.changed:
             follower = self._shared.served.get(error.partition)
             if follower is None or self._shared.wanted.get(error.partition) is not follower:
@@ -433,7 +432,7 @@ class StoreUpdater:
         follower.started = False
         follower.total_restored = 0
         with self._shared.changed:
-            self._shared.served = {}  # so that the next turn assigns
+            self._shared.served = {}  # so the next turn assigns
 
     def _apply(self, batch: ChangelogBatch) -> None:
         shared = self._shared
@@ -465,7 +464,7 @@ class StoreUpdater:
         self._check_restored(batch.partition, follower)
 
     def _tell_dropped(self, batch: ChangelogBatch, follower: _Follower) -> None:
-        """Log what was left out; at once, and then not more often than every ten seconds."""
+        """Log dropped records; at once, then at most every ten seconds."""
         follower.dropped += batch.dropped
         now = self._clock.now()
         if now - follower.told_at < _TELL_DROPPED_S:
@@ -498,7 +497,7 @@ class StoreUpdater:
             on_restored(partition)
 
     def _tell_progress(self) -> None:
-        """Log how far restoring is, every ten seconds; a short restore is over before that."""
+        """Log the restore progress every ten seconds; a short restore ends before that."""
         restoring = {
             at: each for at, each in self._shared.served.items() if each.started and not each.restored
         }
@@ -506,7 +505,7 @@ class StoreUpdater:
             self._restoring_since, self._restored_beside = None, {}
             return
         now = self._clock.now()
-        # Those that are done by now count as well: the time was theirs too.
+        # Finished ones count as well: they used part of the time.
         self._restored_beside |= restoring
         if self._restoring_since is None:
             self._restoring_since = self._told_progress_at = now

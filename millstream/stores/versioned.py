@@ -1,9 +1,9 @@
-"""A key-value store with history: what a key had at an earlier time, laid out in an ordered store.
+"""A key-value store with history: the past values of keys, laid out in an ordered store.
 
-A *version* is a value, or a deletion, with the time from which on it was valid; it is valid until the next
-one of its key. Versions are ordered by their timestamps, not by their arrival: a late record puts its version
-where it belongs (KIP-889). The keys inside, where `key` is escaped and ended as in keys.py, and times are 8
-bytes, big-endian, in the order of the numbers:
+A *version* is a value or a deletion, with the time from which it is valid; it is valid until the next version
+of its key. Versions are ordered by their timestamps, not by their arrival: a late record inserts its version
+where it belongs (KIP-889). These are the inner keys; `key` is escaped and terminated as in keys.py, and times
+are 8 bytes, big-endian, which sort like the numbers:
 
     L key                       the newest version, a value                   timestamp, value
     D key                       the newest version, a deletion                timestamp
@@ -12,17 +12,17 @@ bytes, big-endian, in the order of the numbers:
     F                           the floor: ends backward scans of L           nothing
     the mark                    the newest timestamp of all                   see `_Mark`
 
-So `get` is one read of the latest value, as in any store, and a range of latest values meets nothing else. L
-and V are in the order of the keys after their first byte, so that a range as of a time is one scan of both,
-as of one moment, in which each key has one version at most that was valid then.
+So `get` is one read of the latest value, as in any store, and a range of latest values reads nothing else. L
+and V are ordered by the bytes after the first. So a range as of a time is one scan of both, as of one moment,
+in which at most one version of each key was valid at that time.
 
-The *horizon* is the newest timestamp minus the history. What was valid only before it is forgotten, in the
+The *horizon* is the newest timestamp minus the history. Versions valid only before it are dropped, in the
 write that moves it.
 
 Source: KIP-889; org.apache.kafka.streams.state.internals.RocksDBVersionedStore.
-Differs: a read as of a time before the horizon raises (Kafka: null, as if there were no such key). A record
-    that is older than the horizon is put all the same if its version would still be valid there, and is the
-    newest of its key in particular; Kafka drops it, so that one timestamp far in the future stops a table.
+Differs: a read as of a time before the horizon raises (Kafka: null, as if the key did not exist). A record
+    older than the horizon is still put if its version is valid at the horizon, for example as the newest of
+    its key. Kafka drops it, so a single timestamp far in the future stops a table.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ __all__ = ["Version", "VersionedStore"]
 
 _LATEST, _DELETED, _VERSION, _EXPIRY = b"L", b"D", b"V", b"E"
 _FLOOR = (b"F0", b"F1", b"F2")
-"""A backward scan that ends at the first L looks a few entries further, and would step over all of E that was
-dropped: RocksDB forgets ranges late.
+"""A backward scan that ends at the first L reads a few entries further, and would step over all dropped Es:
+RocksDB removes ranges late.
 """
 _A_VALUE, _A_DELETION = b"\x01", b"\x00"
 _AFTER = b"\xff" * 9
-"""Behind a key's end: after all times that can follow it."""
+"""Follows a key's end: sorts after all times that can follow it."""
 _NEVER = -(2**63)
-"""Before all times: no record was seen, nothing was forgotten."""
+"""Before all times: no record was seen, nothing was dropped."""
 _LAST = 2**63 - 1
 _MOST_AT_ONCE = 10_000
-"""How many versions one write forgets at most; the next ones forget the rest."""
+"""The maximum number of versions that one write drops; the next writes drop the rest."""
 
 _TIME = Struct(">Q")
 _LAYOUT = b"history 1 "
@@ -66,7 +66,7 @@ _MARK = Struct(">Qq")
 
 
 def _sortable(time_ms: int) -> bytes:
-    """8 bytes in the order of the numbers, negative ones included."""
+    """8 bytes that sort like the numbers, including negative ones."""
     return _TIME.pack(time_ms + 2**63)
 
 
@@ -77,8 +77,8 @@ def _valid_to_of(key: bytes) -> int:
 
 
 def _newest_first(time_ms: int) -> bytes:
-    """8 bytes in the opposite order: so the version of a time is the first of a forward scan, which has an
-    end. (RocksDB's backward scans have none here, and would step over what other keys have lost.)
+    """8 bytes in the opposite order: so the version of a time is the first in a forward scan, which has a
+    bound. (RocksDB's backward scans have none here, and would step over dropped entries of other keys.)
     """
     return _TIME.pack(_LAST - time_ms)
 
@@ -90,20 +90,21 @@ def _timestamp_of_version(key: bytes) -> int:
 
 
 def _clamped(time_ms: int) -> int:
-    """The nearest time that 8 bytes can say."""
+    """The nearest time that fits into 8 bytes."""
     return min(max(time_ms, _NEVER), _LAST)
 
 
 def _plain(body: bytes) -> bytes:
-    """The key that was escaped; without its end."""
+    """The unescaped key, without its terminator."""
     return body.replace(b"\0\xff", b"\0") if b"\0" in body else body
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A value that a key had, from `timestamp` up to, and without, `valid_to`; None: it has it still.
+    """A version of a key's value, valid from `timestamp` (inclusive) to `valid_to` (exclusive); None if it is
+    still valid.
 
-    `stored` is its timestamp and its bytes, as `get` gives them.
+    `stored` is its timestamp and its bytes, as returned by `get`.
     """
 
     stored: bytes
@@ -113,12 +114,12 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """What the store knows of itself, in the entry `MARK`.
+    """The store's own state, in the entry `MARK`.
 
     Attributes:
-        newest: the newest timestamp of all records; `_NEVER`: there were none.
-        count: how many keys have a value.
-        forgotten: up to where versions were forgotten, if the history was shorter once.
+        newest: the newest timestamp of all records; `_NEVER` if there were none.
+        count: the number of keys with a value.
+        forgotten: the time up to which versions were dropped, if the history was once shorter.
     """
 
     newest: int = _NEVER
@@ -143,7 +144,7 @@ class VersionedStore(LaidOutStore):
     """One task's part of a key-value store with history (ports.KeyValueBytesStore).
 
     Args:
-        inner: where the entries are; nothing else is in it.
+        inner: the store for the entries; used for nothing else.
         history_ms: how far back it can be read, from its newest timestamp.
 
     Raises:
@@ -155,7 +156,7 @@ class VersionedStore(LaidOutStore):
             raise ValueError(f"store '{inner.name}' cannot keep a history of {history_ms} ms; give 0 or more")
         super().__init__(inner)
         self._history = history_ms
-        self._forget_from = _EXPIRY  # where the next forgetting begins: before it, all is forgotten
+        self._forget_from = _EXPIRY  # where the next cleanup starts: everything before it was dropped
         marked = self._recovered(
             lambda layout: layout.startswith(_LAYOUT), "was kept without history, or as another kind of store"
         )
@@ -170,12 +171,12 @@ class VersionedStore(LaidOutStore):
 
     @property
     def earliest_ms(self) -> int | None:
-        """The earliest time that can be read; None: any, as there are no records yet."""
+        """The earliest time that can be read; None for any time, because there are no records yet."""
         horizon = self._mark.horizon(self._history)
         return None if horizon == _NEVER else horizon
 
     def approximate_num_entries(self) -> int:
-        """How many keys have a value; exact."""
+        """The number of keys with a value; exact."""
         self._inner.position  # noqa: B018  # raises once the store is closed
         return self._mark.count
 
@@ -186,7 +187,7 @@ class VersionedStore(LaidOutStore):
             self._mark = _Mark()
             self._forget_from = _EXPIRY
 
-    # --- reads of what is latest -------------------------------------------------------------------------
+    # --- reads of the latest values ----------------------------------------------------------------------
 
     def get(self, key: bytes) -> bytes | None:
         """Timestamp and latest value of a key."""
@@ -195,7 +196,7 @@ class VersionedStore(LaidOutStore):
         return self._inner.get(b"L%b\0\0" % key)
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The same for many keys, in their order."""
+        """The same for many keys, in the same order."""
         return self._inner.multi_get([_LATEST + escaped(key) for key in keys])
 
     def range(
@@ -213,20 +214,20 @@ class VersionedStore(LaidOutStore):
     # --- reads as of a time ------------------------------------------------------------------------------
 
     def get_as_of(self, key: bytes, at_ms: int) -> bytes | None:
-        """Timestamp and value that a key had at a time.
+        """The timestamp and value of a key as of a time.
 
         Raises:
-            ValueError: that is before the history.
+            ValueError: the time is older than the retained history.
             ClosedStoreError: the store is closed.
         """
         version = self.version(key, at_ms)
         return None if version is None else version.stored
 
     def version(self, key: bytes, at_ms: int | None = None) -> Version | None:
-        """The version that was valid at a time, None: the latest; None if there was no value.
+        """The version valid at a time, or the latest if the time is None; None if there was no value.
 
         Raises:
-            ValueError: the time is before the history.
+            ValueError: the time is older than the retained history.
             ClosedStoreError: the store is closed.
         """
         latest = self.get(key)
@@ -240,7 +241,7 @@ class VersionedStore(LaidOutStore):
         first = _VERSION + escaped(key)
         with _closing(self._inner.range(first + _newest_first(at_ms), first + _AFTER)) as versions:
             entry = next(versions, None)
-        # What was read may have been forgotten meanwhile: the mark moves before the entries do.
+        # The version may have been dropped in the meantime: the mark moves before the entries do.
         self._check_within(self._mark, at_ms)
         return None if entry is None else _valid_at(*entry, at_ms)
 
@@ -256,7 +257,7 @@ class VersionedStore(LaidOutStore):
         """A consistent snapshot of the values from `start` to `end` that were valid at a time.
 
         Raises:
-            ValueError: that is before the history.
+            ValueError: the time is older than the retained history.
             ClosedStoreError: the store is closed.
             IllegalStateException: too many iterators are open.
         """
@@ -277,16 +278,16 @@ class VersionedStore(LaidOutStore):
 
         scan = self._inner.scan(ranges, mark=MARK, ignored=1, reverse=reverse)
         try:
-            self._check_within(mark, at_ms)  # by the horizon of what is read
+            self._check_within(mark, at_ms)  # by the horizon of the snapshot
         except ValueError:
             scan.close()
             raise
         return _seen_as(scan, entry_at)
 
     def versions(self, key: bytes, from_ms: int | None = None, to_ms: int | None = None) -> list[Version]:
-        """The values that a key had at any moment from one time to the other, both included; newest first.
+        """The values that a key had at any moment between two times, both inclusive; newest first.
 
-        None: as far as the history goes.
+        None extends to the end of the history.
 
         Raises:
             ClosedStoreError: the store is closed.
@@ -323,7 +324,7 @@ class VersionedStore(LaidOutStore):
         """Raise what a read as of this time would raise.
 
         Raises:
-            ValueError: that is before the history.
+            ValueError: the time is older than the retained history.
             ClosedStoreError: the store is closed.
         """
         self._inner.position  # noqa: B018  # raises once the store is closed
@@ -343,7 +344,7 @@ class VersionedStore(LaidOutStore):
     def apply(
         self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
     ) -> None:
-        """Put versions, forget what is too old, and save `next_offset` and the epoch: one atomic write."""
+        """Put versions, drop expired ones, and save `next_offset` and the epoch, in one atomic write."""
         with self._writing:
             before, forget_from = self._mark, self._forget_from
             newest = max((timestamp for _, _, timestamp in entries), default=_NEVER)
@@ -363,7 +364,7 @@ class VersionedStore(LaidOutStore):
                 local += [(key, b"", 0) for key in _FLOOR]
             if mark != before or self._inner.position is None:
                 local.append(mark.entry())
-            # First: a reader that has the new entries and the old mark would miss what is forgotten by now.
+            # First: a reader with the new entries and the old mark would miss dropped versions.
             self._mark = mark
             try:
                 self._inner.apply(local, next_offset, epoch, drop=drop)
@@ -374,7 +375,7 @@ class VersionedStore(LaidOutStore):
     def _with_newest(
         self, by_key: dict[bytes, list[tuple[int, bytes | None]]]
     ) -> Iterable[tuple[bytes, list[tuple[int, bytes | None]], bytes | None, bytes | None]]:
-        """Each key with what is new of it, and with its L and its D."""
+        """Each key with its new records, its L and its D."""
         bodies = list(by_key)
         stored = self._inner.multi_get([mark + body for mark in (_LATEST, _DELETED) for body in bodies])
         count = len(bodies)
@@ -389,7 +390,8 @@ class VersionedStore(LaidOutStore):
         deleted: bytes | None,
         horizon: int,
     ) -> int:
-        """Put what is new of a key, which `local` has nothing else of; by how many more keys have a value."""
+        """Put a key's new records; `local` has no others of it. Returns the change in the number of keys with
+        a value."""
         newest: tuple[int, bytes | None] | None = None
         if latest is not None:
             newest = (timestamp_of(latest), latest[8:])
@@ -426,16 +428,16 @@ class VersionedStore(LaidOutStore):
         new: list[tuple[int, bytes | None]],
         horizon: int,
     ) -> tuple[int, bytes | None]:
-        """Put records of which one at least is older than the newest version; the newest one after them.
+        """Put records of which at least one is older than the newest version; then the newest one.
 
-        Rare, and so without haste: all versions of the key are put in order anew.
+        Rare, so not optimized: all versions of the key are sorted again.
         """
         first = _VERSION + body
         known: dict[int, tuple[bytes | None, int | None]] = {}
         with _closing(self._inner.scan(lambda _: [(first, first + _AFTER)], mark=MARK)) as entries:
             for key, stored in entries:
                 known[_timestamp_of_version(key)] = (_value_of_version(stored), timestamp_of(stored))
-        for key, payload, valid_to in local:  # what this batch has put of it already
+        for key, payload, valid_to in local:  # what this batch has already put for it
             if key.startswith(first) and len(key) == len(first) + 8 and payload is not None:
                 known[_timestamp_of_version(key)] = (
                     payload[1:] if payload[:1] == _A_VALUE else None,
@@ -465,7 +467,7 @@ class VersionedStore(LaidOutStore):
     def _forget(
         self, local: list[Local], by_key: dict[bytes, list[tuple[int, bytes | None]]], horizon: int
     ) -> KeyRange | None:
-        """Delete what was valid only before the horizon; the part of the list of such that is done with."""
+        """Delete versions valid only before the horizon. Returns the finished part of the expiry list."""
         start, end = self._forget_from, _expiry_after(horizon)
         if horizon == _NEVER or start >= end:
             return None
@@ -483,7 +485,7 @@ class VersionedStore(LaidOutStore):
             valid_to, body, timestamp = _valid_to_of(key), key[9:-8], _timestamp_of_version(key)
             if timestamp < valid_to:
                 local.append((_VERSION + key[9:], None, valid_to))
-            elif body not in by_key:  # else it is decided about by what is new
+            elif body not in by_key:  # else the new records decide about it
                 deletions.append((body, timestamp))
         stored = self._inner.multi_get([_DELETED + body for body, _ in deletions])
         for (body, timestamp), deleted in zip(deletions, stored, strict=True):
@@ -499,14 +501,14 @@ class VersionedStore(LaidOutStore):
 
 
 def _expiry_after(time_ms: int) -> bytes:
-    """Behind all entries E of this time."""
+    """A key that sorts after all entries E of this time."""
     return _EXPIRY + _sortable(time_ms + 1) if time_ms < _LAST else bytes([_EXPIRY[0] + 1])
 
 
 def _put_version(
     local: list[Local], body: bytes, timestamp: int, value: bytes | None, valid_to: int, horizon: int
 ) -> None:
-    """A version that another one follows, unless it can be forgotten already."""
+    """Put a version that has a successor, unless it can be dropped already."""
     if valid_to <= horizon:
         return
     payload = _A_DELETION if value is None else _A_VALUE + value
@@ -520,7 +522,7 @@ def _value_of_version(stored: bytes) -> bytes | None:
 
 
 def _valid_at(key: bytes, stored: bytes, at_ms: int) -> Version | None:
-    """The version of a V, if it is a value and was valid then."""
+    """The version of a V, if it is a value and was valid at that time."""
     timestamp, valid_to = _timestamp_of_version(key), timestamp_of(stored)
     if stored[8:9] != _A_VALUE or not timestamp <= at_ms < valid_to:
         return None
@@ -540,7 +542,7 @@ def _bounds(mark: bytes, start: bytes | None, end: bytes | None, end_inclusive: 
 
 
 def _as_text(time_ms: int) -> str:
-    """A time for people; as a number, where a calendar has no such day."""
+    """A readable time; a number if the calendar has no such day."""
     try:
         return f"{datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec='milliseconds')}"
     except (OverflowError, ValueError, OSError):
@@ -551,7 +553,7 @@ def _as_text(time_ms: int) -> str:
 
 
 def _seen_as(entries: Iterator[Entry], see: Callable[[bytes, bytes], Entry | None]) -> Iterator[Entry]:
-    """An iterator of the inner store that gives what users of this one see; None: left out."""
+    """An iterator of the inner store, with entries converted for users; None omits an entry."""
     assert isinstance(entries, StoreIterator)
     entries.through(
         lambda chunk: [seen for key, stored in chunk if (seen := see(key, stored)) is not None],

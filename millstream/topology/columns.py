@@ -1,9 +1,9 @@
-"""What functions of Columns get and return, as types: for type checkers, and for whoever writes a `def`.
+"""The parameter and result types of functions of Columns, for type checkers and for writing a `def`.
 
-A function takes `value`, `key, value`, or `key, value, record`. What it is called with is decided by
-`topology/functions.py: arity`; what becomes of its result, by `spark/trace.py: as_column`. These types say
-the same, so a checker refuses what compiling the topology would refuse. PySpark is not imported for them:
-they are text until somebody checks them.
+A function takes `value`, `key, value`, or `key, value, record`. Its arguments are decided by
+`topology/functions.py: arity`, and the conversion of its result by `spark/trace.py: as_column`. These types
+agree with both, so a checker rejects what compiling the topology would reject. PySpark is not imported for
+them: they are strings until they are checked.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RecordContext:
-    """The third parameter of a function: where the record came from, as Columns.
+    """The third parameter of a function: the record's origin, as Columns.
 
     `topic` string, `partition` int, `offset` bigint, `timestamp` timestamp,
     `headers` array<struct<key: string, value: binary>>. After an aggregation only `timestamp` is set.
@@ -60,10 +60,10 @@ class RecordContext:
 
 
 Literal: TypeAlias = str | bytes | bool | int | float | Decimal | date | timedelta
-"""A Python value that is the same for each record (a datetime is a date). A null is `F.lit(None)`."""
+"""A Python value that is the same for every record (a datetime is a date). For null, use `F.lit(None)`."""
 
 Value: TypeAlias = "Column | Literal | Mapping[str, Value] | list[Value]"
-"""What can become a Column: a dict becomes a struct, a list an array."""
+"""A value that can become a Column: a dict becomes a struct, a list an array."""
 
 Pair: TypeAlias = "tuple[Value, Value]"
 """A key and a value."""
@@ -97,10 +97,10 @@ Partitioner: TypeAlias = "Of[Column | int]"
 """The number of the partition that a record is written to."""
 
 ForeignKey: TypeAlias = "Callable[[Column], Value] | Callable[[Column, Column], Value]"
-"""Of a row's value, or its key and value: the key of a row of another table."""
+"""Maps a row's value, or its key and value, to the key of a row of another table."""
 
 Joiner: TypeAlias = "Callable[[Column, Column], Value] | Callable[[Column, Column, Column], Value]"
-"""Of the two values, or of the key and the two values."""
+"""A function of the two values, or of the key and the two values."""
 
 Expression: TypeAlias = Mapper
 """A Spark aggregate expression: `lambda key, value: F.sum(value.amount)`."""
@@ -123,21 +123,21 @@ Action: TypeAlias = Callable[[Any, Any], object] | Callable[[Any], object]
 """A Python function of each record's key and value; or of a pyarrow Table of many."""
 
 Frame: TypeAlias = "DataFrame | Callable[[SparkSession], DataFrame]"
-"""A DataFrame, or `lambda spark: spark.read…`, which gets the client's session and returns one."""
+"""A DataFrame, or `lambda spark: spark.read…`, which takes the client's session and returns one."""
 
 Writer: TypeAlias = "Callable[[DataFrame], DataStreamWriter]"
-"""`lambda df: df.writeStream.format("parquet").option("path", "…")`: gets a streaming DataFrame."""
+"""`lambda df: df.writeStream.format("parquet").option("path", "…")`: takes a streaming DataFrame."""
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Gives(Protocol[T_co]):
-    """An object that makes others, as Kafka Streams' suppliers do."""
+    """An object that creates others, like Kafka Streams' suppliers."""
 
     def get(self) -> T_co:
-        """A new one."""
+        """A new object."""
         ...
 
 
 Supplier: TypeAlias = Callable[[], R] | Gives[R]
-"""What makes processors: a class, a function without parameters, or an object with `get()`."""
+"""A supplier of processors: a class, a function without parameters, or an object with `get()`."""

@@ -1,7 +1,7 @@
-"""A topology as boxes and arrows: what `millstream graph` and other pictures of it are drawn from. Pure.
+"""A topology as boxes and arrows: the basis of `millstream graph` and other pictures. Pure.
 
-Topics stand outside and are shared: what one subtopology writes and another reads is one box. Inside a
-subtopology are Kafka Streams' processors, by their names, and the stores that they have.
+Topics are outside and shared: a topic that one subtopology writes and another reads is one box. Inside a
+subtopology are Kafka Streams' processors, by name, and their stores.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["Arrow", "Box", "BoxKind", "Drawing", "Group", "drawing_of", "mermaid
 
 
 class BoxKind(Enum):
-    """What a box stands for."""
+    """What a box represents."""
 
     TOPIC = "topic"
     SHUFFLE = "shuffle"
-    """A repartition that Spark does without a topic."""
+    """A repartition that Spark runs without a topic."""
     SOURCE = "source"
     PROCESSOR = "processor"
     SINK = "sink"
@@ -34,9 +34,9 @@ class Box:
     """One thing in the picture.
 
     Attributes:
-        id: unlike any other box's: names of topics, processors and stores can be alike.
+        id: unique, because a topic, a processor and a store can have the same name.
         label: its name.
-        group: the subtopology that it is in; None: a topic, which is in none.
+        group: its subtopology; None for a topic, which is in none.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """Where records go; `state`: instead, which store a processor has."""
+    """The path of records or, with `state`, the link from a processor to its store."""
 
     start: str
     end: str
@@ -56,7 +56,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A subtopology. `pipeline` is the Spark query that runs it; None: none does."""
+    """A subtopology. `pipeline` is the Spark query that runs it; None if there is none."""
 
     id: int
     title: str
@@ -65,7 +65,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The whole picture, without places."""
+    """The whole picture, without positions."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -160,7 +160,7 @@ _SHAPES = {
 
 
 def mermaid(drawing: Drawing) -> str:
-    """The picture in Mermaid's language, which GitHub and many editors draw."""
+    """The picture in Mermaid's language, which GitHub and many editors render."""
     ids = {box.id: f"n{number}" for number, box in enumerate(drawing.boxes)}
     lines = ["flowchart TD"]
 
@@ -180,5 +180,5 @@ def mermaid(drawing: Drawing) -> str:
 
 
 def _mermaid_text(text: str) -> str:
-    """A label: what means something to Mermaid is written as its entities."""
+    """A label, with Mermaid's special characters as entities."""
     return "".join(each if each.isalnum() or each in " -_.,:·()/*" else f"#{ord(each)};" for each in text)

@@ -1,4 +1,4 @@
-"""`Topology.explain()`: the pipelines as text, for a person who wonders where the topics went."""
+"""`Topology.explain()`: the pipelines as text, to show which topics there are and why."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _APPLICATION = "<application.id>"
 
 
 def explain(pipelines: Sequence[Pipeline], global_tables: Sequence[GlobalTable] = ()) -> str:
-    """One paragraph per pipeline, and one per global table, if there are any.
+    """One paragraph per pipeline and per global table.
 
-    Internal topics are shown with `<application.id>` for the id.
+    Internal topics are shown with the placeholder `<application.id>`.
     """
     text = ""
     frames = [table for table in global_tables if isinstance(table, FrameTable)]
@@ -178,7 +178,7 @@ def _joins(pipeline: Pipeline) -> Iterable[str]:
 
 
 def _side(node: Node) -> str:
-    """What is joined, by its topic, if it comes from one as it is."""
+    """One side of a join, by its topic if it comes unchanged from one."""
     match node:
         case FrameTable():
             return f"the rows of the DataFrame {node.name}"
@@ -195,7 +195,7 @@ def _side(node: Node) -> str:
 
 
 def _processors(pipeline: Pipeline) -> Iterable[str]:
-    """The processors, those together that are one program."""
+    """The processors, grouped if they are one program."""
     for group in linked(pipeline.nodes):
         yield f"{', '.join(node.name for node in group)}, record by record"
 
@@ -204,7 +204,7 @@ def _kept(pipeline: Pipeline) -> Iterable[str]:
     told: set[str] = set()
     for node in pipeline.nodes:
         for store in node.stores:
-            if store.name in told:  # processors can have one in common
+            if store.name in told:  # processors can share one
                 continue
             told.add(store.name)
             is_waiting = isinstance(node, StreamJoin | StreamTableJoin | ForeignKeyLookup)
@@ -212,7 +212,7 @@ def _kept(pipeline: Pipeline) -> Iterable[str]:
 
 
 def _waiting(store: Store) -> str:
-    """A store of what waits for a join, or refers to a row: it is there for its name and its topic."""
+    """A store of records waiting for a join, or of references to rows: exists for its name and topic."""
     time = "" if store.retention_ms is None else f" for {timedelta(milliseconds=store.retention_ms)}"
     log = f"; {_internal(f'{store.name}-changelog')} stays empty" if store.logged else ""
     return f"store {store.name} in the query's state{time}{log}"
@@ -226,7 +226,7 @@ def _held_back(pipeline: Pipeline) -> Iterable[str]:
 
 
 def _mode(pipeline: Pipeline) -> Iterable[str]:
-    """Why it does not run in Real-Time Mode, if it does not."""
+    """The reason why it does not run in Real-Time Mode, if any."""
     for sentence in obstacles(pipeline):
         yield f"micro-batch: {sentence}"
     for sentence in avoided(pipeline):

@@ -1,4 +1,4 @@
-"""What can be told of a user's function without calling it: where it stands, what it takes, some slips."""
+"""Facts about a user's function, without calling it: its location, its parameters, some likely mistakes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = [
 
 
 def describe_function(function: Any) -> str:
-    """Where a function stands in the program: `app.py:41 <lambda>`. Never an object's address.
+    """A function's location in the program: `app.py:41 <lambda>`. Never an object's address.
 
-    A callable object that has a `__str__` or `__repr__` of its own is shown as that says.
+    A callable object with its own `__str__` or `__repr__` is shown by that.
     """
     plain = inspect.unwrap(function) if callable(function) else function
     while hasattr(plain, "func") and not hasattr(plain, "__code__"):  # functools.partial, pyspark's udf
@@ -44,16 +44,15 @@ def describe_function(function: Any) -> str:
 
 
 def describe_frame(frame: Any) -> str:
-    """What a table's rows come from: `the DataFrame of app.py:12 <lambda>`, or a DataFrame that was given."""
+    """The source of a table's rows: `the DataFrame of app.py:12 <lambda>`, or a given DataFrame."""
     return f"the DataFrame of {describe_function(frame)}" if callable(frame) else "a DataFrame that was given"
 
 
 def arity(function: Any, *, most: int = 3) -> int | None:
-    """How many arguments to call `function` with, up to `most`; None when it cannot be called with so few.
+    """The number of arguments to call `function` with, up to `most`; None if it requires more.
 
-    A parameter with a default is left alone, so that `lambda value, i=i: …` in a loop means one parameter.
-    A function that says nothing about its parameters (some built-ins) is taken to want two, and so is
-    `lambda *args: …`.
+    A parameter with a default is ignored, so `lambda value, i=i: …` in a loop has one parameter. A function
+    without a signature (some built-ins) is assumed to take two, and so is `lambda *args: …`.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -71,7 +70,7 @@ def arity(function: Any, *, most: int = 3) -> int | None:
 
 
 def accepts(function: Any, count: int) -> bool:
-    """Whether `function` can be called with `count` arguments; True where it says nothing about them."""
+    """Whether `function` can be called with `count` arguments; True if it has no signature."""
     try:
         inspect.signature(function).bind(*range(count))
     except ValueError:
@@ -90,20 +89,21 @@ def caller() -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-# --- slips that can be seen ---------------------------------------------------------------------------------
+# --- likely mistakes ----------------------------------------------------------------------------------------
 
 
 def swapped(function: Any) -> bool:
-    """Whether a function calls its first parameter the value and its second one the key."""
+    """Whether a function names its first parameter as the value and its second as the key."""
     names = [name.lower().lstrip("_") for name in _wanted(function)]
     return len(names) in (2, 3) and names[0] in ("value", "val", "v") and names[1] in ("key", "k")
 
 
 def compared_with_none(function: Any) -> str | None:
-    """What of its parameters a function compares with None by `is`: `value.amount`; None: nothing is seen.
+    """The part of its parameters that a function compares with None by `is`: `value.amount`; None if none was
+    found.
 
-    Seen is what is reached from a parameter by attributes and constant indices alone. A function that asks
-    for types is left alone: it may know what it gets.
+    Detects only expressions that consist of a parameter, attributes and constant indices. Functions that
+    check types are ignored: they may know their arguments.
     """
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     if not isinstance(code, CodeType) or "isinstance" in code.co_names or "type" in code.co_names:
@@ -113,7 +113,7 @@ def compared_with_none(function: Any) -> str | None:
 
 
 def name_called(code: CodeType, offset: int) -> str | None:
-    """The name that the call at this offset of the bytecode calls: `upper` of `value.name.upper()`."""
+    """The name called at this offset of the bytecode: `upper` of `value.name.upper()`."""
     every = list(dis.get_instructions(code))
     at = next((place for place, each in enumerate(every) if each.offset == offset), None)
     if at is None or not every[at].opname.startswith("CALL"):
@@ -128,13 +128,13 @@ def name_called(code: CodeType, offset: int) -> str | None:
 
 
 def _place(step: dis.Instruction) -> tuple[int | None, int | None]:
-    """Where the expression of an instruction begins: its line and column."""
+    """The line and column at which the expression of an instruction starts."""
     at = step.positions
     return (None, None) if at is None else (at.lineno, at.col_offset)
 
 
 def _wanted(function: Any) -> list[str]:
-    """The names of the parameters that a function has to get."""
+    """The names of a function's required parameters."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -144,9 +144,9 @@ def _wanted(function: Any) -> list[str]:
 
 
 class _Steps:
-    """A function's bytecode, and which of its variables hold what was reached from its parameters.
+    """A function's bytecode, and which of its variables hold values reached from its parameters.
 
-    Instructions that are not known here, as those of a later Python, end what is reached.
+    Unknown instructions, such as those of a later Python, end the tracking.
     """
 
     def __init__(self, code: CodeType, parameters: list[str]) -> None:
@@ -171,7 +171,7 @@ class _Steps:
         return kept - lost
 
     def tested(self, at: int) -> str | None:
-        """What the instruction there compares with None."""
+        """The expression that this instruction compares with None."""
         step = self.all[at]
         if step.opname.startswith("POP_JUMP") and step.opname.endswith(("IF_NONE", "IF_NOT_NONE")):
             return None if step.is_jump_target else self._operand(at - 1)
@@ -183,7 +183,7 @@ class _Steps:
         return None if before.is_jump_target else self._operand(at - 2)
 
     def _operand(self, at: int) -> str | None:
-        """What is on top of the stack behind this instruction, as it is written."""
+        """The source text of the value on top of the stack after this instruction."""
         if at < 0:
             return None
         step = self.all[at]

@@ -1,11 +1,11 @@
-"""The order in which Java's HashMap and TreeSet hand out what was put into them.
+"""The iteration order of Java's HashMap and TreeSet.
 
-Kafka Streams' text of a topology depends on it: nodes are connected in the order of a HashMap, by
-comparisons that change while they are connected; topics print in the order of a HashSet. To print the same
-text, the same order has to come about. Nothing else may depend on this file.
+Kafka Streams' description of a topology depends on it: nodes are connected in the order of a HashMap, by
+comparisons that change during the process, and topics are printed in the order of a HashSet. The same text
+requires the same order. Nothing else may depend on this file.
 
 Source: java.util.HashMap (hash, resize, putVal), java.util.TreeMap (put, fixAfterInsertion); JDK 17.
-Differs: bins that Java turns into trees (eight colliding keys in one of 64 bins or more) stay lists.
+Differs: bins that Java converts to trees (eight colliding keys in one of 64 bins or more) remain lists.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def hash_order(keys: Iterable[str], expected: int | None = None) -> list[str]:
-    """`keys`, in the order of a HashMap they were put into one by one.
+    """`keys`, in the order of a HashMap after they are inserted one by one.
 
-    `expected` is what Java was told of their number (`new HashSet<>(collection)`); None: `new HashMap<>()`.
+    `expected` is the expected size in Java (`new HashSet<>(collection)`); None: `new HashMap<>()`.
     """
     distinct = list(dict.fromkeys(keys))
     capacity = 16
@@ -30,7 +30,7 @@ def hash_order(keys: Iterable[str], expected: int | None = None) -> list[str]:
         capacity = 1 << (wanted - 1).bit_length()
     while len(distinct) > capacity * 3 // 4:
         capacity *= 2
-    # Within a bin, the order of insertion stays, also when a table grows: the sort is stable.
+    # Bins keep the insertion order, even when the table grows: the sort is stable.
     return sorted(distinct, key=lambda key: _spread(_hash_code(key)) & (capacity - 1))
 
 
@@ -48,10 +48,10 @@ def _spread(value: int) -> int:
 
 
 class TreeSet(Generic[T]):
-    """A red-black tree, as Java builds it.
+    """A red-black tree, built as in Java.
 
-    For an order that stands still a sorted list would do. This one is for comparisons that change
-    between insertions: where an element lands then depends on the shape of the tree.
+    A sorted list would suffice for a fixed order. Here comparisons change between insertions, so the position
+    of an element depends on the shape of the tree.
     """
 
     def __init__(self, compare: Callable[[T, T], int]) -> None:
@@ -70,7 +70,7 @@ class TreeSet(Generic[T]):
             entry = entry.right
 
     def add(self, value: T) -> None:
-        """Put `value` in, unless one that compares as equal is met on the way down."""
+        """Insert `value`, unless an equal element is found on the way down."""
         if self._root is None:
             self._root = _Entry(value, None)
             self._root.red = False

@@ -1,8 +1,8 @@
 """Places for boxes and arrows, in layers from the top down. Pure.
 
-Sugiyama's way: arrows that close a circle are turned round; each box is put below all that lead to it; long
-arrows get a point in each layer that they cross; the layers are put into an order with few crossings, by the
-median of the neighbours; and boxes move towards the middle of their neighbours as far as there is room.
+Sugiyama's method: arrows that close a cycle are reversed. Each box is placed below all boxes that lead to it.
+Long arrows get a point in each layer that they cross. The layers are ordered for few crossings, by the median
+of the neighbours. Then boxes move towards the middle of their neighbours, as far as there is room.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Id = TypeVar("Id", bound=Hashable)
 
 _SWEEPS = 8
 _THIN = 12.0
-"""How wide the point of a long arrow is."""
+"""The width of a long arrow's point in a layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a box is: its upper left corner, and its size."""
+    """The position of a box: its upper left corner and its size."""
 
     x: float
     y: float
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Placed(Generic[Id]):
-    """The whole: places of boxes, and for each arrow the points between its start and its end."""
+    """The layout: the positions of boxes, and each arrow's points between its start and its end."""
 
     places: Mapping[Id, Place]
     bends: Mapping[tuple[Id, Id], tuple[tuple[float, float], ...]]
@@ -58,10 +58,10 @@ def layered(
     layer_gap: float = 44.0,
     last: Iterable[Id] = (),
 ) -> Placed[Id]:
-    """Places for boxes of these sizes. The order in `sizes` decides where nothing else does.
+    """Positions for boxes of these sizes. Ties are broken by the order in `sizes`.
 
     Args:
-        last: boxes that belong into the lowest layer.
+        last: the boxes for the lowest layer.
     """
     if not sizes:
         return Placed({}, {}, 0.0, 0.0)
@@ -103,10 +103,10 @@ def layered(
 
 
 def _without_circles(ids: Sequence[Id], arrows: Sequence[tuple[Id, Id]]) -> list[tuple[Id, Id]]:
-    """The arrows, those turned round that lead back to what comes before.
+    """The arrows, with those that lead back to an earlier box reversed.
 
-    What comes before what: first what nothing leads to, last what leads nowhere, and of the rest what leads
-    to more than leads to it; where that is the same, what was given first.
+    The order of boxes: sources first, sinks last, and the rest by outgoing minus incoming arrows, largest
+    first. Ties are broken by the given order.
     Source: Eades, Lin, Smyth, "A fast and effective heuristic for the feedback arc set problem", 1993.
     """
     left = list(ids)
@@ -133,7 +133,7 @@ def _without_circles(ids: Sequence[Id], arrows: Sequence[tuple[Id, Id]]) -> list
 
 
 def _layers(ids: Sequence[Id], arrows: Sequence[tuple[Id, Id]], last: set[Id]) -> dict[Id, int]:
-    """Each one layer below the lowest that leads to it."""
+    """Places each box one layer below the lowest box that leads to it."""
     before: dict[Id, list[Id]] = {each: [] for each in ids}
     after: dict[Id, list[Id]] = {each: [] for each in ids}
     for start, end in arrows:
@@ -149,7 +149,7 @@ def _layers(ids: Sequence[Id], arrows: Sequence[tuple[Id, Id]], last: set[Id]) -
             waiting[one] -= 1
             if not waiting[one]:
                 ready.append(one)
-    # What nothing leads to stands near what it leads to.
+    # A box without incoming arrows is placed near its successors.
     for each in sorted(ids, key=lambda one: layer[one], reverse=True):
         if not before[each] and after[each]:
             layer[each] = min(layer[one] for one in after[each]) - 1
@@ -241,11 +241,11 @@ def _apart(
     vertices: Mapping[Hashable, tuple[float, float]],
     gap: float,
 ) -> list[float]:
-    """Places in this order, apart by the gap, as near to the wanted ones as that lets them be.
+    """Positions in this order, separated by the gap, as close as possible to the wanted ones.
 
-    Boxes that would touch become a block, which stands where its boxes want to on average.
+    Boxes that would touch become a block, placed at the average of the positions that its boxes want.
     """
-    blocks: list[tuple[float, float, list[float]]] = []  # where it begins, how wide it is, its boxes' places
+    blocks: list[tuple[float, float, list[float]]] = []  # its start, its width, its boxes' positions
     for each, place in zip(layer, wanted, strict=True):
         start, width, inside = place, vertices[each][0] + gap, [0.0]
         while blocks and blocks[-1][0] + blocks[-1][1] > start:

@@ -1,7 +1,7 @@
 """Names of nodes, stores and internal topics: Kafka Streams' own, to the digit.
 
-Whoever moves an application here keeps its store names, and with them changelogs and dashboards. So the
-counter is used up exactly as Kafka Streams 4.3.1 does, also where a name was given and the number is lost.
+Users who migrate an application keep its store names, and so its changelogs and dashboards. So the counter
+advances exactly as in Kafka Streams 4.3.1, even if a name was given and the number is lost.
 
 Source: InternalStreamsBuilder.newProcessorName, newStoreName; NamedInternal; Named.validate;
     KStreamImpl.createRepartitionedSource.
@@ -29,7 +29,7 @@ __all__ = [
 
 MAX_NAME_LENGTH = 249
 _MARKERS = "millstream-markers"
-# What joins by a foreign key write: topics which do not end with a word for what they are.
+# Topics of foreign-key joins, which do not end with a word for their type.
 _FOREIGN_KEYS = (
     "(?:-subscription-re(?:gistration|sponse)"
     "|KTABLE-FK-JOIN-SUBSCRIPTION-RE(?:GISTRATION|SPONSE)-[0-9]+)-topic"
@@ -40,22 +40,22 @@ _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
 class NameProvider:
-    """Counts, and makes names of the count."""
+    """Creates names from a counter."""
 
     def __init__(self) -> None:
         self._index = 0
 
     def processor(self, prefix: str, name: str | None = None) -> str:
-        """The name given, else `prefix` and the count. The count goes on in both cases."""
+        """The given name, or else `prefix` and the counter, which advances in both cases."""
         generated = f"{prefix}{self._next():010d}"
         return generated if name is None else name
 
     def store(self, prefix: str) -> str:
-        """The name of a store that was given none."""
+        """The name of a store without a given name."""
         return f"{prefix}STATE-STORE-{self._next():010d}"
 
     def repartition(self, prefix: str) -> RepartitionNames:
-        """Names of the topic and of the three nodes of a repartition; three counts are used up."""
+        """The names of the topic and the three nodes of a repartition; advances the counter by three."""
         sink = self.processor("KSTREAM-SINK-")
         filter = self.processor("KSTREAM-FILTER-")
         source = self.processor("KSTREAM-SOURCE-")
@@ -69,7 +69,7 @@ class NameProvider:
 
 
 class RepartitionNames(NamedTuple):
-    """What a repartition consists of in Kafka Streams' text."""
+    """The parts of a repartition in Kafka Streams' description."""
 
     topic: str
     sink: str
@@ -78,7 +78,8 @@ class RepartitionNames(NamedTuple):
 
 
 def repartition_names(prefix: str) -> RepartitionNames | None:
-    """The names a repartition gets from `prefix`; None when `prefix` is generated, so they are too."""
+    """The names that a repartition gets from `prefix`; None if `prefix` is generated, so the names are
+    too."""
     if _GENERATED.fullmatch(prefix):
         return None
     topic = prefix if prefix.endswith("-repartition") else f"{prefix}-repartition"
@@ -86,10 +87,10 @@ def repartition_names(prefix: str) -> RepartitionNames | None:
 
 
 def validate_name(name: str, what: str = "name") -> str:
-    """`name`, if Kafka takes it as a part of a topic's name.
+    """`name`, if Kafka accepts it as a part of a topic name.
 
     Raises:
-        TopologyException: it does not.
+        TopologyException: Kafka does not accept it.
 
     Source: Named.validate.
     """
@@ -113,21 +114,21 @@ def validate_name(name: str, what: str = "name") -> str:
 
 
 def validate_topic(topic: str) -> str:
-    """`topic`, if a topic can be called so.
+    """`topic`, if it is a valid topic name.
 
-    Differs: Kafka Streams finds out when it runs.
+    Differs: Kafka Streams only finds out at run time.
     """
     return validate_name(topic, "topic name")
 
 
 def internal_topic(application_id: str, name: str) -> str:
-    """The whole name of an internal topic: `<application.id>-counts-repartition`."""
+    """The full name of an internal topic: `<application.id>-counts-repartition`."""
     return validate_name(f"{application_id}-{name}", "internal topic name")
 
 
 def is_internal_topic(application_id: str, topic: str) -> bool:
-    """Whether a topic has the name of a changelog or a repartition topic of this application, of one that a
-    join by a foreign key writes, or of its markers.
+    """Whether a topic is, by its name, a changelog, a repartition topic, a foreign-key join's topic or the
+    markers topic of this application.
 
     Source: StreamsResetter.isInferredInternalTopic.
     """
@@ -135,15 +136,15 @@ def is_internal_topic(application_id: str, topic: str) -> bool:
 
 
 def internal_pattern(application_id: str) -> str:
-    """What the names of an application's internal topics match, in Python and in Java."""
+    """The pattern of an application's internal topic names, for Python and Java."""
     return rf"{re.escape(application_id)}-(?:.+-(?:changelog|repartition)|.*{_FOREIGN_KEYS}|{_MARKERS})"
 
 
 def markers_topic(application_id: str) -> str:
-    """The whole name of the topic that exactly-once sinks commit offsets of. It has no records."""
+    """The full name of the topic for which exactly-once sinks commit offsets. It has no records."""
     return internal_topic(application_id, _MARKERS)
 
 
 def changelog_topic(application_id: str, store: str) -> str:
-    """The whole name of a store's changelog topic: `<application.id>-counts-changelog`."""
+    """The full name of a store's changelog topic: `<application.id>-counts-changelog`."""
     return internal_topic(application_id, f"{store}-changelog")

@@ -1,8 +1,8 @@
-"""What a program means: one frozen node for each operation the DSL was asked for.
+"""The logical plan of a program: one frozen node for each DSL operation.
 
-A node knows its name, its parents, and what it was given (lambdas, serdes, stores), as opaque values.
-It does not know how Kafka Streams would print it (describe.py), how it is cut (subtopology.py,
-pipeline.py), or how Spark runs it (spark/compiler.py says which `visit_<node>` there is for each class here).
+A node knows its name, its parents and its arguments (lambdas, serdes, stores), as opaque values. It does not
+know how Kafka Streams would print it (describe.py), how the topology is divided (subtopology.py,
+pipeline.py), or how Spark runs it (spark/compiler.py has a `visit_<node>` for each class here).
 
 Nodes are compared by identity: two filters with the same lambda are two nodes.
 Names are given by the DSL, in Kafka Streams' order (names.py).
@@ -74,11 +74,11 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
-"""A user's function: it gets Columns and returns a Column (design: columns, not records)."""
+"""A user's function: takes Columns and returns a Column (by design, columns instead of records)."""
 
 
 class OffsetReset(Enum):
-    """Where a source starts when the application has no checkpoint yet. NONE: only where a reset says."""
+    """Where a source starts if the application has no checkpoint yet. NONE: only where a reset says."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -87,7 +87,7 @@ class OffsetReset(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetResetByDuration:
-    """A source starts with the records that are no older than this; if none is, with the next one."""
+    """A source starts with the first record that is not older than this, or else with the next new record."""
 
     duration_ms: int
 
@@ -97,31 +97,31 @@ OffsetResetPolicy = OffsetReset | OffsetResetByDuration
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A state store, as the topology declares it.
+    """A state store, as declared in the topology.
 
     Attributes:
         name: given by the user, or by Kafka Streams' rule for unnamed stores.
         key_serde: the serde of its keys; None until the compiler knows the column's type.
         value_serde: the serde of its values; likewise.
         queryable: whether the user named it (`KTable.queryable_store_name`).
-        persistent: RocksDB, else memory.
-        type_is_default: whether the program left that open, so that the configuration may say otherwise.
+        persistent: whether it is in RocksDB; otherwise it is in memory.
+        type_is_default: whether the program left `persistent` open, so the configuration decides.
         logged: whether it has a changelog. A store is a view of its changelog, so one without
             cannot be queried.
-        source_topic: for a table, or a global table, read from a topic: that topic is the changelog, there
-            is no copy.
+        source_topic: for a table or global table read from a topic: that topic is the changelog; there is no
+            copy.
         topic_config: configs of the changelog topic, on top of the defaults.
         kind: how its keys are made.
-        window_size_ms: for a window store: how long each of its windows is.
+        window_size_ms: for a window store: the length of its windows.
         retention_ms: for window and session stores: how long a window is kept, counted from its start (a
             session: its end) to the newest start (end) in the same partition.
-        cached: each key's last value of a micro-batch is told; else every one of its values.
-        history_ms: for a key-value store that can be read as of an earlier time: how far back. None: it
-            has last values only.
-        duplicates: of a window store: whether a key has several values in a window, the records of a
-            stream. Its changelog is then not compacted.
-        timestamped: of a store of processors: whether its interface has the timestamps of values. Bytes and
-            changelogs are the same.
+        cached: whether only each key's last value of a micro-batch is emitted; otherwise every value is.
+        history_ms: for a key-value store with history: how far back it can be read. None: it has only the
+            latest values.
+        duplicates: for a window store: whether a key can have several values in a window, such as the records
+            of a stream. Its changelog is then not compacted.
+        timestamped: for a processor's store: whether its interface includes the timestamps of values. Bytes
+            and changelogs are the same either way.
     """
 
     name: str
@@ -156,7 +156,7 @@ class Node:
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """Every store this node fills: that one, save for nodes which have several."""
+        """Every store this node fills: `store`, except for nodes that have several."""
         return () if self.store is None else (self.store,)
 
 
@@ -170,15 +170,15 @@ class Source(Node):
     value_serde: Any = None
     offset_reset: OffsetResetPolicy | None = None
     timestamp_extractor: Any = None
-    """What gives a record its time; None: what is configured."""
+    """The timestamp extractor; None: the configured one."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableSource(Node):
-    """A topic read as a table: a record is an update of its key, a null value a deletion, a null key skipped.
+    """A topic read as a table: a record updates its key, a null value deletes it, and a null key is skipped.
 
-    `source_name` names the source that Kafka Streams puts before it (`KSTREAM-SOURCE-…`).
-    `stored` is set when the table is materialized (by the user, or by a later operation that needs it).
+    `source_name` names the source that Kafka Streams puts before it (`KSTREAM-SOURCE-…`). `stored` is set if
+    the table is materialized (by the user, or by a later operation that needs it).
     """
 
     topic: str = ""
@@ -188,7 +188,7 @@ class TableSource(Node):
     offset_reset: OffsetResetPolicy | None = None
     stored: Store | None = None
     timestamp_extractor: Any = None
-    """As that of a Source."""
+    """The same as for a Source."""
 
     @property
     def store(self) -> Store | None:
@@ -196,16 +196,16 @@ class TableSource(Node):
 
     @property
     def is_view(self) -> bool:
-        """Whether its store, if any, is filled from the topic itself, so that Spark need not write it."""
+        """Whether its store, if any, is filled from the topic itself, so Spark does not write it."""
         return self.stored is None or self.stored.source_topic is not None
 
 
 @dataclass(frozen=True, eq=False)
 class GlobalRead(TableSource):
-    """The topic of a global table, `of`, as a pipeline reads it that joins a stream with the table.
+    """The topic of the global table `of`, as read by a pipeline that joins a stream with the table.
 
-    In no topology: Kafka Streams' tasks ask the client's store, which Spark's executors cannot. Processors
-    that read the table's store have it so too.
+    Not part of a topology: Kafka Streams' tasks read the client's store, which Spark's executors cannot. Also
+    used for processors that read the table's store.
     """
 
     of: GlobalTable | None = None
@@ -213,11 +213,11 @@ class GlobalRead(TableSource):
 
 @dataclass(frozen=True, eq=False)
 class GlobalTable(Node):
-    """A topic that every client keeps whole, all its partitions, in a store; nothing comes after it.
+    """A topic of which every client keeps all partitions in a store; it has no children.
 
-    No task and no query runs it: a thread of the client reads the topic into the store as it is, so only
-    who queries it needs the serdes. `source_name` as with a `TableSource`. With a `supplier`, a processor of
-    the user's writes what is read into the store.
+    No task and no query runs it: a thread of the client copies the topic into the store as it is, so only
+    queries need the serdes. `source_name` is as for a `TableSource`. With a `supplier`, a user's processor
+    fills the store from the topic's records.
     """
 
     topic: str = ""
@@ -234,15 +234,16 @@ class GlobalTable(Node):
 
 @dataclass(frozen=True, eq=False)
 class FrameTable(GlobalTable):
-    """The rows of a DataFrame as a table that is whole wherever a stream is joined with it.
+    """The rows of a DataFrame as a table, which is complete wherever a stream is joined with it.
 
-    Its rows are in the topic `<name>-changelog`, an internal one, which `topic` names without the application
-    id. Nobody but a client writes there, when the table is read anew; no client keeps a store of it.
+    Its rows are in the internal topic `<name>-changelog`, which `topic` names without the application id.
+    Only a client writes to it, when the table is reread; no client keeps a store of it.
 
     Attributes:
-        frame: a DataFrame, or a function that gets a SparkSession and returns one; an opaque value.
-        key: the columns that are the table's key.
-        reads_at_start: each start of a query that joins it reads the DataFrame; else the first one alone.
+        frame: a DataFrame, or a function that takes a SparkSession and returns one; an opaque value.
+        key: the key columns of the table.
+        reads_at_start: whether every start of a query that joins it reads the DataFrame; otherwise only the
+            first.
     """
 
     frame: Any = None
@@ -252,7 +253,7 @@ class FrameTable(GlobalTable):
 
 @dataclass(frozen=True, eq=False)
 class FrameRead(GlobalRead):
-    """The topic of a DataFrame's table, as a pipeline reads it; internal, and without the application id."""
+    """The internal topic of a DataFrame's table, as read by a pipeline; without the application id."""
 
     table: FrameTable = field(default_factory=lambda: FrameTable("", ()))
 
@@ -304,7 +305,7 @@ class SelectKey(Node):
 class Peek(Node):
     """Call a Python function with the rows of each micro-batch; the records pass through.
 
-    `terminal` for `foreach`: nothing comes after it.
+    `terminal` for `foreach`: it has no children.
     """
 
     action: Function = field(default=lambda: None)
@@ -332,18 +333,19 @@ class PassThrough(Node):
 
 @dataclass(frozen=True, eq=False)
 class Repartition(Node):
-    """Records by key. The name of the node is the source's (`KSTREAM-SOURCE-…`) that reads the topic.
+    """Repartitions records by key. The node has the name of the source (`KSTREAM-SOURCE-…`) that reads the
+    topic.
 
     Attributes:
         topic: the topic's name without the application id: `counts-repartition`.
-        sink_name, filter_name: the other names that Kafka Streams gives to this step; `filter_name`
-            names the filter that drops null keys, which Kafka Streams 4.3 puts before every repartition of a
-            stream, `repartition()` too; None where there is none (repartitions of tables).
-        null_keys: that filter lets them pass, as a left join which comes later has results for them.
-        partitions: as asked for, or None: as many as upstream has.
-        implicit: made by an aggregation whose key may have changed. Spark can shuffle instead, so such a
-            one needs no topic; one the user asked for has its topic.
-        partitioner: chooses each record's partition; where it is NULL, and without one, the key does.
+        sink_name, filter_name: the other names that Kafka Streams gives to this step. `filter_name` names the
+            filter that drops null keys, which Kafka Streams 4.3 puts before every repartition of a stream,
+            including `repartition()`; None if there is none (repartitions of tables).
+        null_keys: whether that filter lets null keys pass, because a later left join has results for them.
+        partitions: the requested number, or None for as many as upstream.
+        implicit: whether it was added by an aggregation whose key may have changed. Spark can shuffle
+            instead, so it needs no topic; a repartition that the user asked for has a topic.
+        partitioner: chooses each record's partition. If it returns NULL, or there is none, the key does.
     """
 
     topic: str = ""
@@ -359,19 +361,19 @@ class Repartition(Node):
 
 @dataclass(frozen=True, eq=False)
 class SparkTopic(Repartition):
-    """The topic between a stream and the query of the user's that writes it somewhere else.
+    """The topic between a stream and the user's query that writes it elsewhere.
 
-    A record keeps its key, also a null one: nothing comes after it that needs equal keys together.
+    Records keep their keys, including null: no later step needs equal keys together.
     """
 
 
 @dataclass(frozen=True, eq=False)
 class SparkSink(Node):
-    """The records of a SparkTopic, as a streaming DataFrame, to where a function's writer writes them.
+    """Writes the records of a SparkTopic, as a streaming DataFrame, with the writer from a function.
 
     Attributes:
-        function: gets the DataFrame, and returns a DataStreamWriter that is not started.
-        table: start it with `toTable` of this name; None: with `start`.
+        function: takes the DataFrame, and returns a DataStreamWriter that is not started.
+        table: the name to start it with by `toTable`; None: use `start`.
     """
 
     function: Function = field(default=lambda: None)
@@ -395,7 +397,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class Count(Aggregation):
-    """How many records with a key and a value."""
+    """The number of records with a key and a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +409,7 @@ class ColumnAggregation(Aggregation):
 
 @dataclass(frozen=True, slots=True)
 class Fold(Aggregation):
-    """Python functions, called record by record in the order in which a task of Kafka Streams has them.
+    """Python functions, called for each record in the order of a Kafka Streams task.
 
     `adder(key, value, aggregate) -> aggregate`; with `initializer` None (a reduce) the first value
     of a key is its first aggregate and `adder` is called as `adder(aggregate, value)`.
@@ -423,7 +425,7 @@ class Fold(Aggregation):
 class TableFold(Aggregation):
     """Python functions for the rows of a grouped table; both have the signature of a Fold's adder.
 
-    Of an update the subtractor is called for the old value, then the adder for the new one.
+    For an update, the subtractor is called with the old value, then the adder with the new one.
     """
 
     adder: Function
@@ -435,9 +437,9 @@ class TableFold(Aggregation):
 class Aggregate(Node):
     """One value per key, or per key and window. Records with a null key or a null value are skipped.
 
-    With `on_close`, what comes after it gets the last value of each window, when that has closed. The store
-    gets every value. With `of_table` it is of a grouped table: a row that goes away or changes is taken back
-    before the new one counts.
+    With `on_close`, downstream steps get the last value of each window, when the window has closed. The store
+    gets every value. With `of_table` it aggregates a grouped table: a deleted or changed row is subtracted
+    before the new one is added.
     """
 
     aggregation: Aggregation = field(default_factory=Count)
@@ -455,8 +457,8 @@ class Aggregate(Node):
 class Cogroup(Node):
     """One value per key, or per key and window, of several streams. Null keys and null values are skipped.
 
-    Each parent has its adder, in the same order; a parent that is in it twice is there twice. They are Python
-    functions, as those of a Fold, which share the aggregate. Its name is that of the step which merges the
+    Each parent has its adder, in the same order; a stream added twice is listed twice. Adders are Python
+    functions, as in a Fold, and share the aggregate. The node has the name of the step that merges the
     results; `names` are those of Kafka Streams' steps before it, one for each parent.
     """
 
@@ -474,7 +476,7 @@ class Cogroup(Node):
 
 @dataclass(frozen=True, eq=False)
 class ToTable(Node):
-    """A stream read as a table: the last record of a key is its value, a null value a deletion."""
+    """A stream read as a table: the last record of a key is its value, and a null value is a deletion."""
 
     stored: Store | None = None
 
@@ -510,15 +512,15 @@ class TableMapValues(Node):
 
 @dataclass(frozen=True, eq=False)
 class Suppress(Node):
-    """Hold a table's updates back, and let the last one of each key go on when its time has come.
+    """Hold back a table's updates, and emit the last one of each key when it is due.
 
     Attributes:
-        stored: what is held back.
-        until_close: the time is that of a window's end, else that of the first update which is held back;
-            with it, deletions do not go on.
-        delay_ms: how far stream time has to be beyond it.
-        record_limit, byte_limit: of what one task may hold back; None: there is no limit.
-        stops_when_full: whether beyond a limit the query ends; else the oldest update goes on.
+        stored: the store of held-back updates.
+        until_close: whether the delay counts from a window's end, and not from the first held-back update;
+            deletions are then not emitted.
+        delay_ms: how far stream time must be past that time.
+        record_limit, byte_limit: limits for what one task holds back; None for no limit.
+        stops_when_full: whether the query stops at a limit; otherwise the oldest update is emitted.
     """
 
     stored: Store = field(default_factory=lambda: Store(""))
@@ -534,7 +536,7 @@ class Suppress(Node):
 
 
 class JoinType(Enum):
-    """Which records a join has results for: those with a match, all of the left side, all of both sides."""
+    """Which records have results: those with a match, all of the left side, or all of both sides."""
 
     INNER = "inner"
     LEFT = "left"
@@ -543,11 +545,11 @@ class JoinType(Enum):
 
 @dataclass(frozen=True, eq=False)
 class StreamTableJoin(Node):
-    """Each record of a stream, with the row that the table has for its key at that moment.
+    """Joins each record of a stream with the table's current row for its key.
 
-    The parents are the stream and the table. `joiner` takes the left value and the right one, or before them
-    the key. With `grace_ms` records wait in `stored` until stream time is so far beyond them, and find the
-    table, which is versioned, as it was at their time.
+    The parents are the stream and the table. `joiner` takes the left and the right value, optionally preceded
+    by the key. With `grace_ms`, records wait in `stored` until stream time is that far past them, and join
+    with the versioned table as of their own time.
     """
 
     joiner: Function = field(default=lambda: None)
@@ -562,10 +564,10 @@ class StreamTableJoin(Node):
 
 @dataclass(frozen=True, eq=False)
 class StreamGlobalTableJoin(Node):
-    """Each record of a stream, with the row of a global table that it names.
+    """Joins each record of a stream with the row of a global table that it refers to.
 
-    The parents are the stream and the global table. `selector` gives the global table's key, of the record's
-    key and value; `joiner` takes the left value and the right one, or before them the record's key.
+    The parents are the stream and the global table. `selector` maps a record's key and value to the global
+    table's key; `joiner` takes the left and the right value, optionally preceded by the record's key.
     """
 
     selector: Function = field(default=lambda: None)
@@ -575,12 +577,12 @@ class StreamGlobalTableJoin(Node):
 
 @dataclass(frozen=True, eq=False)
 class StreamJoin(Node):
-    """Pairs of records of two streams with one key, whose times are near each other.
+    """Joins records of two streams that have the same key and are close in time.
 
-    The parents are the left and the right stream; one, if a stream is joined with itself. Its name is that of
-    the step which merges the results. `names` are those of Kafka Streams' other steps: the left and the right
-    window, the left and the right join. `this_stored` and `other_stored` have the records of the left and the
-    right side, and `outer_stored`, of a left or an outer join, those that wait for a match.
+    The parents are the left and the right stream, or a single one joined with itself. The node has the name
+    of the step that merges the results. `names` are those of Kafka Streams' other steps: the left and the
+    right window, the left and the right join. `this_stored` and `other_stored` hold the records of the left
+    and the right side. For a left or outer join, `outer_stored` holds those waiting for a match.
     """
 
     joiner: Function = field(default=lambda: None)
@@ -599,11 +601,10 @@ class StreamJoin(Node):
 
 @dataclass(frozen=True, eq=False)
 class TableJoin(Node):
-    """The rows of two tables with one key.
+    """Joins the rows of two tables with the same key.
 
-    The parents are the left and the right table; one, if a table is joined with itself. Its name is that of
-    the step which merges the results. `names` are those of Kafka Streams' two steps before it, the left one
-    and the right one.
+    The parents are the left and the right table, or a single one joined with itself. The node has the name of
+    the step that merges the results. `names` are those of Kafka Streams' two steps before it, left and right.
     """
 
     joiner: Function = field(default=lambda: None)
@@ -618,10 +619,10 @@ class TableJoin(Node):
 
 @dataclass(frozen=True, eq=False)
 class ForeignKeySubscribe(Node):
-    """The rows of the left table of a join by a foreign key, told to where the rows are that they refer to.
+    """Sends the left table's rows of a foreign-key join to the partitions of the rows that they refer to.
 
-    The first of the four nodes of such a join. Behind it is the Repartition by the foreign key, which
-    `extractor` gives of a row's key and value.
+    The first of the four nodes of such a join, followed by the Repartition by the foreign key, which
+    `extractor` computes from a row's key and value.
     """
 
     extractor: Function = field(default=lambda: None)
@@ -630,9 +631,10 @@ class ForeignKeySubscribe(Node):
 
 @dataclass(frozen=True, eq=False)
 class ForeignKeyLookup(Node):
-    """What was told, and is kept in `stored`, each time with the right table's row of that key.
+    """Joins each subscription, which is kept in `stored`, with the right table's row for that key.
 
-    The parents are the Repartition and the right table. `names` is that of Kafka Streams' step before it.
+    The parents are the Repartition and the right table. `names` has the name of Kafka Streams' step before
+    it.
     """
 
     names: tuple[str, ...] = ()
@@ -645,9 +647,9 @@ class ForeignKeyLookup(Node):
 
 @dataclass(frozen=True, eq=False)
 class ForeignKeyChanges(Node):
-    """The right table's changes, one for each row that refers to it: it finds those in the lookup's store.
+    """The right table's changes, one for each row that refers to it, found in the lookup's store.
 
-    Behind it and the lookup is the Repartition back to the left table's keys.
+    It and the lookup are followed by the Repartition back to the left table's keys.
     """
 
     subscriptions: Store = field(default_factory=lambda: Store(""))
@@ -655,10 +657,10 @@ class ForeignKeyChanges(Node):
 
 @dataclass(frozen=True, eq=False)
 class ForeignKeyJoin(Node):
-    """The rows of the left table with those of the right one that they refer to.
+    """Joins the left table's rows with the right table's rows that they refer to.
 
-    The parents are the Repartition back and the left table, whose row has to be the one that asked. `names`
-    is that of Kafka Streams' step before it.
+    The parents are the Repartition back and the left table, whose row must still be the one that subscribed.
+    `names` has the name of Kafka Streams' step before it.
     """
 
     joiner: Function = field(default=lambda: None)
@@ -673,9 +675,9 @@ class ForeignKeyJoin(Node):
 
 @dataclass(frozen=True, eq=False)
 class TableGroupBy(Node):
-    """A table's rows under other keys, for an aggregation: `mapper` gives a new key and a new value of a row.
+    """A table's rows under new keys, for an aggregation: `mapper` gives a row's new key and value.
 
-    Each update becomes one or two: what the old value gave goes away, and what the new one gives comes.
+    Each update becomes one or two: the result of the old value is removed, and that of the new one is added.
     """
 
     mapper: Function = field(default=lambda: None)
@@ -688,9 +690,9 @@ class ToStream(Node):
 
 @dataclass(frozen=True, eq=False)
 class Print(Node):
-    """Print the records of a stream, a line each, with a label; nothing comes after it.
+    """Print the records of a stream, one per line, with a label; it has no children.
 
-    `mapper` is a Python function of key and value to text, or None; `path` a file, or None for stdout.
+    `mapper` is a Python function from key and value to text, or None; `path` is a file, or None for stdout.
     """
 
     label: str = ""
@@ -700,14 +702,14 @@ class Print(Node):
 
 @dataclass(frozen=True, eq=False)
 class Process(Node):
-    """Records one by one through a processor of the user's, in Python, which may keep stores.
+    """Records processed one by one by a user's Python processor, which may have stores.
 
     Attributes:
-        supplier: makes a processor (millstream/processors/api.py).
-        fixed_key: it forwards values under the keys that came in.
-        connected: its stores. Another node may have the same one, equal and under the same name.
-        key_serde, value_serde: of what it forwards to steps that are no processors; None: those of what comes
-            in. A sink with serdes of its own uses its own.
+        supplier: creates a processor (millstream/processors/api.py).
+        fixed_key: whether it forwards values under the input keys only.
+        connected: its stores. Another node may share a store: an equal one with the same name.
+        key_serde, value_serde: for records that it forwards to steps other than processors; None for the
+            serdes of its input. A sink with serdes of its own uses those.
     """
 
     supplier: Any = None
@@ -723,9 +725,9 @@ class Process(Node):
 
 @dataclass(frozen=True, eq=False)
 class TableTransformValues(Process):
-    """A table's rows with the values that a transformer of the user's gives, in Python; it may keep stores.
+    """A table's rows with new values from a user's Python transformer, which may have stores.
 
-    `supplier` makes transformers (`ValueTransformerWithKey`). They are asked for deletions as well. `stored`
+    `supplier` creates transformers (`ValueTransformerWithKey`). They are also called for deletions. `stored`
     has the table's rows, if it is given a name.
     """
 

@@ -1,7 +1,7 @@
-"""A drawing with places: where each box stands, and the curve of each arrow. Pure.
+"""A drawing with positions: the place of each box, and the curve of each arrow. Pure.
 
-Each subtopology is laid out by itself, and then the subtopologies and the topics among each other. svg.py
-writes it as a file; the dashboard draws it in a browser.
+Each subtopology is laid out separately; then the subtopologies and topics are arranged together. svg.py
+writes the result as a file; the dashboard draws it in a browser.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from millstream.topology.layout import Place, Placed, layered
 __all__ = ["PADDING", "Line", "Picture", "label_of", "picture_of"]
 
 PADDING = 18.0
-"""Between the frame of a subtopology and what is in it."""
+"""The distance between a subtopology's frame and its contents."""
 _CHARACTER = 7.3
 _HEIGHT = 34.0
 _TITLE = 26.0
 _LANE = 14.0
-"""Arrows that lead back go up at the right, this far from each other."""
+"""The distance between the arrows that lead back, which go up on the right."""
 _MOST = 60
-"""How many characters of a label are shown."""
+"""The number of characters shown of a label."""
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An arrow as a curve: `path` is in SVG's language, `label` where something can be written beside it."""
+    """An arrow as a curve: `path` is in SVG's language; `label` is the place for text beside it."""
 
     arrow: Arrow
     path: str
@@ -39,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The whole, from (0, 0) to (width, height)."""
+    """The whole picture, from (0, 0) to (width, height)."""
 
     frames: tuple[tuple[Group, Place], ...]
     boxes: tuple[tuple[Box, Place], ...]
@@ -125,7 +125,7 @@ def picture_of(drawing: Drawing) -> Picture:
 
 
 def label_of(box: Box) -> str:
-    """What stands in a box."""
+    """The text in a box."""
     text = f"shuffle: {box.label}" if box.kind is BoxKind.SHUFFLE else box.label
     return text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
 
@@ -142,7 +142,7 @@ def _inner(drawing: Drawing, group: int) -> Placed[str]:
 
 
 def _corner(whole: Placed[str], group: int, inside: Placed[str]) -> Point:
-    """Where the inside of a group begins: its boxes are in the middle, below the title."""
+    """The upper left corner of a group's contents: its boxes are centered, below the title."""
     outer = whole.places[_outer(group)]
     return outer.x + (outer.width - inside.width) / 2, outer.y + PADDING + _TITLE
 

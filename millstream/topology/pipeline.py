@@ -1,10 +1,12 @@
-"""The physical cut: which subtopologies one Spark query runs.
+"""The physical plan: which subtopologies run together in one Spark query.
 
-Where Kafka Streams puts a repartition topic, Spark can shuffle, and the subtopologies on both sides stay in
-one query. It does not where the user asked for the topic (`repartition()`), nor behind a stateful step, whose
-results would reach the next one in another order than theirs. There the topic is real and joins two queries.
+Where Kafka Streams puts a repartition topic, Spark can shuffle instead, and the subtopologies on both sides
+stay in one query. There are two exceptions: a topic that the user asked for (`repartition()`), and a shuffle
+after a stateful step, which would change the order of that step's results. In both cases the topic is real
+and connects two queries.
 
-Stateful steps in a row with no change of key between them are one query: Kafka Streams has no topic there.
+Consecutive stateful steps without a change of key between them are one query: Kafka Streams has no topic
+    there.
 """
 
 from __future__ import annotations
@@ -59,18 +61,19 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One streaming query with one checkpoint: what the engine compiles and runs.
+    """One streaming query with one checkpoint: the unit that the engine compiles and runs.
 
-    Unless `has_query` says that there is nothing to run: only tables that are views of their topics.
+    If `has_query` is false, there is nothing to run: all of its nodes are tables that are views of their
+    topics.
 
     Attributes:
-        name: `p0`, `p1`, … in the order of the lowest subtopology it runs.
-        subtopologies: the logical subtopologies it runs, ascending.
-        nodes: every node it runs, parents before children. A `Repartition` that has a topic is in both
-            pipelines that it joins: the last node of one, the first of the other.
-        inputs: what it reads; outputs: what it writes besides changelogs. A `Repartition` in neither is a
-            shuffle inside the query.
-        reason: why it is cut from the pipelines before it, as a sentence; "" for one that reads only
+        name: `p0`, `p1`, … in the order of the lowest subtopology that each runs.
+        subtopologies: the logical subtopologies that it runs, ascending.
+        nodes: every node that it runs, parents before children. A `Repartition` with a topic is in both
+            pipelines that it connects: the last node of one, the first of the other.
+        inputs: the nodes that it reads; outputs: the nodes that it writes, apart from changelogs. A
+            `Repartition` in neither is a shuffle inside the query.
+        reason: why it is separate from the pipelines before it, as a sentence; "" for one that reads only
             source topics.
     """
 
@@ -83,29 +86,29 @@ class Pipeline:
 
     @property
     def has_query(self) -> bool:
-        """Whether there is anything for Spark to do. A table that nothing comes after is a view of its topic,
-        which stores read themselves.
+        """Whether Spark has anything to run. A table without downstream steps is a view of its topic, which
+        stores read themselves.
         """
         return not all(isinstance(node, TableSource) and node.is_view for node in self.nodes)
 
     @property
     def spark_sink(self) -> SparkSink | None:
-        """What has a query of the user's write its records; it is then all that the pipeline does."""
+        """The sink that writes records with a user's query; the pipeline then does nothing else."""
         return next((node for node in self.nodes if isinstance(node, SparkSink)), None)
 
     @property
     def frame_tables(self) -> tuple[FrameTable, ...]:
-        """The tables of DataFrames that streams are joined with in it."""
+        """The DataFrame tables that it joins streams with."""
         return tuple(node.table for node in self.inputs if isinstance(node, FrameRead))
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """The stores that its nodes fill, in node order; one that several have is there once."""
+        """The stores that its nodes fill, in node order; a shared store is listed once."""
         return tuple({store.name: store for node in self.nodes for store in node.stores}.values())
 
     @property
     def shuffles(self) -> tuple[Repartition, ...]:
-        """The repartitions that it does by a shuffle, without a topic."""
+        """The repartitions that are shuffles, without a topic."""
         return tuple(
             node
             for node in self.nodes
@@ -114,16 +117,16 @@ class Pipeline:
 
 
 def input_label(node: Source | TableSource | Repartition) -> str:
-    """What an input reads, as checkpoints remember it; names are without the application id."""
+    """What an input reads, as recorded in checkpoints; names are without the application id."""
     if isinstance(node, Source):
         return ",".join(node.topics) if node.pattern is None else f"pattern {node.pattern.pattern}"
     return node.topic
 
 
 def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) -> tuple[Pipeline, ...]:
-    """The pipelines of a topology: the subtopologies that shuffles join.
+    """The pipelines of a topology: the subtopologies that shuffles connect.
 
-    `nodes` have parents before children. Global tables are left out: no query runs them.
+    `nodes` has parents before children. Global tables are omitted: no query runs them.
     """
     tables = [node for node in nodes if isinstance(node, GlobalTable)]
     nodes = [node for node in nodes if not isinstance(node, GlobalTable)]
@@ -134,7 +137,7 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
         if isinstance(node, Repartition) and node not in cuts:
             groups.unite(home[node.sink_name], home[node.name])
     members: dict[int, list[int]] = {}
-    for each in subtopologies:  # ascending, so that groups come in the order of their lowest number
+    for each in subtopologies:  # ascending, so groups are in the order of their lowest number
         members.setdefault(groups.root(each.id), []).append(each.id)
     pipelines = tuple(
         _pipeline(f"p{number}", tuple(ids), nodes, home, cuts, tables)
@@ -146,8 +149,8 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
 
 
 def linked(nodes: Iterable[Node]) -> tuple[tuple[Process, ...], ...]:
-    """The processors among these nodes, those together that run together: one forwards to the other, or both
-    have a store. Parents before children."""
+    """The processors among these nodes, grouped if they run together: one forwards to the other, or they
+    share a store. Parents before children."""
     processes = [node for node in nodes if isinstance(node, Process)]
     groups = DisjointSets(processes)
     user_of: dict[str, Process] = {}
@@ -164,16 +167,16 @@ def linked(nodes: Iterable[Node]) -> tuple[tuple[Process, ...], ...]:
 
 
 def _check_processors(pipeline: Pipeline) -> None:
-    """Raise if records would have to leave processors that run together, and come back to them.
+    """Raise if records would have to leave a group of processors that run together, and return to it.
 
     Raises:
-        TopologyException: they would.
+        TopologyException: they would have to.
     """
     for group in linked(pipeline.nodes):
-        through: dict[Node, Node] = {}  # by node outside: the processor of the group that it comes after
+        through: dict[Node, Node] = {}  # by node outside: the group's processor upstream of it
         for node in pipeline.nodes:
             if isinstance(node, Repartition) and node in pipeline.inputs:
-                continue  # what comes back by a topic comes as anything else
+                continue  # what returns through a topic is ordinary input
             for parent in node.parents:
                 first = through.get(parent) if parent not in group else parent
                 if first is None:
@@ -225,7 +228,7 @@ def _pipeline(
 
 
 def _read_by(node: Node, tables: Sequence[GlobalTable]) -> tuple[GlobalTable, ...]:
-    """The global tables whose rows a step looks up."""
+    """The global tables that a step looks rows up in."""
     if isinstance(node, StreamGlobalTableJoin):
         table = node.parents[1]
         assert isinstance(table, GlobalTable)
@@ -234,9 +237,9 @@ def _read_by(node: Node, tables: Sequence[GlobalTable]) -> tuple[GlobalTable, ..
 
 
 def global_stores_of(node: Process, tables: Iterable[GlobalTable]) -> tuple[GlobalTable, ...]:
-    """The global tables whose stores a processor can read: those whose names are in its code.
+    """The global tables whose stores a processor can read: those named in its code.
 
-    Differs: in Kafka Streams each processor can read all of them. Here their rows have to be where it runs.
+    Differs: in Kafka Streams each processor can read all of them. Here their rows must be where it runs.
     """
     tables = tuple(tables)
     named = texts_of(node.supplier) if tables else frozenset()
@@ -255,7 +258,7 @@ def _global_read(table: GlobalTable) -> GlobalRead:
             offset_reset=OffsetReset.EARLIEST,
             table=table,
         )
-    # With a processor of the user's, its store need not have what the topic has.
+    # With a user's processor, the contents of the store and the topic may differ.
     stored = table.stored if table.supplier is None else Store("")
     return GlobalRead(
         table.name,
@@ -270,20 +273,20 @@ def _global_read(table: GlobalTable) -> GlobalRead:
 
 
 def global_read(join: StreamGlobalTableJoin, inputs: Iterable[Node]) -> GlobalRead | None:
-    """Where a pipeline with these inputs has the rows of the global table."""
+    """The input from which a pipeline gets the rows of the global table."""
     table = join.parents[1]
     assert isinstance(table, GlobalTable)
     return next((each for each in inputs if isinstance(each, GlobalRead) and each.topic == table.topic), None)
 
 
 def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
-    """The repartitions that need their topic, each with the reason."""
+    """The repartitions that need a topic, each with the reason."""
     cuts: dict[Node, str] = {}
-    state: dict[Node, Node | None] = {}  # by node: the last stateful step up to it in its query
+    state: dict[Node, Node | None] = {}  # by node: the last stateful step in its query, up to the node itself
     for node in nodes:
         states = (
             state.get(parent) for parent in node.parents
-        )  # a global table has none: it is not a node here
+        )  # a global table has none: it is not among these nodes
         before = next((step for step in states if step is not None), None)
         state[node] = before
         if isinstance(node, Repartition):
@@ -303,7 +306,7 @@ def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
 
 
 def state_before(node: Node, pipeline: Pipeline) -> Node | None:
-    """The stateful step of the same query whose results reach this one, if there is one: the last of them."""
+    """The last stateful step of the same query whose results reach this node, if any."""
     ends = (*pipeline.inputs, *pipeline.outputs)
     cuts: dict[Node, str] = {each: "" for each in ends if isinstance(each, Repartition)}
     for parent in node.parents:
@@ -318,9 +321,9 @@ def state_before(node: Node, pipeline: Pipeline) -> Node | None:
 def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
     """Whether Spark keeps state for it.
 
-    A table read from partitions in order needs none: its records are its changelog. Behind a shuffle the
-    order is lost, and the last record of a key has to be found by its timestamp. A grouped table has to
-    remember its rows, so that it can take back what they gave. A join with a global table keeps nothing.
+    A table read from partitions in order needs none: its records are its changelog. After a shuffle the order
+    is lost, and the last record of a key must be found by its timestamp. A grouped table must remember its
+    rows, so it can subtract their old values. A join with a global table keeps nothing.
     """
     if isinstance(node, ToTable):
         parent = node.parents[0]
@@ -331,7 +334,7 @@ def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
 
 
 def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
-    """The order to compile them in: who reads an internal topic takes the serdes of who writes it."""
+    """The order to compile them in: the reader of an internal topic takes the serdes of its writer."""
     ordered: list[Pipeline] = []
     while len(ordered) < len(pipelines):
         waiting = [pipeline for pipeline in pipelines if pipeline not in ordered]
@@ -340,14 +343,14 @@ def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:
             for reader in waiting
             if not any(_gives_serdes(writer, reader) for writer in waiting if writer is not reader)
         ]
-        # In a circle nobody is first; the compiler then needs the serdes of the topic from the program.
+        # In a cycle none is first; the compiler then needs the topic's serdes from the program.
         ordered += ready or waiting
     return ordered
 
 
 def _gives_serdes(writer: Pipeline, reader: Pipeline) -> bool:
-    """Whether one reads what another writes, and has to know its serdes. Of a join by a foreign key the right
-    side takes what it is told as bytes, and gives the left side its serdes."""
+    """Whether one reads the other's output and needs its serdes. In a foreign-key join, the right side takes
+    the subscriptions as bytes, and gives the left side its serdes."""
     return any(
         node in reader.inputs and not isinstance(node.parents[0], ForeignKeySubscribe)
         for node in writer.outputs

@@ -1,7 +1,8 @@
-"""Which pipelines run in Spark's Real-Time Mode, and what stands in the way of the others. Pure.
+"""Which pipelines run in Spark's Real-Time Mode, and why the others cannot. Pure.
 
-Two lists. What the mode cannot do is refused where it is asked for, before anything starts. What it does in
-another order than micro-batches do, `auto` leaves to micro-batches, and `real-time` does as it is told.
+There are two lists. Operations that the mode cannot do are rejected before anything starts, if the mode is
+requested. Operations whose order differs from that in micro-batches run in micro-batches with `auto`, and in
+Real-Time Mode with `real-time`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = ["Mode", "Modes", "avoided", "obstacles", "refusal", "twice"]
 
 
 class Mode(Enum):
-    """What `processing.mode` says."""
+    """The values of `processing.mode`."""
 
     MICRO_BATCH = "micro-batch"
     REAL_TIME = "real-time"
@@ -49,12 +50,12 @@ class Mode(Enum):
 
 @dataclass(frozen=True)
 class Modes:
-    """The mode of each pipeline, as a configuration has it.
+    """The mode of each pipeline, from a configuration.
 
     Attributes:
-        default: of those that are not named.
-        named: by the name of a pipeline.
-        against: what of the configuration stands in the way, for all of them, as sentences.
+        default: the mode of pipelines that are not named.
+        named: the modes by pipeline name.
+        against: the configuration's obstacles for all pipelines, as sentences.
     """
 
     default: Mode = Mode.MICRO_BATCH
@@ -71,7 +72,7 @@ class Modes:
         return self.named.get(pipeline.name, self.default)
 
     def is_real_time(self, pipeline: Pipeline) -> bool:
-        """Whether it is to run in Real-Time Mode."""
+        """Whether the pipeline should run in Real-Time Mode."""
         match self.of(pipeline):
             case Mode.MICRO_BATCH:
                 return False
@@ -81,15 +82,15 @@ class Modes:
                 return pipeline.has_query and not self.why_not(pipeline)
 
     def why_not(self, pipeline: Pipeline) -> tuple[str, ...]:
-        """Why `auto` runs it in micro-batches, in sentences; none: it does not."""
+        """Why `auto` runs it in micro-batches, as sentences; empty if it does not."""
         return (*self.against, *obstacles(pipeline), *avoided(pipeline))
 
     def check(self, pipelines: Iterable[Pipeline]) -> None:
-        """Raise what is wrong with what was asked for.
+        """Raise if the requested modes are not possible.
 
         Raises:
-            ConfigException: a pipeline is named that there is not, or the configuration is in the way.
-            TopologyException: a pipeline is to run in Real-Time Mode that cannot.
+            ConfigException: a named pipeline does not exist, or the configuration is an obstacle.
+            TopologyException: a pipeline should run in Real-Time Mode but cannot.
         """
         pipelines = list(pipelines)
         names = [pipeline.name for pipeline in pipelines]
@@ -109,7 +110,7 @@ class Modes:
 
 
 def refusal(pipeline: str, why: Iterable[str]) -> str:
-    """A sentence for whoever asked for Real-Time Mode."""
+    """The message that rejects Real-Time Mode."""
     return (
         f"pipeline {pipeline} cannot run in Real-Time Mode: {' '.join(why)} Give "
         f"processing.mode.{pipeline}=micro-batch, or processing.mode=auto, which chooses by itself"
@@ -117,14 +118,14 @@ def refusal(pipeline: str, why: Iterable[str]) -> str:
 
 
 def obstacles(pipeline: Pipeline) -> tuple[str, ...]:
-    """What Real-Time Mode cannot do at all, in sentences; none: it runs in it."""
+    """What Real-Time Mode cannot do at all, as sentences; empty if the pipeline can run in it."""
     found = {sentence: None for node in pipeline.nodes for sentence in _obstacles(node)}
     found |= {sentence: None for node in pipeline.inputs for sentence in _read_whole(node)}
     return tuple(found)
 
 
 def avoided(pipeline: Pipeline) -> tuple[str, ...]:
-    """What goes by the order in which records come from several partitions, in sentences."""
+    """What depends on the order of records from several partitions, as sentences."""
     return tuple(sentence for node in pipeline.nodes if (sentence := _avoided(node)))
 
 
@@ -168,7 +169,7 @@ def _avoided(node: Node) -> str:
 
 
 def _functions(node: Node) -> list[Callable[..., Any]]:
-    """What a node has of the program's own, as far as it is called with Columns."""
+    """The user's functions in a node that are called with Columns."""
     found: list[Any] = []
     for value in vars(node).values():
         found += value if isinstance(value, tuple) else [value]
@@ -177,7 +178,7 @@ def _functions(node: Node) -> list[Callable[..., Any]]:
 
 
 def _udfs(function: Any) -> list[str]:
-    """The names of UDFs that a function speaks of, as far as it can be seen without calling it."""
+    """The names of UDFs that a function refers to, as far as visible without calling it."""
     if _is_udf(function):
         return [getattr(function, "__name__", "a function")]
     plain = getattr(function, "__func__", function)
@@ -190,13 +191,13 @@ def _udfs(function: Any) -> list[str]:
     for name, cell in zip(code.co_freevars, plain.__closure__ or (), strict=True):
         try:
             seen[name] = cell.cell_contents
-        except ValueError:  # it is empty as yet
+        except ValueError:  # it is still empty
             continue
     return [name for name, value in seen.items() if _is_udf(value)]
 
 
 def _codes(code: CodeType) -> Iterable[CodeType]:
-    """The code of a function, and of those in it."""
+    """The code of a function and of the functions nested in it."""
     yield code
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -204,14 +205,14 @@ def _codes(code: CodeType) -> Iterable[CodeType]:
 
 
 def _is_udf(value: Any) -> bool:
-    """Whether it is what PySpark's `udf`, `pandas_udf` or `arrow_udf` return."""
+    """Whether it is the result of PySpark's `udf`, `pandas_udf` or `arrow_udf`."""
     return callable(value) and not isinstance(value, type) and hasattr(value, "evalType")
 
 
-# --- what is known when it is compiled ----------------------------------------------------------------------
+# --- at compile time ----------------------------------------------------------------------------------------
 
 
 def twice(scans: Iterable[Scan]) -> tuple[str, ...]:
-    """The inputs that a query reads more than once, which Real-Time Mode does not do."""
+    """The inputs that a query reads more than once, which Real-Time Mode does not support."""
     read = [scan.reads for scan in scans]
     return tuple(sorted({each for each in read if read.count(each) > 1}))

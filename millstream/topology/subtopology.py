@@ -1,9 +1,8 @@
-"""The logical cut: which nodes Kafka Streams would run in one task, and with what number.
+"""The logical plan: which nodes Kafka Streams would run in one task, and under which number.
 
-A node of ours can be several of Kafka Streams' (a repartition is a filter, a sink and a source; a join of two
-streams is five processors). So the
-graph is first written out as `Processor`s, Kafka Streams' own, in its order; then it falls apart where a
-topic lies between, and the parts are numbered in the order of their first processor.
+A node here can be several nodes in Kafka Streams (a repartition is a filter, a sink and a source; a join of
+two streams is five processors). So the graph is first expanded to `Processor`s, in Kafka Streams' order. Then
+it is split at the topics, and the parts are numbered in the order of their first processor.
 
 Source: InternalTopologyBuilder (addSource, addProcessor, addSink, connectProcessorAndStateStore,
     makeNodeGroups); QuickUnion.
@@ -52,7 +51,7 @@ T = TypeVar("T")
 
 
 class Kind(Enum):
-    """What Kafka Streams calls a processor in its text."""
+    """The kind of a processor in Kafka Streams' description."""
 
     SOURCE = "Source"
     PROCESSOR = "Processor"
@@ -64,9 +63,9 @@ class Processor:
     """One node of Kafka Streams' processor topology.
 
     Attributes:
-        node: the node of ours that it belongs to.
-        topics: of a source; internal ones without the application id.
-        topic: of a sink, likewise; None when a function names it.
+        node: the logical node that it belongs to.
+        topics: for a source, its topics; internal ones without the application id.
+        topic: for a sink, likewise; None if a function names it.
         topic_function: that function, as messages show it.
     """
 
@@ -83,11 +82,11 @@ class Processor:
 
 @dataclass(frozen=True)
 class Subtopology:
-    """What one task runs: processors with no topic between them. Or a global table, which no task runs.
+    """The processors that one task runs, without a topic between them; or a global table, which no task runs.
 
     Attributes:
-        id: Kafka Streams' number; a task's name begins with it. Global tables are counted too.
-        stores: those its processors fill, in node order.
+        id: Kafka Streams' number, with which a task's name starts. Global tables are counted too.
+        stores: the stores that its processors fill, in node order.
     """
 
     id: int
@@ -96,27 +95,27 @@ class Subtopology:
 
     @property
     def is_global(self) -> bool:
-        """Whether it is a global table: it has a number, and no tasks."""
+        """Whether it is a global table, which has a number but no tasks."""
         return isinstance(self.processors[0].node, GlobalTable)
 
     @property
     def is_frame(self) -> bool:
-        """Whether it is a DataFrame's table: a global table that no client keeps a store of."""
+        """Whether it is a DataFrame's table: a global table without a store on clients."""
         return isinstance(self.processors[0].node, FrameTable)
 
     @property
     def source_topics(self) -> tuple[str, ...]:
-        """Topics it reads, in order; internal ones without the application id."""
+        """The topics that it reads, in order; internal ones without the application id."""
         return tuple(dict.fromkeys(topic for processor in self.processors for topic in processor.topics))
 
     @property
     def source_patterns(self) -> tuple[re.Pattern[str], ...]:
-        """Patterns of topics it reads."""
+        """The topic patterns that it reads."""
         return tuple(processor.pattern for processor in self.processors if processor.pattern is not None)
 
     @property
     def sink_topics(self) -> tuple[str, ...]:
-        """Topics it writes, save those that a function names."""
+        """The topics that it writes, except those that a function names."""
         topics = (processor.topic for processor in self.processors if processor.topic is not None)
         return tuple(dict.fromkeys(topics))
 
@@ -198,7 +197,7 @@ def _write_out_stream_join(node: StreamJoin) -> list[Processor]:
 
 
 def looked_up(table: Node) -> tuple[str, ...]:
-    """The stores that have to be read for a table's row: its own, or those of the tables it is made from.
+    """The stores to read for a table's row: its own, or those of the tables it is derived from.
 
     Source: KTableImpl.valueGetterSupplier, and the `view()` of each KTableProcessorSupplier.
     """
@@ -216,7 +215,7 @@ def split_subtopologies(processors: Iterable[Processor]) -> tuple[Subtopology, .
     for processor in processors:
         for predecessor in processor.predecessors:
             groups.unite(processor.name, predecessor)
-        for store in processor.stores:  # who shares a store shares a task
+        for store in processor.stores:  # nodes that share a store share a task
             groups.unite(processor.name, user_of.setdefault(store, processor.name))
     members: dict[str, list[Processor]] = {}
     for processor in processors:
@@ -232,18 +231,18 @@ def _stores(group: list[Processor]) -> Iterable[Store]:
 
 
 class DisjointSets(Generic[T]):
-    """Which things belong together, told pair by pair."""
+    """A union-find structure: groups things that are united in pairs."""
 
     def __init__(self, things: Iterable[T]) -> None:
         self._parent = {thing: thing for thing in things}
 
     def root(self, thing: T) -> T:
-        """The one that stands for all that `thing` belongs with."""
+        """The representative of the group of `thing`."""
         while self._parent[thing] != thing:
             self._parent[thing] = self._parent[self._parent[thing]]
             thing = self._parent[thing]
         return thing
 
     def unite(self, one: T, other: T) -> None:
-        """`one` and `other` belong together."""
+        """Merge the groups of `one` and `other`."""
         self._parent[self.root(one)] = self.root(other)

@@ -1,7 +1,6 @@
-"""What makes processors: a class, a function without parameters, or an object with `get()`.
+"""Suppliers of processors: a class, a function without parameters, or an object with `get()`.
 
-Which class a processor has is not looked at, only what it can do: the classes themselves are in
-`processors/api.py`, above this package.
+Checks a processor's methods, not its class: the classes are in `processors/api.py`, above this package.
 
 Source: org.apache.kafka.streams.internals.ApiUtils.checkSupplier; ConnectedStoreProvider (KIP-401).
 """
@@ -32,22 +31,22 @@ __all__ = [
 ]
 
 _MOST_THINGS = 20_000
-"""So many are looked at, for the texts in a program's code: what it refers to may be large."""
+"""The maximum number of objects searched for texts in a program's code, which may refer to many."""
 
 _SHAPE = "a class that inherits Processor, or a function that returns a new one each time"
 
 
 def new_processor(supplier: Any) -> Any:
-    """What the supplier makes."""
+    """A new object from the supplier."""
     get = None if isinstance(supplier, type) else getattr(supplier, "get", None)
     return supplier() if get is None else get()
 
 
 def check_supplier(operation: str, supplier: Any, *, fixed_key: bool) -> None:
-    """Raise if `supplier` cannot be what `operation` takes. It is called, twice, as Kafka Streams does.
+    """Raise if `supplier` does not fit `operation`. Calls it twice, as Kafka Streams does.
 
     Raises:
-        TopologyException: it makes nothing, or no processor, or one of the other sort, or the same one again.
+        TopologyException: it returns nothing, no processor, one of the other type, or the same one twice.
     """
     one = _one_of_two(operation, supplier, "processor", "process", _SHAPE)
     is_fixed = getattr(one, "fixed_key", None)
@@ -62,10 +61,10 @@ def check_supplier(operation: str, supplier: Any, *, fixed_key: bool) -> None:
 
 
 def check_transformers(supplier: Any) -> None:
-    """Raise if `supplier` cannot be what `KTable.transform_values` takes. It is called, twice.
+    """Raise if `supplier` does not fit `KTable.transform_values`. Calls it twice.
 
     Raises:
-        TopologyException: it makes nothing, or no transformer, or the same one again.
+        TopologyException: it returns nothing, no transformer, or the same one twice.
     """
     shape = (
         "a function of key and value, a class that inherits ValueTransformerWithKey, or a function without "
@@ -75,7 +74,7 @@ def check_transformers(supplier: Any) -> None:
 
 
 def _one_of_two(operation: str, supplier: Any, thing: str, method: str, shape: str) -> Any:
-    """What a supplier makes, which has this method and is another one each time."""
+    """A new object from the supplier, checked to have this method and to be a different one each time."""
     if not isinstance(supplier, type) and callable(getattr(supplier, method, None)):
         kind = type(supplier).__name__
         raise TopologyException(
@@ -113,7 +112,7 @@ def _one_of_two(operation: str, supplier: Any, thing: str, method: str, shape: s
 
 
 def stores_of(supplier: Any) -> tuple[Any, ...]:
-    """The store builders that a supplier brings with it (`stores()`), or a class that is one."""
+    """The store builders from the `stores()` of a supplier, or of a class used as one."""
     stores = getattr(supplier, "stores", None)
     if not callable(stores):
         return ()
@@ -132,7 +131,7 @@ def declared_store(operation: str, builder: Any) -> Store:
     """The store that a builder builds.
 
     Raises:
-        TopologyException: it is no store builder.
+        TopologyException: it is not a store builder.
     """
     declared = getattr(builder, "declared", None)
     if not isinstance(declared, Store):
@@ -144,10 +143,10 @@ def declared_store(operation: str, builder: Any) -> Store:
 
 
 def global_store(builder: Any) -> Store:
-    """The store that a builder builds, to be filled by a processor in every client.
+    """The store that a builder builds, which a processor fills in every client.
 
     Raises:
-        TopologyException: it is no store builder, or one of another kind.
+        TopologyException: it is not a store builder, or builds another kind of store.
     """
     declared = declared_store("add_global_store", builder)
     if declared.kind is not StoreKind.KEY_VALUE or declared.history_ms is not None:
@@ -158,20 +157,20 @@ def global_store(builder: Any) -> Store:
     return declared
 
 
-# --- what its code can name --------------------------------------------------------------------------------
+# --- names in its code -------------------------------------------------------------------------------------
 
 
 def texts_of(supplier: Any) -> frozenset[str]:
-    """Every text that the code of its processors mentions, or has in a variable that it mentions.
+    """Every string in the code of its processors, or in a variable that the code names.
 
-    Followed are functions, classes and objects of the program's own, as far as they are reached by name.
+    Follows the program's own functions, classes and objects that are reachable by name.
     """
     found: set[str] = set()
     seen: set[int] = set()
     waiting: deque[Any] = deque([supplier])
     try:
         waiting.append(new_processor(supplier))
-    except Exception:  # then its class says what there is to say
+    except Exception:  # then its class has the information
         waiting.append(None)
     while waiting and len(seen) < _MOST_THINGS:
         each = waiting.popleft()
@@ -185,7 +184,7 @@ def texts_of(supplier: Any) -> frozenset[str]:
 
 
 def _reached(thing: Any) -> Iterator[Any]:
-    """What a thing of the program's own has, or names."""
+    """The objects that one of the program's own objects contains or names."""
     if isinstance(thing, MethodType):
         yield thing.__func__
     elif isinstance(thing, FunctionType):
@@ -211,7 +210,7 @@ def _reached(thing: Any) -> Iterator[Any]:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """The names that a function's code uses, and the code inside of it."""
+    """The names in a function's code, nested code included."""
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
     return {*code.co_names, *(name for each in inner for name in names_in(each))}
 
@@ -226,5 +225,5 @@ def is_filled(cell: Any) -> bool:
 
 
 def _is_the_programs(kind: type) -> bool:
-    """Whether a class is neither Python's nor Millstream's."""
+    """Whether a class belongs neither to Python nor to Millstream."""
     return kind.__module__.partition(".")[0] not in ("builtins", "abc", "typing", "enum", "millstream")

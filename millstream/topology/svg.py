@@ -1,6 +1,6 @@
-"""A drawing as SVG: one file that any browser shows, light or dark, without scripts or fonts of its own.
+"""A drawing as SVG: one file for any browser, light or dark, without scripts or embedded fonts.
 
-Places and curves are those of picture.py. Pure.
+Positions and curves come from picture.py. Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _STYLE = """
 
 
 def svg(drawing: Drawing, title: str = "Topology") -> str:
-    """The picture. The title is what a screen reader says."""
+    """The picture. The title is for screen readers."""
     picture = picture_of(drawing)
     parts = [_frame(place) for _, place in picture.frames]
     parts += [_arrow(line) for line in picture.lines]
@@ -94,7 +94,7 @@ def _box(box: Box, place: Place) -> str:
 
 
 def _cylinder(place: Place, kind: str) -> str:
-    """A drum, as databases are drawn."""
+    """A cylinder, the symbol for a database."""
     x, y, right, bottom, bow = place.x, place.y + 4, place.x + place.width, place.bottom - 4, 5.0
     middle = place.width / 2
     return (

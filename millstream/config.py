@@ -1,7 +1,7 @@
-"""StreamsConfig: the one place for options, checked when it is made.
+"""StreamsConfig: all options in one place, checked when it is created.
 
-Keys are Kafka's dotted names. What they are is one table (config_keys.py); this file checks values
-against it.
+Keys are Kafka's dotted names. They are defined in one table (config_keys.py); this file checks values against
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Frozen values that the layers hand each other. No behaviour beyond parsing and printing."""
+"""Frozen values that the layers pass to each other. No behavior beyond parsing and printing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the runtime sees of Spark, Kafka and RocksDB: these protocols, and nothing else of them.
+"""The runtime's only view of Spark, Kafka and RocksDB: these protocols.
 
 Each has a real implementation (spark/, kafka/, stores/) and a fake (testing/fakes.py); where both can be
-tried, one contract test runs against both. Data does not cross these ports, with one exception:
-changelog records, on their way from Kafka to a local store.
+tested, one contract test runs against both. Data does not cross these ports, with one exception: changelog
+records, on their way from Kafka to a local store.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Topics of the embedded broker: create, delete, list.
 
-`millstream.kafka.topics` is what the runtime sees of any cluster; this is for the one who started the broker:
+`millstream.kafka.topics` is the runtime's view of any cluster; this is for the code that started the broker:
 here an existing topic is an error, topics can be deleted, and no configuration is needed.
 """
 

@@ -1,8 +1,8 @@
-"""Whether a broker answers, asked over a bare socket: no client has to be started and stopped for it.
+"""Whether a broker answers, checked over a bare socket: no client has to be started and stopped for it.
 
-Listening is not enough, since the port is open long before requests are handled; and a broker that answers
-ApiVersions may still be fenced, so that no topic can be created. So two questions: ApiVersions, then Metadata
-until that names a broker.
+An open port is not enough, since it is open long before requests are handled. A broker that answers
+ApiVersions may still be fenced, so that no topic can be created. So there are two requests: ApiVersions, then
+Metadata until it names a broker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the embedded broker is told: its settings and its JVM's. Pure.
+"""The settings of the embedded broker and its JVM. Pure.
 
 One node that is controller and broker at once, for one developer's machine: nothing is replicated, nothing
-waits for others that could still come, nothing listens beyond the loopback address.
+waits for other nodes to join, nothing listens beyond the loopback address.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The broker's data directory: made, formatted, held.
+"""The broker's data directory: created, formatted, locked.
 
 Layout of a data directory: `kafka/` (Kafka's own: topics, the metadata log), `server.properties` (written at
 each start), `broker.log` (and `broker.log.1`, of the start before), `.lock`.
 
-Kafka wants its storage formatted before the first start, with a tool that is a JVM of its own. What that
-writes is the same for every cluster but for two ids; so it runs once per machine and set of jars, into a
+Kafka requires its storage to be formatted before the first start, with a tool that is a JVM of its own. Its
+output is the same for every cluster except for two ids. So it runs once per machine and set of jars, into a
 template in the cache, and a new data directory is a copy with new ids.
 """
 

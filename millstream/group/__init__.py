@@ -1,7 +1,6 @@
-"""What the clients of one application tell each other through the group protocol, and who does what.
+"""The messages that an application's clients exchange through the group protocol, and the assignment of work.
 
-Pure bytes and dicts: nothing here does input or output, has a thread, or asks for the time. `codes` are
-Kafka's error codes, `wire` reads and writes Java's bytes, `layout` is Kafka's layout of both messages,
-`userdata` is what Millstream says in them, `balance` decides who does what, `assignor` answers for the
-leader.
+Pure bytes and dicts: nothing here does input or output, has a thread, or reads a clock. `codes` are Kafka's
+error codes, `wire` reads and writes Java's bytes, `layout` is Kafka's layout of both messages, `userdata` is
+Millstream's part of them, `balance` assigns the work, `assignor` answers for the leader.
 """

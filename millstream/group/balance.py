@@ -1,20 +1,20 @@
 """Who does what: pipelines, active tasks and standbys for the members of a group. Pure.
 
-The rules, in the order in which they win:
+The rules, in order of priority:
 
 1. Each pipeline and each task goes to exactly one member; members without a thread get nothing.
 2. Balance. A pipeline and an active task count one each. With `q` things for each thread and a remainder,
    each thread gets `q`, and some one more: a member with three threads gets between 3q and 3q+3. The same
    holds for the pipelines alone.
-3. Nothing moves without need: within what balance allows, what a member has it keeps, and a standby becomes
+3. Nothing moves without need: within the limits of balance, a member keeps what it has, and a standby becomes
    active before a member that has nothing of the task. Balance decides how many move, never more. A task that
-   can be read where it is moves when it can be read where it goes (`warmed_up_first`).
-4. What has no holder goes where it starts quickest: a pipeline to a member that has none yet and keeps Spark
-   warm, a task to the member whose state is furthest; then to whoever has the most room.
+   is readable where it is moves only once it is readable at its destination (`warmed_up_first`).
+4. Unassigned work goes where it starts fastest: a pipeline to a member that has none yet and keeps Spark
+   warm, a task to the member whose state is most advanced; then to the member with the most room.
 
-Everything is sorted before it is looked at, so that the order of the input does not matter: two leaders that
-see the same members decide the same. (Loads are compared as floats: of numbers this small, quotients are
-equal exactly when the fractions are.)
+Everything is sorted first, so the order of the input does not matter: two leaders that see the same members
+decide the same. (Loads are compared as floats: for numbers this small, quotients are equal exactly when the
+fractions are.)
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Kafka's own layout of the user data in both directions, version 11, byte for byte.
 
-A member says in a SubscriptionInfo what it has; the leader says in an AssignmentInfo what each member gets.
-What Millstream adds is in `userdata`: as client tags in the one, behind the last field of the other.
+A member reports what it has in a SubscriptionInfo; the leader says in an AssignmentInfo what each member
+gets. Millstream's additions are in `userdata`: client tags in the first, a trailer after the last field in
+the second.
 
-Only Millstream's own members are ever in such a group, and all of them have spoken version 11; older versions
-are refused. Of a newer subscription the two versions are read, so that its sender can be told ours (version
-probing).
+Only Millstream's own members are ever in such a group, and all of them have used version 11; older versions
+are refused. Of a newer subscription only the two versions are read, so that its sender can be sent ours
+(version probing).
 """
 
 from __future__ import annotations

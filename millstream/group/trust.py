@@ -1,13 +1,12 @@
-"""What of a member's words is believed. Pure.
+"""Which parts of a member's user data are trusted. Pure.
 
-A group lets in whoever may join it, and a member's user data are its own words. What decides over others must
-be backed by more than words: which program an application runs, and who has a pipeline. So a client that
+Anyone with permission can join the group, and a member's user data is only its own claim. Decisions that
+affect others need more than that: which program an application runs, and who has a pipeline. So a client that
 claims a pipeline's checkpoint (runtime/fencing.py) leaves a random secret there, and proves that it knows it:
-the *proof* in its user data is an HMAC over its process id. Whoever merely reads along in the group can
-repeat a proof only together with the process id that it was made for, and two members with one process id
-are noticed.
+the *proof* in its user data is an HMAC over its process id. An eavesdropper in the group can repeat a proof
+only together with the process id that it was made for, and two members with one process id are noticed.
 
-Whoever can read the checkpoints' files is trusted: it could take the pipelines over in any case.
+A client that can read the checkpoints' files is trusted: it could take over the pipelines in any case.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What Millstream says in the user data of both directions, inside Kafka's layout.
+"""Millstream's part of the user data in both directions, inside Kafka's layout.
 
 A member's additions are client tags of SubscriptionInfo version 11, whose names begin with `millstream.`; the
-leader's are a trailer behind the last field of an AssignmentInfo, where upstream does not look: four bytes
-that name it, a length, and JSON. Both are read field by field, and whatever is not as it should be raises
-TaskAssignmentException: the bytes may come from anybody who may write to the group.
+leader's are a trailer after the last field of an AssignmentInfo, where Kafka Streams does not look: four
+bytes that name it, a length, and JSON. Both are parsed field by field, and anything invalid raises
+TaskAssignmentException: the bytes may come from anyone who may write to the group.
 """
 
 from __future__ import annotations

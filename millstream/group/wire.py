@@ -1,7 +1,7 @@
 """Java's bytes: big-endian numbers, counted arrays, and the strings of DataOutputStream.writeUTF.
 
-What is read comes from the network, so each count and length is checked against the bytes that are left
-before anything is made of it: the work and the memory are in proportion to the bytes that really came.
+The input comes from the network, so each count and length is checked against the remaining bytes before
+anything is allocated: work and memory are proportional to the bytes received.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The jars on disk: which are there and right, and fetching those that are not.
+"""The jars on disk: which are present and intact, and fetching the others.
 
-Layout of `<cache>/jars`: `<name>.jar`; `incoming/`, where downloads grow (what is there survives an
+Layout of `<cache>/jars`: `<name>.jar`; `incoming/`, for downloads in progress (its content survives an
 interruption); `<name>.jar.corrupt`, moved aside. A file is renamed into place only when its checksum is
-right, and read again when a process uses it for the first time: a JVM is about to run what is in it. The
-55 MB that Spark and the embedded broker need take 0.16 s.
+right, and checked again when a process first uses it: a JVM is about to run its content. The 55 MB that Spark
+and the embedded broker need take 0.16 s.
 """
 
 from __future__ import annotations

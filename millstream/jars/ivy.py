@@ -1,10 +1,10 @@
-"""Fetching jars with Ivy, the client that ships with PySpark.
+"""Fetches jars with Ivy, the client that ships with PySpark.
 
-Ivy knows its default repository itself, as it does when Spark resolves `spark.jars.packages`. It is told to
-resolve nothing: every jar is named, and no POM is read. It runs as a child process that ends with its work.
-What it has fetched completely is kept when it is interrupted.
+Ivy knows its default repository itself, as when Spark resolves `spark.jars.packages`. Dependency resolution
+is off: every jar is named, and no POM is read. Ivy runs as a child process that ends with its work. Completed
+downloads are kept when it is interrupted.
 
-Ivy is Java and so does not know how Python's tools are told of proxies and certificates; both are passed on.
+Ivy is Java, so it does not know the proxy and certificate settings of Python's tools; both are passed on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Showing how far a download is: a bar on a terminal, a line every few seconds anywhere else."""
+"""Shows the progress of a download: a bar on a terminal, a line every few seconds anywhere else."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Fetching jars from a Maven repository that the user named, over HTTP (or from `file:`).
+"""Fetches jars from a Maven repository that the user named, over HTTP (or from `file:`).
 
-A few at a time. A download that breaks off goes on from where it was, in the same run and in the next.
-Proxies and certificates are urllib's: `HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`. An address may carry a name
+A few downloads run at a time. One that breaks off resumes where it was, in the same run and in the next.
+Proxies and certificates are urllib's: `HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`. A URL may contain a name
 and a password (`https://name:password@...`); they are sent to that host only, and never shown.
 """
 

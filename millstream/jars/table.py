@@ -1,4 +1,4 @@
-"""The table of jars: which ones, how long, and their checksums. Data is in `table.toml`; this reads it."""
+"""The table of jars: names, sizes, and checksums. The data is in `table.toml`; this reads it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kafka's configuration, as its users write it, into librdkafka's and kafka-python's.
+"""Translates Kafka's configuration, as its users write it, into librdkafka's and kafka-python's.
 
-librdkafka speaks dotted names and agrees on most. Where it does not, this file is one table: renamed, dropped
-because it configures Java, or refused because it would silently not do what it says (a Java key store).
+librdkafka uses dotted names too, and most are the same. The others are one table in this file: renamed,
+dropped because they configure Java, or refused because they would silently have no effect (a Java key store).
 kafka-python is the group's member; it never fetches, so it needs timeouts and security only.
 """
 

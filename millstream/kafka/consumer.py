@@ -1,11 +1,11 @@
 """Reads changelogs, from given offsets, as fast as Python can.
 
-Shape: what `poll` gives is, per partition, a list of (key, value, timestamp in ms).
+Shape: `poll` returns, per partition, a list of (key, value, timestamp in ms).
 
-The header `millstream.epoch` has the epoch of the pipeline's claim (design D5): a record of a lower epoch
-than one before it in its partition was written by a client that had lost the pipeline, and is left out. A
-record without an epoch says nothing of that, and is never left out. The header is read in topics that the
-application owns alone: a table's own topic is its changelog too, and there headers are somebody's data.
+The header `millstream.epoch` has the epoch of the pipeline's claim (design D5). A record with a lower epoch
+than one before it in its partition was written by a client that had lost the pipeline, and is skipped. A
+record without an epoch is never skipped. The header is read only in topics that belong to the application
+alone: a table's own topic is its changelog too, and its headers may be the user's data.
 """
 
 from __future__ import annotations

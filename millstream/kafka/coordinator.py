@@ -1,16 +1,16 @@
-"""Kafka's classic group protocol, by way of kafka-python: the only file that knows that library's insides.
+"""Kafka's classic group protocol, through kafka-python: the only file that uses that library's internals.
 
 `BaseCoordinator` is what kafka-python builds its consumer's group membership on: join, sync, heartbeats,
-finding the coordinator. It is meant to be extended ("implementations must define"), and is extended here
-into a member that has user data in both directions and no consumer: nothing is subscribed in the library's
-sense, so nothing is fetched, no offsets are looked up, and no topic is ever asked for by name (which is what
-would create a deleted one anew). The topics' names travel in the subscription for others to see, no more.
+finding the coordinator. It is meant to be extended ("implementations must define"). Here it becomes a member
+that has user data in both directions and no consumer: nothing is subscribed in the library's sense, so
+nothing is fetched, no offsets are looked up, and no topic is ever requested by name (which would create a
+deleted topic again). The topics' names are in the subscription only for others to see.
 
 All of it runs on the library's input/output thread. `GroupClient` has the few methods that other threads may
-call; `Listener` is whom it tells.
+call; events go to the `Listener`.
 
-Differs: from `KafkaConsumer`, which this replaces: it looks for work by being polled; here a coroutine on the
-input/output thread does what poll() did, so a slow callback of ours delays no rebalance.
+Differs: from `KafkaConsumer`, which this replaces: that one does its work when it is polled; here a coroutine
+on the input/output thread does what poll() did, so a slow callback of ours delays no rebalance.
 """
 
 from __future__ import annotations

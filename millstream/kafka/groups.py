@@ -1,7 +1,7 @@
 """Consumer groups, as an administrator sees and changes them. For resets.
 
-By kafka-python, and not by librdkafka's admin client: that one cannot take members out of a group, and some
-of its calls end the process when a coordinator answers that it is only starting.
+This uses kafka-python and not librdkafka's admin client, which cannot remove members from a group. Some of
+its calls also end the process when a coordinator answers that it is still starting.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How clients log in: Kafka's `sasl.*` settings, once, for each of the three that read them.
+"""How clients log in: Kafka's `sasl.*` settings, translated for each of the three clients that read them.
 
-Spark's Java client takes them as they are, with what follows from them filled in. librdkafka (stores, topics)
-and kafka-python (the group's member) cannot run the Java classes that they may name, so what these would do
-is derived here where it is known.
+Spark's Java client takes them unchanged, with derived settings added. librdkafka (stores, topics) and
+kafka-python (the group's member) cannot run the Java classes that the settings may name, so the effect of
+these classes is derived here where it is known.
 """
 
 from __future__ import annotations

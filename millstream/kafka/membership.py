@@ -1,12 +1,13 @@
-"""This client's place in the group: when to join, when to believe that it is lost, when to commit.
+"""This client's place in the group: when to join, when to consider itself lost, when to commit.
 
-Two threads. kafka-python's input/output thread joins, leads and sends heartbeats (`coordinator.py`); it is
-never kept waiting. `<client id>-GroupThread` tells the client what happened, one thing at a time, looks at
-the clock, and asks for offsets. `Standing` is what both know, and decides; it has no thread and no clock.
+There are two threads. kafka-python's input/output thread joins, leads and sends heartbeats
+(`coordinator.py`); it is never blocked. `<client id>-GroupThread` reports events to the client, one at a
+time, checks the clock, and requests offsets. `Standing` is the state that both share, and it decides; it has
+no thread and no clock.
 
-A member that gets no answers must not go on as if it were one: another may have taken over. The broker counts
-the session timeout from the last heartbeat that it received; we count it from when the last one that was
-answered was *sent*, which is earlier. So this client knows before the group does.
+A member that gets no answers must not continue as a member: another may have taken over. The broker counts
+the session timeout from the last heartbeat that it received; we count it from when the last answered
+heartbeat was *sent*, which is earlier. So this client knows before the group does.
 """
 
 from __future__ import annotations

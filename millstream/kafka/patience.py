@@ -1,4 +1,4 @@
-"""Waiting for a cluster that does not answer: saying so, and when a client has to be made anew."""
+"""Waiting for a cluster that does not answer: logging it, and when to create a client again."""
 
 from __future__ import annotations
 

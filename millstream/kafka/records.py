@@ -1,6 +1,6 @@
-"""Records of topics, for people who look: read from here to there, or written; nothing is committed.
+"""Records of topics, for people: reads a range, or writes; commits nothing.
 
-What pipelines read and write is Spark's, and changelogs have consumer.py.
+Pipelines read and write through Spark, and changelogs have consumer.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this user may do on a cluster, and what the newest records' times are: asked, and never tried out."""
+"""The user's permissions on a cluster, and the times of the newest records: queried, never tried out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tokens for OAUTHBEARER: where they come from, and that each is asked for once while it is valid.
+"""Tokens for OAUTHBEARER: where they come from, and how each is requested only once while it is valid.
 
 A token comes from the program (`sasl.oauthbearer.token.provider`), from an identity provider by OAuth's
-client credentials, or from Amazon's signer; or it is an unsecured one, made here, as Kafka has it for
+client credentials, or from Amazon's signer; or it is an unsecured one, created here, as in Kafka for
 development.
 """
 

@@ -1,4 +1,4 @@
-"""The cluster's topics, by Kafka's admin API. Nothing here creates a topic by asking for it."""
+"""The cluster's topics, through Kafka's admin API. No query here creates a topic."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The operating model: states, client, threads, supervision. Engines are wired in wiring.py alone."""
+"""The operating model: states, client, threads, supervision. Only wiring.py connects it to the engines."""

@@ -1,13 +1,12 @@
-"""Starting afresh: what has to go so that an application counts from nothing.
+"""A fresh start: what to delete so that an application counts from zero again.
 
-A changelog that stayed would bring the keys of the earlier life back, in every store that is restored from
-it, on every client; and a store of another machine would keep them. So the internal topics are deleted: a
-topic that is made anew has another id, and each client's stores are wiped for it (stores/directory.py). The
-group is deleted too, first of all: a group that has members cannot be, so this does nothing under a running
-client.
+If a changelog stayed, the old keys would come back in every store that is restored from it, on every client;
+a store on another machine would keep them too. So the internal topics are deleted: a topic that is created
+again has another id, and each client's stores are wiped for it (stores/directory.py). The group is deleted
+first of all: a group with members cannot be deleted, so this does nothing while a client is running.
 
-Where the broker is this client's own (embedded) it does not run now; what is to be deleted is noted, and
-deleted when it has started.
+A broker that belongs to this client (embedded) is not running at that time; the topics to delete are noted,
+and deleted once it has started.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a started client holds, opened in one order and closed in the reverse one.
+"""The resources of a started client, opened in order and closed in the reverse order.
 
-Neither knows states: `client.py` decides when. What stream threads need of the client's resources is here
-too.
+Nothing here depends on states: `client.py` decides when to open and close. What stream threads need of the
+client's resources is here too.
 """
 
 from __future__ import annotations

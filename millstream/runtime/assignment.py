@@ -1,4 +1,4 @@
-"""Which thread gets which pipelines and tasks. Pure: the same input always gives the same answer."""
+"""Which thread gets which pipelines and tasks. Pure: the same input always gives the same result."""
 
 from __future__ import annotations
 

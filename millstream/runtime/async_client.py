@@ -1,6 +1,6 @@
-"""The part of a client that is for coroutines: `KafkaStreams` inherits it.
+"""The client's methods for coroutines: `KafkaStreams` inherits them.
 
-Each method is one of the client's with `_async` behind its name, and does the same: it takes the same
+Each is one of the client's methods with `_async` appended to its name, and does the same: it takes the same
 arguments and raises the same exceptions. Nothing here blocks the event loop (coroutines.py).
 """
 

@@ -1,10 +1,10 @@
-"""Where pipelines keep their progress, and whether what is there fits the program.
+"""Where pipelines keep their progress, and whether an existing checkpoint fits the program.
 
 Spark resumes a query from its checkpoint by position: the first source, the first stateful operator. It does
-not know that the program behind it has changed, and with some changes it would go on with another's offsets
-or counts. So next to each checkpoint lies a fingerprint: what the pipeline read, which stores it filled
-and by which kind of operator, which internal topics it wrote. Stateless steps, and output topics, may change
-freely. Beside it are the notes of what its topics were (identity.py).
+not notice that the program has changed, and after some changes it would resume with another query's offsets
+or counts. So next to each checkpoint is a fingerprint: what the pipeline read, which stores it filled and by
+which kind of operator, and which internal topics it wrote. Stateless steps and output topics may change
+freely. Next to it are the notes of the ids of its topics (identity.py).
 """
 
 from __future__ import annotations

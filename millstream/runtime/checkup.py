@@ -1,4 +1,4 @@
-"""Gathers what a client's health is judged by (health.py judges). Quick, and from any thread."""
+"""Collects the facts by which health.py judges a client's health. Quick, and from any thread."""
 
 from __future__ import annotations
 

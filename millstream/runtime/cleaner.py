@@ -1,8 +1,8 @@
 """Deletes the state of tasks that this client no longer has.
 
-A task that moves to another client leaves its stores behind: worth keeping for a while, because it may come
-back and then has little to restore; after that they only fill the disk. What is deleted is decided by one
-pure function; the thread looks, decides and deletes.
+A task that moves to another client leaves its stores behind. They are worth keeping for a while, because a
+task that comes back then has little to restore; after that they only fill the disk. One pure function decides
+what is deleted; the thread collects the facts, calls it, and deletes.
 
 Source: org.apache.kafka.streams.processor.internals.StateDirectory.cleanRemovedTasks, and the thread
 `<client id>-CleanupThread` of org.apache.kafka.streams.KafkaStreams.

@@ -1,8 +1,8 @@
-"""KafkaStreams: the client. It asks its owner for things, and opens and closes what that says.
+"""KafkaStreams: the client. It sends requests to its owner, and opens and closes what the owner decides.
 
-Its state is one value, which changes by one pure function: owner.py, client_state.py, reactions.py. What it
-is made of: performer.py carries instructions out, crew.py has its threads, participation.py its part in the
-application (topics, group), assembly.py what it holds open, view.py what queries see of it.
+Its state is one value, changed by one pure function: owner.py, client_state.py, reactions.py. Its parts:
+performer.py carries out instructions, crew.py has its threads, participation.py its part in the application
+(topics, group), assembly.py its open resources, and view.py what queries see of it.
 """
 
 from __future__ import annotations

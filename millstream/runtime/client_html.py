@@ -1,4 +1,4 @@
-"""How a client shows in a notebook. Pure: what it tells about itself in, HTML out."""
+"""How a client is displayed in a notebook. Pure: its description in, HTML out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""All that changes in a client, as one frozen value.
+"""Everything in a client that changes, as one frozen value.
 
-`reactions.py: react` makes the next one of it; `owner.py: Owner` has the current one. Whoever wants to know
-something takes the value and reads: it does not change under them, and no lock is needed.
+`reactions.py: react` makes the next value from it; `owner.py: Owner` has the current one. Readers take the
+value and read: it does not change while they use it, so they need no lock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a client is closed. Values only."""
+"""Options for closing a client. Values only."""
 
 from __future__ import annotations
 

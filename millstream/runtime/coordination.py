@@ -1,6 +1,6 @@
-"""What an agreement of the group means for a client, and what it tells the group then. Pure.
+"""What a group assignment means for a client, and what the client reports to the group in return. Pure.
 
-The membership (kafka/membership.py) carries bytes; `group/` knows what is in them and how the leader decides.
+The membership (kafka/membership.py) carries bytes; `group/` knows their content and how the leader decides.
 `react` is the table of Kafka's assignment error codes; the rest is what reactions.py does about events of the
 group and of the topics.
 """

@@ -1,5 +1,7 @@
-"""The client's stream threads themselves. Which of them there are to be, and what each does, is in the value
-(client_state.py); here are the objects, for who has to do something with one or to ask it.
+"""The client's stream threads themselves.
+
+The value in client_state.py says which threads there should be and what each does; this file holds the
+objects, for callers that use one directly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which epoch a claim gets, and which one a changelog record can have.
+"""Which epoch a claim gets, and which epochs a changelog record can have.
 
-An epoch is a count of claims, not a time: one more than the last claim, and not below what the group and the
-changelogs show. A record of a higher epoch has stores leave out all of a lower one that come after it, so an
-epoch that no claim can have had must not be believed: the next real ones would be left out.
+An epoch is a count of claims, not a time: one more than the last claim, and not below any epoch in the group
+and the changelogs. After a record of a higher epoch, stores skip all records of a lower one. So an epoch that
+no claim can have had must not be believed: stores would skip the records of the next real claims.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What happens to a client (events), and what is to be done then (instructions): frozen values all of them.
+"""Events of a client, and the instructions that follow from them: all of them frozen values.
 
-reactions.py makes instructions of events; performer.py carries them out. `owner.py: Owner` is the only place
-where both meet.
+reactions.py turns events into instructions; performer.py carries them out. `owner.py: Owner` is the only
+place where the two meet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A failed thread, and what can be answered to it: values that the deciding files hand each other. Pure.
+"""A failed thread, and the possible answers: values that the deciding modules pass to each other. Pure.
 
-handler.py asks the user, supervision.py decides, history.py keeps what failed before; ready-made answers are
-in policies.py.
+handler.py asks the user, supervision.py decides, history.py keeps earlier failures; policies.py has
+ready-made answers.
 """
 
 from __future__ import annotations

@@ -1,29 +1,29 @@
-"""That one client at a time runs a pipeline's checkpoint (design D5).
+"""Ensures that only one client at a time runs a pipeline's checkpoint (design D5).
 
-Spark does not hold this by itself: two drivers with one checkpoint can both go on. So whoever is to run a
-pipeline claims its checkpoint first, and by that shuts out whoever ran it before, even one that does not know
-it yet (a zombie). Below the root of the checkpoints a pipeline `p0` that was claimed seven times has
+Spark does not ensure this: two drivers with one checkpoint can both continue. So a client that is to run a
+pipeline first claims its checkpoint. The claim fences the client that ran it before, even one that does not
+know it yet (a zombie). Below the root of the checkpoints a pipeline `p0` that was claimed seven times has
 
     p0, p0.1 … p0.6     fences: empty files where the directories of earlier claims were
     p0.7                the checkpoint's directory; Spark makes it if there was none to take over
     p0.7.owner          who made this claim, when, and its epoch; one for each of the last claims
 
-`p0` without a number is where versions before claims kept it. A claim is three steps, and whoever dies
-between two of them leaves something that the next claim completes:
+`p0` without a number is where versions before claims kept it. A claim has three steps, and if a client dies
+between two of them, the next claim completes what it left behind:
 
 1. Take the next number, by creating its `.owner` file: that succeeds for one client only.
-2. For each earlier number, from the newest down: put a file there. What stands in the way is a directory: the
-   checkpoint, which is renamed to the new number, or, if that has happened already, one that a zombie's Spark
-   has made anew, which is put aside. A query whose directory is a file ends at its next commit.
-3. Look whether somebody has taken a higher number meanwhile; then this claim is worth nothing.
+2. For each earlier number, from the newest down: put a file there. If a directory is in the way, it is the
+   checkpoint, which is renamed to the new number. If that has already happened, it is one that a zombie's
+   Spark has created again, which is put aside. A query whose directory is a file ends at its next commit.
+3. Check whether another client has taken a higher number meanwhile; if so, this claim is void.
 
 Why no progress is lost: the checkpoint is only ever renamed, always to a higher number, and only by the one
 client that has that number. And fences are put from the newest number down, so a slower client cannot rename
-the checkpoint to a number that a faster one has passed: a file is there. A directory is put aside only by who
-has seen the checkpoint under its own, higher number.
+the checkpoint to a number that a faster one has passed: a file is there. A directory is put aside only by a
+client that has seen the checkpoint under its own, higher number.
 
-This takes a file system whose renames and exclusive creations are atomic: local ones, NFS, HDFS. For object
-stores there is object_fencing.py.
+This requires a file system whose renames and exclusive creations are atomic: local ones, NFS, HDFS. For
+object stores there is object_fencing.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The part of a client that is about Spark's DataFrames: `KafkaStreams` inherits it."""
+"""The client's methods for Spark's DataFrames: `KafkaStreams` inherits them."""
 
 from __future__ import annotations
 

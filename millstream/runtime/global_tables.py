@@ -1,7 +1,7 @@
-"""What a client has to know of its global tables before their thread starts: their parts and their serdes.
+"""What a client must know about its global tables before their thread starts: their parts and their serdes.
 
 A global store has one part for each partition of its topic, as if each were a task of the table's own
-subtopology. That makes no tasks; but its number is nobody else's, so the parts have ids to be told apart by.
+subtopology. These are not real tasks, but no other subtopology has that number, so the parts have unique ids.
 
 Source: org.apache.kafka.streams.processor.internals.GlobalStateManagerImpl (topicPartitionsForStore).
 """

@@ -1,18 +1,18 @@
-"""The global thread: it keeps the global tables of a client, which nobody else shares with it.
+"""The global thread: it maintains the global tables of a client, which are not shared with other clients.
 
-It is part of the client's start: `start()` returns when all that was in the topics then is in the stores, and
-raises what prevented it. After that the thread waits for what happens, as a stream thread does: a failure of
-the updater reaches `on_failure` on this very thread, and before it lets go of anything.
+It is part of the client's start: `start()` returns when the stores have everything that was in the topics at
+that time, and raises the error that prevented it. After that the thread waits for events, like a stream
+thread: a failure of the updater reaches `on_failure` on this very thread, before it releases anything.
 
-No task, no group and no pipeline is involved, so the thread owns the same parts for its whole life, and it
-cannot be replaced.
+No task, group or pipeline is involved, so the thread owns the same parts for its whole life, and it cannot be
+replaced.
 
 Source: org.apache.kafka.streams.processor.internals.GlobalStreamThread.
 Differs: a topic that was truncated is read again from its beginning, during the start and later, and its
-    parts cannot be queried meanwhile. Kafka Streams wipes the store and lets the thread die. One that was
-    deleted, or deleted and created again, ends the thread with a MissingSourceTopicException, as one that is
-    missing does at the start. What the thread holds is bytes; a value that the serde cannot read fails the
-    query that meets it, not the thread.
+    parts cannot be queried meanwhile. Kafka Streams wipes the store and lets the thread die. A topic that was
+    deleted, or deleted and created again, ends the thread with a MissingSourceTopicException, like one that
+    is missing at the start. The thread stores bytes; a value that the serde cannot read fails the query that
+    reads it, not the thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Asks the user what to do about a failure, and makes an answer of whatever comes back.
+"""Asks the user what to do about a failure, and turns any result into an answer.
 
-The only place that calls a handler or the deprecated hook. Nothing that these do can leave a failure without
-a decision: what goes wrong in them is logged here, and means SHUTDOWN_CLIENT.
+This is the only place that calls a handler or the deprecated hook. Whatever they do, every failure gets a
+decision: an error in them is logged here, and means SHUTDOWN_CLIENT.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Whether a client is well, as an orchestrator and a person want to know it. Pure: a view in, health out.
+"""Whether a client is healthy, for an orchestrator and for a person. Pure: a view in, health out.
 
-The client's state alone does not say it: RUNNING can mean that a failed pipeline waits for its next try, or
-that no thread is left. The rules are one table; the first row that holds speaks.
+The client's state alone does not show it: RUNNING can mean that a failed pipeline waits for its next retry,
+or that no thread is left. The rules are one table; the first row that applies decides.
 
-Differs: upstream has no such thing; its users count threads and guess.
+Differs: Kafka Streams has nothing like it; its users count threads and guess.
 """
 
 from __future__ import annotations

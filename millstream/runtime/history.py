@@ -1,6 +1,6 @@
-"""What failed before, and what follows from it: whether there is another try, and when.
+"""Earlier failures, and what follows from them: whether there is a retry, and when.
 
-Nothing here changes: a history is a value, and how to count and how long to pause are functions of it.
+Nothing here is mutable: a history is a value, and its counts and pauses are computed by functions.
 """
 
 from __future__ import annotations

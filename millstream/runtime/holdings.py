@@ -1,7 +1,7 @@
-"""What a client's stores mean for its group, and what the group's agreement means for who asks. Pure.
+"""What a client's stores mean for its group, and what the group's assignment means for queries. Pure.
 
-What it holds, and how far that is, becomes what the leader is told of its tasks (`task_offsets`,
-`up_to_date`); the leader's answer becomes where everything is (`placement_of`).
+The client's stores and their positions become its report to the leader about its tasks (`task_offsets`,
+`up_to_date`); the leader's answer becomes the location of everything (`placement_of`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Whether the topics and the checkpoint of a pipeline are still the ones that its progress belongs to.
 
-A topic is its id, not its name (KIP-516): of a name that was deleted and made again, Spark would go on at the
-old topic's offsets, and a store would miss what it had. So the ids of all topics that a pipeline reads and
-writes are noted beside its checkpoint (`Noted`), and compared with what there is (`compare`) before anything
-runs. Pure: descriptions in, findings out; `checkpoints.py` keeps the notes, `reconcile.py` acts.
+A topic is identified by its id, not its name (KIP-516). If a topic was deleted and created again under the
+same name, Spark would resume at the old topic's offsets, and a store would lack what it had. So the ids of
+all topics that a pipeline reads and writes are noted beside its checkpoint (`Noted`), and compared with the
+current ones (`compare`) before anything runs. Pure: descriptions in, findings out; `checkpoints.py` keeps the
+notes, `reconcile.py` acts on the findings.
 """
 
 from __future__ import annotations

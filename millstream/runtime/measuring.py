@@ -1,6 +1,7 @@
-"""What of a client's life is measured: its events and the reports of its pipelines, for the metrics.
+"""Measures a client's events and the reports of its pipelines, for the metrics.
 
-Called where things happen, with what the client knows anyway; it decides nothing and never fails the client.
+It is called where things happen, with data that the client has anyway. It decides nothing and never fails the
+client.
 """
 
 from __future__ import annotations

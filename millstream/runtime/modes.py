@@ -1,4 +1,4 @@
-"""How the pipelines of a client are to run, as its configuration says: `processing.mode`."""
+"""The processing mode of a client's pipelines, from its configuration: `processing.mode`."""
 
 from __future__ import annotations
 

@@ -1,27 +1,28 @@
-"""Claims of checkpoints in an object store, which renames nothing, but creates an object for one client only.
+"""Claims of checkpoints in an object store, which has no rename, but creates an object for one client only.
 
-What fencing.py says holds here too, by other means. Below the root a pipeline `p0` that was claimed seven
-times has
+The guarantees of fencing.py hold here too, by other means. Below the root a pipeline `p0` that was claimed
+seven times has
 
     p0.7                the checkpoint's directory
     p0.1 … p0.6         of those before, what is left: fences
     p0.7.owner          who made this claim, when, and its epoch; one for each of the last claims
     p0.7.ready          how the claim came out: `ready`, or `lost` to a later one
 
-A claim is five steps. Whoever dies between two of them leaves something that the next claim goes on from:
+A claim has five steps. If a client dies between two of them, the next claim continues from what it left
+behind:
 
 1. Take the next number, by creating its `.owner` object.
-2. From the newest earlier claim down, find the last one that came out ready. One that has not come out yet
-   is lost from now on: its `.ready` object says so, and its client cannot create another.
+2. From the newest earlier claim down, find the last one that ended as ready. A claim that has not ended yet
+   is made to lose: its `.ready` object says `lost`, and its client cannot create another.
 3. Fence the log of that one's checkpoint: fences take the next name in `offsets`, and the last one in
-   `commits` if it is free. Its query can begin no further batch, and not commit the one that it is at.
-4. Copy the checkpoint to the own directory. What it is copied from is final by now.
-5. Create the own `.ready` object. If it is there already, a later claim was quicker. Then clear the
-   directories before, but for the fences in them.
+   `commits` if it is free. Its query can begin no further batch, and cannot commit the current one.
+4. Copy the checkpoint to this claim's directory. The source is final by now.
+5. Create this claim's `.ready` object. If it already exists, a later claim was quicker. Then clear the
+   earlier directories, except for the fences in them.
 
-Why no progress is lost, and none is made twice: the log has one next name, which is the old query's or the
-fence's. Either the fence comes after a batch, and the copy has that batch; or the batch never begins. And of
-two claims that copy the same checkpoint, the later one has made the earlier one lose before.
+Why no progress is lost or made twice: the log has one next name, which goes to either the old query or the
+fence. Either the fence comes after a batch, and the copy has that batch; or the batch never begins. And if
+two claims copy the same checkpoint, the later one has made the earlier one lose before.
 """
 
 from __future__ import annotations

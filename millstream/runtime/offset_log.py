@@ -1,10 +1,11 @@
-"""How far a checkpoint of Spark's is, read from its files, and moved where that is safe.
+"""The position of a Spark checkpoint, read from its files, and moved where that is safe.
 
 Below a checkpoint's directory, `offsets/<n>` says up to where micro-batch n reads, one line for each source
-of the query after two lines of its own; `commits/<n>` is there once the batch is done. So the newest commit
-tells what has been read, and a newer file in `offsets` is a batch that was interrupted: Spark runs it again.
+of the query after two lines of its own; `commits/<n>` exists once the batch is done. So the newest commit
+shows what has been read, and a newer file in `offsets` is a batch that was interrupted: Spark runs it again.
 
-Moving is for whoever has claimed the checkpoint, while no query runs on it (reconcile.py).
+Only the client that has claimed the checkpoint may move it, and only while no query runs on it
+(reconcile.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How far a store has to be to have what somebody has just written: for reading one's own writes.
+"""The position a store must reach to include what the caller has just written: for read-your-own-writes.
 
 A record goes from a source topic through pipelines, and the topics between them, to a changelog. Once a
-pipeline has finished the record, all that it made of it is in its outputs, and the ends of these say how far
-the next one has to be. Pure, but for what it is given to ask and to wait by.
+pipeline has finished the record, all its results are in the pipeline's outputs, and their end offsets are the
+position that the next one must reach. Pure, except for the functions it is given to query and to wait.
 """
 
 from __future__ import annotations

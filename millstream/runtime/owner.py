@@ -1,14 +1,14 @@
-"""The one owner of a client's state: it has the value, lets events change it, and sees to the instructions.
+"""The one owner of a client's state: it has the value, applies events to it, and runs the instructions.
 
     owner.post(event)     # from any thread: what has happened
     owner.call(event)     # the same, and wait until what follows from it at once has been done
     owner.state           # the value now
 
-The step from one value to the next is pure (reactions.py) and made under the one lock there is. Instructions
-are carried out afterwards, without the lock, in the order in which they were given, one at a time, and by
-whoever finds nobody at it. Each is quick: what takes time (opening, closing, asking the handler) has a thread
-of its own, which posts what came of it. So nobody waits for anybody here, and handlers and listeners, which
-are called with nothing held, may call the client.
+The step from one value to the next is pure (reactions.py) and made under the only lock. Instructions are
+carried out afterwards, without the lock, in order, one at a time, by the first thread that finds no other
+doing it. Each is quick: anything that takes time (opening, closing, asking the handler) has a thread of its
+own, which posts the result as an event. So nothing here blocks, and handlers and listeners, which are called
+without any lock held, may call the client.
 """
 
 from __future__ import annotations

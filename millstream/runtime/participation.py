@@ -1,12 +1,11 @@
-"""How a client takes part in its application: it knows the topics, is in the group, and tells what happens
-there.
+"""How a client takes part in its application: it watches the topics, is in the group, and reports events.
 
-A stream thread calls `take_part` before it does anything. The first one to do so looks at the topics, makes
-the internal ones and joins; so a source topic that is missing is a failure of that thread, and of every
-other one, and a thread that replaces it looks again (KIP-662, KIP-671).
+A stream thread calls `take_part` before it does anything. The first one to do so checks the topics, creates
+the internal ones and joins. So a missing source topic is a failure of that thread, and of every other one,
+and a thread that replaces it checks again (KIP-662, KIP-671).
 
-What all of this means for the client is decided elsewhere (coordination.py): whatever happens is an event for
-the client's owner.
+What all of this means for the client is decided elsewhere (coordination.py): everything that happens is an
+event for the client's owner.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Carries out what reactions.py says: the one place where a client's instructions become deeds.
+"""Carries out the instructions of reactions.py: the only place where they have effects.
 
 Nothing here decides anything, and nothing waits: `owner.py: Owner` calls `perform` for one instruction after
-the other. What takes time is begun on a thread of its own.
+the other. Work that takes time is started on a thread of its own.
 """
 
 from __future__ import annotations

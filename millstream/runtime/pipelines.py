@@ -1,4 +1,4 @@
-"""The client's pipelines: one engine for all of them, started when a thread needs it first."""
+"""The client's pipelines: one engine for all of them, started when a thread first needs it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ready-made handlers: replace with a budget, always the same, or by the class of the exception.
+"""Ready-made handlers: replace within a budget, always answer the same, or decide by the exception's class.
 
-A policy is a value: it knows nothing of the client, and keeps no count. What failed before is in history.py.
+A policy is a value: it knows nothing of the client, and keeps no count. Earlier failures are in history.py.
 """
 
 from __future__ import annotations

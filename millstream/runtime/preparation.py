@@ -1,6 +1,6 @@
-"""What has to hold before anything runs: source topics exist, internal ones exist and fit.
+"""The conditions before anything runs: source topics exist, internal ones exist and fit.
 
-The checks are pure and take descriptions; `prepare` asks the cluster and creates what is missing.
+The checks are pure and take descriptions; `prepare` queries the cluster and creates what is missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The part of a client that answers questions about its state: `KafkaStreams` inherits it.
 
-Nothing here changes anything. Reads go by the view's snapshot (view.py), from any thread.
+Nothing here changes anything. Reads use the view's snapshot (view.py), from any thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Holds what a pipeline's checkpoint belongs to against what there is, and mends what the configuration says.
+"""Compares what a pipeline's checkpoint belongs to with the current topics, and repairs what is configured.
 
-`identity.py` decides what is wrong; this asks Kafka and the checkpoint's files, raises, or mends. It happens
-twice: before anything runs or is created (`check`), where the checkpoints can be read without Spark, and each
-time a pipeline is started, under its claim (`settle`): others may have been at work in between.
+`identity.py` decides what is wrong; this queries Kafka and the checkpoint's files, and raises or repairs. It
+happens twice: before anything runs or is created (`check`), if the checkpoints can be read without Spark, and
+each time a pipeline is started, under its claim (`settle`), because others may have been at work in between.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Has an application begin anew: its input topics from where one says, and nothing left of what it had.
+"""Resets an application: sets its input topics to the given positions, and deletes everything that it had.
 
-What is done is decided in reset_plan.py. The order holds also for who is interrupted: first it is noted that
-a reset is under way, which no client starts upon (starts.py); then whoever may still run is shut out of the
-checkpoints; then things are deleted; last comes the note of where to begin. Run again, it goes on.
+reset_plan.py decides what is done. The order is safe against interruption. First it is noted that a reset is
+in progress, which keeps every client from starting (starts.py). Then clients that may still be running are
+fenced out of the checkpoints. Then things are deleted. The note of where to begin is written last. An
+interrupted reset continues when it is run again.
 
 Source: org.apache.kafka.tools.StreamsResetter.
 """

@@ -1,9 +1,9 @@
-"""What a reset will do, decided from what there is. Pure: facts in, a plan out, which can be read as text.
+"""What a reset will do, decided from the facts. Pure: facts in, a plan out, which can be printed as text.
 
 Source: org.apache.kafka.tools.StreamsResetter.
-Differs: input topics are known from the checkpoints or the program where they are not named; the new
-    positions are kept beside the checkpoints too; internal topics are told from those of another application
-    whose id begins like this one's.
+Differs: input topics that are not named are found from the checkpoints or the program; the new
+    positions are kept beside the checkpoints too; internal topics are distinguished from those of another
+    application whose id begins like this one's.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Who of the client's stream threads does what, as a value.
+"""The work of each of the client's stream threads, as a value.
 
-A thing (a pipeline, a task) has one holder at a time: its store is locked, its query runs once. So what moves
-from one thread to another is taken from the first, and given to the second when the first has let go. Which
-thread is to have what is `assignment.share_out`; a roster remembers who has what, and `handed_out` says what
-has to be given to whom whenever that has changed.
+A piece of work (a pipeline, a task) has one holder at a time: its store is locked, its query runs once. So
+work that moves between threads is taken from the first, and given to the second when the first has released
+it. `assignment.share_out` decides which thread is to have what. A roster remembers who has what, and after
+each change `handed_out` returns what must be given to whom.
 
-Nothing here changes: each method returns another roster. It is a part of `client_state.ClientState`.
+Nothing here is mutable: each method returns another roster. It is a part of `client_state.ClientState`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Tells a listener what becomes of standbys: when one begins, what it has loaded, and when it ends.
+"""Notifies a listener about standbys: when one starts, what it has loaded, and when it ends.
 
-It knows which stores are standbys; where each one's changelog is, it hears from the updaters.
+It knows which stores are standbys; the positions of their changelogs come from the updaters.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Where sources are read from when a pipeline begins without a checkpoint, after a reset.
 
-`starts.json` stands beside the checkpoints. A reset writes it first, as not complete, and once more at its
-end: so one that was interrupted is noticed at the next start, and one that was finished tells that the
-application is to begin anew, and where. A pipeline that has a checkpoint does not look at it.
+`starts.json` is next to the checkpoints. A reset writes it first, marked as incomplete, and again at its end.
+So an interrupted reset is noticed at the next start, and a finished one says that the application is to begin
+again, and where. A pipeline that has a checkpoint ignores it.
 
 Spark keeps the offsets that a query first starts from in its checkpoint, `sources/<n>/0`, one file for each
-source of the query. They are written there before the query starts (`begin`), for whoever has claimed it.
+source of the query. `begin` writes them there before the query starts, on behalf of the client that has
+claimed it.
 """
 
 from __future__ import annotations

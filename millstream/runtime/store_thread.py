@@ -1,7 +1,7 @@
-"""What stream threads and the global thread have in common: a loop over events, and stores that it fills.
+"""The common base of stream threads and the global thread: an event loop, and stores that it fills.
 
-Others put events into the inbox. Any failure of what the thread owns ends its loop and is told on this very
-thread, before it lets go of anything. The one broad `except` of the runtime is here.
+Others put events into the inbox. Any failure of what the thread owns ends its loop and is reported on this
+very thread, before it releases anything. The one broad `except` of the runtime is here.
 """
 
 from __future__ import annotations

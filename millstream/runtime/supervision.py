@@ -1,7 +1,7 @@
 """What a client does about a failed thread. Pure: an answer and a view in, actions out, in their order.
 
-KIP-671 is this file. It knows no thread, no Spark and no Kafka: handler.py asks the user, history.py counts
-what failed before, and reactions.py makes of what is said here the client's next state.
+This file is KIP-671. It does not depend on threads, Spark or Kafka: handler.py asks the user, history.py
+counts earlier failures, and reactions.py turns the actions into the client's next state.
 """
 
 from __future__ import annotations

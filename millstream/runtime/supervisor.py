@@ -1,6 +1,6 @@
 """Asks what to do about a failed thread, on that thread, and has the client react to the answer.
 
-handler.py asks the user, supervision.py decides (pure), reactions.py makes the next state of it. The thread
+handler.py asks the user, supervision.py decides (pure), reactions.py makes the next state from it. The thread
 still holds everything meanwhile, and no lock is held: the handler may call the client.
 """
 

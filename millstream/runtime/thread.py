@@ -1,8 +1,8 @@
-"""A stream thread: it owns pipelines and tasks, and is where a failure of theirs becomes an exception.
+"""A stream thread: it owns pipelines and tasks, and turns their failures into exceptions.
 
-It works on events, which others put into its inbox: it is given a share of the work, a query has ended, a
-store is up to date, the group has lost this client, stop. Any failure of what it owns ends its loop and
-reaches `on_failure`, on this very thread and before it lets go of anything (store_thread.py).
+It handles events, which others put into its inbox: it is assigned work, a query has ended, a store is up to
+date, the client has lost its place in the group, stop. Any failure of what it owns ends its loop and reaches
+`on_failure`, on this very thread and before it releases anything (store_thread.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What has happened to an application's topics, and how it is told (KIP-662, KIP-671). Pure.
+"""Changes of an application's topics, and how they are reported (KIP-662, KIP-671). Pure.
 
 Descriptions in, news out (`compare`); news in, exceptions out: one for the topics that are read
 (`missing_error`), and one for each pipeline that loses a topic that it writes (`lost_errors`).

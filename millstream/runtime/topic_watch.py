@@ -1,15 +1,14 @@
-"""Whether the topics that are read and written are still the ones they were (KIP-662, KIP-671).
+"""Whether the topics that are read and written are still the same ones (KIP-662, KIP-671).
 
 Kafka Streams learns of a deleted source topic when the group's leader next refreshes its metadata, and of a
-deleted output when its producer times out. Here each client looks for itself, several times a second:
+deleted output when its producer times out. Here each client checks for itself, several times a second:
 describing topics takes about a millisecond, and never creates one.
 
-What has happened, and how it is told, is decided by pure functions (topic_news.py). The thread asks, has bad
-news confirmed by the controller (a broker may be late to learn of a topic), and tells each incident once.
+Pure functions decide what has happened, and how it is reported (topic_news.py). The thread queries, has bad
+news confirmed by the controller (a broker may learn late of a topic), and reports each incident once.
 
-An application with very many topics is looked at in slices, one in each look, with pauses that grow with what
-a look takes: so the watch costs a few hundredths of a core at most, and a deletion is noticed some seconds
-later.
+An application with very many topics is checked in slices, with pauses that grow with the time a check takes.
+So the watch costs a few hundredths of a core at most, and a deletion is noticed some seconds later.
 """
 
 from __future__ import annotations

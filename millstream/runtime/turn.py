@@ -1,8 +1,8 @@
-"""One step of a client while it is worked out: the value so far, and what is to be done.
+"""One step of a client in progress: the value so far, and the instructions so far.
 
-`reactions.react` makes a turn for an event and takes the outcome from it; in between, the functions that know
-about one kind of event use the steps that are here because several of them need these. Nothing outside of the
-turn changes.
+`reactions.react` creates a turn for an event and takes the outcome from it. In between, the functions for
+each kind of event use the steps that are here because several of them need these. Nothing outside the turn
+changes.
 """
 
 from __future__ import annotations

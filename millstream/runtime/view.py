@@ -1,8 +1,8 @@
 """What queries see of a client: one immutable snapshot, replaced whenever anything in it changes.
 
-A reader takes the attribute and decides by it; it never waits. Whoever changes something (a state, a
-store that opens, restores or closes) publishes a new snapshot before anybody who waits for the change
-wakes up, so what a query sees is never older than a state that its caller has seen.
+A reader takes the attribute and decides by it; it never waits. Every change (a state, a store that opens,
+restores or closes) is published as a new snapshot before any thread that waits for it wakes up. So a query
+never sees anything older than a state that its caller has seen.
 """
 
 from __future__ import annotations

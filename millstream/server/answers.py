@@ -36,20 +36,20 @@ from millstream.foreign import printable
 __all__ = ["BEFORE_HISTORY", "ERRORS", "Answer", "Refused", "answer_to", "exception_from", "is_misdirected"]
 
 RETRY_AFTER_S = 1
-"""What `Retry-After` says, where trying again can help."""
+"""The value of `Retry-After`, if a retry can help."""
 
 MISDIRECTED = 421
 
 BEFORE_HISTORY = "BeforeHistory"
-"""The error of a read as of a time before a store's history; a ValueError where it is local."""
+"""The error of a read as of a time before a store's history; a ValueError if the read is local."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What goes back: a status, an object to be written as JSON, and headers beside the usual ones.
+    """A response: a status, an object to be written as JSON, and headers in addition to the usual ones.
 
-    `raw` is a body that is bytes already, such as what another client has answered. `pieces` makes a body
-    that is sent piece by piece, while it is made; it is closed when nobody takes it any more.
+    `raw` is a body that is already bytes, such as another client's answer. `pieces` makes a body
+    that is sent piece by piece, while it is made; it is closed when it is no longer read.
     """
 
     status: int
@@ -59,7 +59,7 @@ class Answer:
     pieces: Callable[[], AsyncGenerator[bytes, None]] | None = None
 
     def encoded(self) -> Answer:
-        """The same with its body as JSON: one line of ASCII, in which all else is escaped."""
+        """The same with its body as JSON: one line of ASCII, with all other characters escaped."""
         if self.raw is not None or self.pieces is not None:
             return self
         raw = json.dumps(self.body, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -67,7 +67,7 @@ class Answer:
 
 
 class Refused(Exception):
-    """The request itself cannot be answered: it is not understood, too large, not allowed, or too much.
+    """The request itself is refused: it is invalid, too large, not allowed, or one too many.
 
     Internal to the server. `error` is a word of HTTP, such as `BadRequest`; `close`: the connection ends.
     """
@@ -92,7 +92,8 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one class of exceptions becomes. `retriable`: the same request can succeed later, there."""
+    """The answer for one class of exceptions. `retriable`: the same request to the same server may succeed
+    later."""
 
     status: int
     retriable: bool = False
@@ -107,16 +108,16 @@ ERRORS: dict[type[Exception], Row] = {
     InvalidStateStorePartitionException: Row(MISDIRECTED),
     UnknownStateStoreException: Row(404),
     InvalidStateStoreTypeException: Row(409),
-    # what else a read can meet
+    # other errors of a read
     TimeoutException: Row(504, retriable=True),
     IllegalStateException: Row(503, retriable=True),  # too many iterators are open
     SerializationException: Row(500),  # of what is stored; a key that does not fit is the request's mistake
     ProcessorStateException: Row(500),
 }
-"""Every exception that has a row of its own; any other is a StreamsException, and 500."""
+"""Every exception with a row of its own; any other is a StreamsException, and 500."""
 
 _MOST_MESSAGE = 4_000
-"""Characters of another server's message that get into an exception."""
+"""The maximum number of characters of another server's message in an exception."""
 
 _BY_NAME = {kind.__name__: kind for kind in ERRORS}
 _OTHER = Row(500)
@@ -125,7 +126,7 @@ _OTHER = Row(500)
 def answer_to(
     error: Exception, *, client_id: str = "", client_state: str = "", host: str | None = None
 ) -> Answer:
-    """What an exception becomes. `host` is the client to ask instead, as host:port, if that is known."""
+    """The answer for an exception. `host` is the client to query instead, as host:port, if known."""
     if isinstance(error, Refused):
         facts = {"error": error.error, "retriable": error.retriable, "message": str(error)}
         headers = dict(error.headers)
@@ -159,14 +160,14 @@ def _row_of(error: Exception) -> tuple[str, Row]:
 
 
 def is_misdirected(status: int, body: Mapping[str, Any]) -> bool:
-    """Whether an answer says that another client has what was asked for."""
+    """Whether an answer says that another client has the requested data."""
     return status == MISDIRECTED and "error" in body
 
 
 def exception_from(status: int, body: Mapping[str, Any], server: str) -> Exception:
-    """The exception that an answer with an error stands for; a StreamsException if it is none of ours.
+    """The exception that an error answer stands for; a StreamsException if it is not one of ours.
 
-    The body comes over the network: nothing in it but texts, numbers and booleans is taken, and a class only
+    The body comes over the network: only its texts, numbers and booleans are used, and a class only
     if it is in the table.
     """
     name = body.get("error")

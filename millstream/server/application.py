@@ -39,7 +39,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ADMITTED = "millstream.admitted"
-"""In the state that a server hands over with a request: what is called once the request has been let in."""
+"""The key, in the state that a server passes with a request, of the callback for an admitted request."""
 
 
 class QueryApplication:
@@ -50,24 +50,24 @@ class QueryApplication:
     `QueryServer` serves it; or mount it in an application of your own. docs/query-server.md has the paths.
 
     Args:
-        streams: the client. It may be in any state; what it cannot answer now is told.
-        token: what requests have to show, as `Authorization: Bearer <token>`; None: anybody may ask. Between
+        streams: the client. It may be in any state; queries that it cannot answer now get an error.
+        token: required of requests, as `Authorization: Bearer <token>`; None: no token is required. Between
             clients it is proved, and never sent.
-        host: this client's `application.server`, if it has one: it does not ask itself, and proves to others
-            that it is the client of this name.
-        limits: how much a request may take.
+        host: this client's `application.server`, if it has one: it does not query itself, and proves to
+            others that it is the client of this name.
+        limits: the limits of requests.
         allowed_hosts: the names by which clients may call this server, in the header Host; None: any.
-            Without a token it keeps out web pages that have a name of their own point here.
+            Without a token, this keeps out web pages that point a host name of theirs here (DNS rebinding).
         peer_prefix: where the other clients have mounted their application; usually the root.
-        peers: which endpoints of other clients may be asked (`query.server.peers`); by default any that
-            prove that they know the token, or, without a token, those on this machine.
-        sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
-        cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
+        peers: which endpoints of other clients may be queried (`query.server.peers`); by default any that
+            prove that they know the token, or, without a token, only those on this machine.
+        sql: whether stores can be queried in SQL, with the token (`query.server.sql.enabled`).
+        cors: the origins whose pages may read responses in a browser (`query.server.cors.origins`).
         ui: whether it serves the dashboard, at `/ui/`.
-        tls: the other clients are asked over https; which certificates are believed then.
+        tls: if given, the other clients are queried over https, and it says which certificates are trusted.
 
     Raises:
-        ConfigException: the token is none, or one of `peers`, or of `cors`.
+        ConfigException: the token is invalid, or one of `peers`, or of `cors`.
 
     Differs: Kafka Streams leaves this to its users (its documentation shows how to begin).
     """
@@ -127,12 +127,12 @@ class QueryApplication:
     def close(self) -> None:
         """End its threads. Idempotent.
 
-        `QueryServer`, and servers that send lifespan events, call this; else it is who mounts it.
+        `QueryServer` and servers that send lifespan events call this; otherwise call it yourself.
         """
         self._service.close()
 
     def end_streams(self) -> None:
-        """End the answers that are being sent piece by piece. On the event loop, before it is closed."""
+        """End the streamed answers. On the event loop, before it is closed."""
         for streaming in self._streaming:
             streaming.cancel()
 
@@ -186,13 +186,13 @@ class QueryApplication:
             seconds = self._limits.deadline_s + self._limits.transfer_s
             return self._service.error(TimeoutException(f"no answer within {seconds:g} s; try again"))
         except asyncio.CancelledError:
-            # The server is being closed and has waited for this answer as long as it waits.
+            # The server is closing, and has waited for this answer up to its deadline.
             log.info("%s the query server is closing before a query is answered", self._client_id)
             return self._service.error(server_closed())
         except (Refused, StreamsException, IllegalStateException) as error:
             return self._service.error(error)
         except Exception as error:
-            # What it says may be what a record says, so only where it happened is told.
+            # Its message may contain record data, so only the place is logged.
             where = "".join(traceback.format_tb(error.__traceback__))
             log.error("%s a query failed with %s\n%s", self._client_id, type(error).__name__, where)
             return self._service.error(error)
@@ -212,7 +212,7 @@ class QueryApplication:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """One of the requests being answered; health is none of them, and is told however many there are."""
+        """Count one of the requests being answered; health requests do not count, and are always answered."""
         if self._active >= self._limits.concurrent:
             busy = f"{self._limits.concurrent} requests are being answered; try again"
             raise Refused(503, "Busy", busy, retriable=True)
@@ -230,7 +230,7 @@ class QueryApplication:
         return parse_request(scope["method"], path, query)
 
     async def _body(self, request: Request, headers: Headers, receive: Receive) -> bytes:
-        """All of the body, which is complete within the time and the size that are allowed."""
+        """The whole body, received within the allowed time and size."""
         most = self._limits.body_bytes if request.route.method == "POST" else 0
         too_large = Refused(413, "TooLarge", f"a body may have at most {most} bytes here", close=True)
         lengths = headers.get(b"content-length", [b"0"])
@@ -257,7 +257,7 @@ class QueryApplication:
     # --- what is sent piece by piece ---------------------------------------------------------------------
 
     def _refused_stream(self, seal: Seal | None) -> Answer | None:
-        """Why an answer is not sent piece by piece; None: it is."""
+        """Why an answer is not streamed; None: it is."""
         if seal is not None:
             refusal = Refused(400, "BadRequest", "a streamed answer cannot be proved; request JSON")
         elif len(self._streaming) >= self._limits.streams:
@@ -275,10 +275,11 @@ class QueryApplication:
         receive: Receive,
         send: Send,
     ) -> None:
-        """Send a body while it is made, until it ends, its time is over, the client goes, or this closes.
+        """Send a body while it is made, until it ends, its time is up, the client disconnects, or this
+        closes.
 
-        One that does not come to its end is cut, which a client can tell from one that is whole. Events have
-        no end to come to, so theirs is one whenever it comes.
+        A body that does not reach its end is cut off, which a client can detect. Event streams have no end of
+        their own, so they end cleanly at any time.
         """
 
         async def sent() -> None:
@@ -321,7 +322,7 @@ class QueryApplication:
         body = answer.encoded().raw or b""
         start = _start(answer, {"content-length": str(len(body))})
         try:
-            # A client that does not read its answer holds no store, and after this time no connection.
+            # A client that does not read its answer holds no store, and loses its connection after this time.
             async with asyncio.timeout(self._limits.transfer_s):
                 await send(start)
                 await send({"type": "http.response.body", "body": b"" if is_head else body})
@@ -332,7 +333,7 @@ class QueryApplication:
 
 
 def _check_type(request: Request, headers: Headers) -> None:
-    """Hold that what is posted is said to be JSON. Any web page can have a browser post other types without
+    """Check that a POST is declared as JSON. Any web page can have a browser post other types without
     asking first (CORS: simple requests).
 
     Raises:
@@ -372,4 +373,4 @@ def _place(scope: Scope) -> tuple[bytes, bytes]:
 
 
 def _nothing() -> None:
-    """What is done where nobody minds."""
+    """Does nothing: the default callback."""

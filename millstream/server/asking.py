@@ -35,7 +35,7 @@ __all__ = ["ManyKeys", "OneKey", "Ranges"]
 
 
 def shown_page(request: Request, store: StoreDeclaration, page: Page, partitions: frozenset[int]) -> Answer:
-    """The entries of a page, and where the next one begins."""
+    """The entries of a page, and where the next page begins."""
     return Answer(
         200,
         {
@@ -48,7 +48,7 @@ def shown_page(request: Request, store: StoreDeclaration, page: Page, partitions
 
 
 def passed_on(reply: Reply) -> Answer:
-    """Another client's answer, as it came."""
+    """Another client's answer, unchanged."""
     headers = {} if reply.retry_after is None else {"retry-after": "1"}
     return Answer(reply.status, headers=headers, raw=reply.raw)
 
@@ -89,7 +89,7 @@ def shown_many(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """This client's part of a range. `alone`: it is all of the answer."""
+    """This client's part of a range. `alone`: it is the whole answer."""
 
     store: StoreDeclaration
     read: Read
@@ -99,12 +99,12 @@ class _Part:
 
 
 def page_here(reach: Reach, read: Read, deadline: Deadline) -> tuple[Page, frozenset[int]]:
-    """The page that is asked for, of what is here, and the partitions that it is of. It blocks."""
+    """The requested page of the local entries, and its partitions. It blocks."""
     return reach.stores.page(read, most_bytes=reach.limits.page_bytes, check=deadline.check)
 
 
 def page_limit(reach: Reach, request: Request) -> int:
-    """How many entries a page has at most."""
+    """The maximum number of entries in a page."""
     return request.limit(reach.limits.page, reach.limits.most_page)
 
 
@@ -120,10 +120,10 @@ class Ranges:
         return await self._reach.read(deadline, lambda: shown_page(request, store, page, covered))
 
     async def whole(self, store: str, kind: StoreKind, deadline: Deadline) -> list[Row]:
-        """All entries of a store, of all clients, page by page.
+        """All entries of a store, from all clients, page by page.
 
         Raises:
-            TimeoutException: the deadline is over.
+            TimeoutException: the deadline has passed.
         """
         rows: list[Row] = []
         read: Read | None = Read(store, kind, limit=self._reach.limits.most_page)
@@ -140,7 +140,7 @@ class Ranges:
     async def _page(
         self, request: Request, deadline: Deadline, *, only_here: bool
     ) -> tuple[StoreDeclaration, Page, frozenset[int]]:
-        """A page of a range, and the partitions that it is of."""
+        """A page of a range, and its partitions."""
         part = await self._reach.read(
             deadline, lambda: self._range_here(request, deadline, only_here=only_here)
         )
@@ -186,7 +186,7 @@ class Ranges:
         return _Part(store, read, page, here, alone)
 
     async def count(self, request: Request, deadline: Deadline, *, only_here: bool) -> Answer:
-        """About how many entries there are."""
+        """The approximate number of entries."""
         store, count, here = await self._reach.read(
             deadline, lambda: self._count_here(request, only_here=only_here)
         )
@@ -209,7 +209,7 @@ class Ranges:
     def _check_whole(
         self, store: StoreDeclaration, covered: set[int], replies: Sequence[Reply | Refused | None]
     ) -> None:
-        """Hold that an answer is of all of a store; what is missing may be so because of a refusal."""
+        """Check that an answer covers the whole store; a refusal may be why a part is missing."""
         try:
             self._reach.places.check_whole(store, covered)
         except StreamsRebalancingException as missing:
@@ -232,20 +232,20 @@ class Ranges:
 
 
 _ROUNDS = 2
-"""How often the owners of keys are looked up, if they have moved when they are asked."""
+"""How many times the owners of keys are looked up, if they have moved when they are queried."""
 
 _AT_ONCE = 256
-"""How many keys are read before it is looked at how large the values are."""
+"""How many keys are read between two checks of the size of the values."""
 
 
 class ManyKeys:
-    """Answers about keys by their number."""
+    """Answers requests for the values of many keys."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
     async def answer(self, request: Request, body: bytes, deadline: Deadline, *, only_here: bool) -> Answer:
-        """The values of the keys that the body has."""
+        """The values of the keys in the body."""
         store, read = await self._reach.read(deadline, lambda: self._read_of(request, body))
         found, here = await self.find(read, store, deadline, only_here=only_here)
         return await self._reach.read(deadline, partial(shown_many, request, store, read.keys, found, here))
@@ -258,7 +258,7 @@ class ManyKeys:
         *,
         only_here: bool,
     ) -> tuple[list[Row | None], frozenset[int]]:
-        """The values of keys, wherever they are; and the partitions that were looked at here."""
+        """The values of keys, wherever they are; and the partitions that were searched here."""
         keys = read.keys
         found: list[Row | None] = [None] * len(keys)
         covered: set[int] = set()
@@ -293,7 +293,7 @@ class ManyKeys:
         else:
             raise refusal or out_of_reach(store.name)
         if store.partition_of is None and None in found:
-            # That nobody has it is known only when all partitions were looked at, and none of them moved.
+            # A key is known to be absent only if all partitions were searched and none of them moved.
             if self._reach.stores.parts(store.name, stale=read.stale) != before:
                 raise moved(store.name)
             if not only_here and not store.is_global:
@@ -315,7 +315,8 @@ class ManyKeys:
         *,
         only_here: bool,
     ) -> dict[HostInfo, list[int]]:
-        """Put what is here into `found`; who is to be asked for the others, by their indexes."""
+        """Put the local values into `found`; returns the clients to query for the others, by their
+        indexes."""
         if store.partition_of is None:
             return self._unrouted(read, store, wanted, found, only_here=only_here)
         keys = read.keys
@@ -334,7 +335,8 @@ class ManyKeys:
                 elsewhere.setdefault(hosts[min(attempt, len(hosts) - 1)], []).extend(indexes)
                 continue
             if not is_here:
-                # Nobody can be asked: the read says which exception that is, unless it has come meanwhile.
+                # No client can be queried: the read raises the right exception, unless the store has arrived
+                # meanwhile.
                 self._reach.stores.row(
                     replace(read, form=Form.VALUE, keys=(), key=key, partition=partition, as_of=None)
                 )
@@ -342,7 +344,7 @@ class ManyKeys:
         wanted_here = [index for indexes in here.values() for index in indexes]
         rows = self._read(replace(read, keys=tuple([keys[index] for index in wanted_here])))
         if not here.keys() <= self._reach.stores.readable(store.name, stale=read.stale):
-            raise out_of_reach(store.name)  # that it is not here any more is not that it has no value
+            raise out_of_reach(store.name)  # a key that has moved away is not a key without a value
         for index, row in zip(wanted_here, rows, strict=True):
             found[index] = row
         return elsewhere
@@ -356,7 +358,8 @@ class ManyKeys:
         *,
         only_here: bool,
     ) -> dict[HostInfo, list[int]]:
-        """The same where nobody knows how keys are partitioned: what is not here is asked of everyone."""
+        """The same if the partitioning of keys is unknown: all clients are queried for keys that are not
+        here."""
         alone = only_here or self._reach.places.is_whole(store, stale=read.stale)
         everyone = () if alone else self._reach.places.all_hosts(store.name)
         try:
@@ -371,7 +374,7 @@ class ManyKeys:
         return dict.fromkeys(everyone, nowhere) if nowhere else {}
 
     def _read(self, read: Read) -> list[Row | None]:
-        """The values of keys that are here, as long as they are not too large together."""
+        """The values of local keys, as long as their total size is within the limit."""
         rows: list[Row | None] = []
         for start in range(0, len(read.keys), _AT_ONCE):
             rows += self._reach.stores.rows(replace(read, keys=read.keys[start : start + _AT_ONCE]))
@@ -388,8 +391,8 @@ class ManyKeys:
     async def _ask(
         self, host: HostInfo, read: Read, deadline: Deadline
     ) -> tuple[list[Row | None], set[int]] | Refused | None:
-        """What another client has for these keys, and the partitions that it looked at; None: it does not
-        have them, or cannot be asked; a refusal: it must not be asked.
+        """Another client's values for these keys, and the partitions that it searched; None: it does not
+        have them, or cannot be queried; a refusal: it must not be queried.
         """
         question = question_of(read)
         try:
@@ -397,7 +400,8 @@ class ManyKeys:
         except Refused as refusal:
             return refusal
         if reply is not None and reply.status in (400, 413):
-            # Of the request, and not of where the keys are: too large an answer, a time before the history.
+            # An error of the request, not of the keys' location: too large an answer, a time before the
+            # history.
             error, message = str(reply.body.get("error")), str(reply.body.get("message"))
             raise Refused(reply.status, error, message)
         if reply is None or reply.status != 200:
@@ -410,28 +414,28 @@ class ManyKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Elsewhere:
-    """Other clients have it: who, in the order to ask them."""
+    """Other clients have it: which ones, in the order to query them."""
 
     hosts: Sequence[HostInfo]
 
 
 @dataclass(frozen=True, slots=True)
 class _Somewhere:
-    """Nobody knows which client has a key of this store: all are asked."""
+    """The client that has a key of this store is unknown: all are queried."""
 
     store: StoreDeclaration
     read: Read
 
 
 class OneKey:
-    """Answers about one key. `many` looks for it everywhere, where nobody knows who would have it."""
+    """Answers requests for one key. `many` searches all clients if its location is unknown."""
 
     def __init__(self, reach: Reach, many: ManyKeys) -> None:
         self._reach = reach
         self._many = many
 
     async def answer(self, request: Request, deadline: Deadline, *, only_here: bool) -> Answer:
-        """What is stored for a key: its value, one of its windows or sessions, or a page of them."""
+        """The data of a key: its value, one of its windows or sessions, or a page of them."""
         for _ in range(_ROUNDS):
             answering = partial(self._here, request, deadline, only_here=only_here)
             outcome = await self._reach.read(deadline, answering)
@@ -456,7 +460,7 @@ class OneKey:
     def _here(
         self, request: Request, deadline: Deadline, *, only_here: bool
     ) -> Answer | _Elsewhere | _Somewhere:
-        """The answer about one key from the stores that are here, or who has it."""
+        """The answer about one key from the local stores, or the clients that have it."""
         store = self._reach.stores.declaration(request.store, request.route.kind)
         read = read_of(store, request, limit=page_limit(self._reach, request))
         assert read.key is not None, "this needs a key"
@@ -477,7 +481,7 @@ class OneKey:
     def _unrouted(
         self, request: Request, store: StoreDeclaration, read: Read, deadline: Deadline, *, only_here: bool
     ) -> Answer | _Somewhere:
-        """Nobody knows how its topic is partitioned: look here first, then everywhere."""
+        """The partitioning of its topic is unknown: search here first, then everywhere."""
         alone = only_here or self._reach.places.is_whole(store, stale=request.stale)
         try:
             answer = self._read(request, store, read, deadline)

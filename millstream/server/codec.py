@@ -61,17 +61,17 @@ def to_base64(data: bytes) -> str:
 
 
 def from_base64(text: Any) -> bytes:
-    """The bytes; either alphabet, padded or not.
+    """The bytes; in either alphabet, padded or not.
 
     Raises:
-        Refused: it is no base64 text.
+        Refused: it is not base64 text.
     """
     if isinstance(text, str) and _BASE64.fullmatch(text):
         plain = text.rstrip("=").replace("+", "-").replace("/", "_")
         try:
             return base64.urlsafe_b64decode(plain + "=" * (-len(plain) % 4))
         except (binascii.Error, ValueError):
-            pass  # one character too many: told below
+            pass  # one character too many: reported below
     raise bad("bytes must be base64 text")
 
 
@@ -79,7 +79,7 @@ def from_base64(text: Any) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """The value of a JSON text; NaN and Infinity are none.
+    """The value of a JSON text; NaN and Infinity are invalid.
 
     Raises:
         Refused: it is not JSON in UTF-8, or nests too deeply.
@@ -95,7 +95,7 @@ def _no_constant(name: str) -> Any:
 
 
 def shown(serde: Serde | None, data: bytes | None, format_: str) -> Any:
-    """A key or a value, as an answer has it; None: there is none.
+    """A key or a value in an answer; None: there is none.
 
     Raises:
         SerializationException: the bytes do not fit the serde.
@@ -115,10 +115,10 @@ def shown(serde: Serde | None, data: bytes | None, format_: str) -> Any:
 
 
 def expressed(value: Any) -> Any:
-    """A value as JSON has it.
+    """A value in its JSON form.
 
     Raises:
-        TypeError: JSON has no such thing.
+        TypeError: JSON cannot represent it.
     """
     if isinstance(value, _SCALARS):
         return value
@@ -145,10 +145,10 @@ def _named(value: float) -> str:
 
 
 def key_from_text(serde: Serde, text: str, format_: str) -> bytes:
-    """The bytes of a key that stands in a path or a query.
+    """The bytes of a key in a path or a query.
 
     Raises:
-        Refused: the text is no such key.
+        Refused: the text is not a valid key.
     """
     if format_ == "bytes":
         return from_base64(text)
@@ -179,10 +179,10 @@ def key_from_text(serde: Serde, text: str, format_: str) -> bytes:
 
 
 def key_from_json(serde: Serde, value: Any, format_: str) -> bytes:
-    """The bytes of a key that stands in a body. `{"$bytes": "<base64>"}` is one with any serde.
+    """The bytes of a key in a body. `{"$bytes": "<base64>"}` is valid with any serde.
 
     Raises:
-        Refused: the value is no such key.
+        Refused: the value is not a valid key.
     """
     if format_ == "bytes":
         return from_base64(value)

@@ -25,9 +25,9 @@ __all__ = ["Doorway", "Seat", "most_connections", "to_free"]
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 8
-"""How many are accepted before the event loop reads what others have sent."""
+"""How many are accepted before the event loop reads from the others again."""
 _PAUSE_S = 0.5
-"""How long nobody is accepted when the process has no file descriptor left."""
+"""How long no connection is accepted when the process has run out of file descriptors."""
 _TELL_EVERY_S = 60.0
 _FEWEST = 8
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -41,12 +41,12 @@ def most_connections(wanted: int) -> int:
 
 
 class Seat:
-    """One connection, as the doorway sees it.
+    """One connection, as seen by the doorway.
 
     Attributes:
-        address: where it comes from. `since`: a number that grows with the time when it became idle.
-        idle: whether nothing is being answered on it. `stuck`: whether an answer is not being taken.
-        admitted: whether somebody has been let in on it.
+        address: its remote address. `since`: a number that grows with the time when it became idle.
+        idle: whether no request is being answered on it. `stuck`: whether its client does not read an answer.
+        admitted: whether a request on it has been admitted.
     """
 
     def __init__(self, doorway: Doorway, address: str) -> None:
@@ -60,21 +60,21 @@ class Seat:
         self.admitted = False
 
     def taken(self, transport: asyncio.Transport) -> None:
-        """The connection is made; it may have been sent away before."""
+        """The connection is established; it may have been closed before."""
         self._transport, self._coming = transport, None
         if not self._doorway.has(self):
             transport.abort()
 
     def comes(self, task: asyncio.Task[None]) -> None:
-        """It is being made, which over TLS takes as long as the other side takes."""
+        """It is being established, which over TLS takes as long as the other side takes."""
         self._coming = task
 
     def admit(self) -> None:
-        """Somebody has shown or proved the token on it."""
+        """A request on it has shown or proved the token."""
         self.admitted = True
 
     def is_idle(self, idle: bool) -> None:
-        """Whether something is being answered on it now."""
+        """Whether a request is being answered on it now."""
         if idle and not self.idle:
             self.since = self._doorway.next_number()
         self.idle = idle
@@ -82,7 +82,7 @@ class Seat:
             self._doorway.changed()
 
     def is_stuck(self, stuck: bool) -> None:
-        """Whether the other side does not take what is written, and much is left."""
+        """Whether the other side does not read, and much is unsent."""
         self.stuck = stuck
         if stuck:
             self._doorway.changed()
@@ -92,7 +92,7 @@ class Seat:
         self._doorway.left(self)
 
     def send_away(self) -> None:
-        """End it for somebody else."""
+        """Close it to make room for another."""
         if self._transport is not None:
             self._transport.abort()
         elif self._coming is not None:
@@ -100,7 +100,7 @@ class Seat:
 
 
 def to_free(seats: Iterable[Seat]) -> Seat | None:
-    """Which connection has to make room; None: something is being answered on each. Pure."""
+    """The connection that has to make room; None: all are busy. Pure."""
     seats = list(seats)
     idle = [seat for seat in seats if seat.idle]
     strangers = [seat for seat in idle if not seat.admitted]
@@ -112,12 +112,12 @@ def to_free(seats: Iterable[Seat]) -> Seat | None:
 
 
 class Doorway:
-    """Accepts connections at a listening socket, up to so many at a time. Used on one event loop.
+    """Accepts connections at a listening socket, up to a maximum number. Used on one event loop.
 
     Args:
-        make: the protocol of a new connection; it tells its seat what becomes of it.
-        most: how many there may be.
-        tls: encrypts them; `handshake_s`: how long the other side may take to agree on how.
+        make: creates the protocol of a new connection, which reports its state to its seat.
+        most: the maximum number.
+        tls: encrypts them; `handshake_s`: how long the handshake may take.
     """
 
     def __init__(
@@ -142,17 +142,17 @@ class Doorway:
         self._told_at = -_TELL_EVERY_S
 
     def open(self) -> None:
-        """Accept from now on."""
+        """Start to accept connections."""
         self._listening.setblocking(False)
         self._open = True
         self._resume()
 
     async def close(self) -> None:
-        """Accept no more, and hand over whoever has been accepted."""
+        """Accept no more, and return the connections that have been accepted."""
         self._open = False
         self._pause()
         if self._tls is not None:
-            for task in self._coming:  # whoever has not agreed yet how to encrypt has asked nothing
+            for task in self._coming:  # a connection in its TLS handshake has sent no request
                 task.cancel()
         if self._coming:
             await asyncio.wait(set(self._coming))
@@ -162,7 +162,7 @@ class Doorway:
         return self._number
 
     def has(self, seat: Seat) -> bool:
-        """Whether a seat is one of the present ones."""
+        """Whether a seat is still in use."""
         return seat in self._seats
 
     def left(self, seat: Seat) -> None:
@@ -198,7 +198,7 @@ class Doorway:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # It comes before the kernel looks for somebody who waits; only the first time is there one.
+                # It comes before the kernel checks for waiting connections; only the first time is there one.
                 if number == 0:
                     self._exhausted(error)
                 return

@@ -51,7 +51,7 @@ __all__ = [
 
 
 class Told(Protocol):
-    """Answers of the query server that the page shows as they are."""
+    """Answers of the query server that the page shows unchanged."""
 
     def all_stores(self) -> Answer: ...
 
@@ -80,7 +80,7 @@ class Dashboard:
         self._commands = commands
 
     def sections(self) -> dict[str, Any]:
-        """All that changes, by section. A section that cannot be told now is None."""
+        """Everything that changes, by section. A section that is not available now is None."""
         metrics = self._streams.metrics()
         parts: dict[str, Callable[[], Any]] = {
             "client": self._client,
@@ -98,7 +98,7 @@ class Dashboard:
         return {name: _or_none(part) for name, part in parts.items()}
 
     def still(self) -> Answer:
-        """What stays as it is: the topology as a picture and as text, and the client's state machine."""
+        """What is constant: the topology as a picture and as text, and the client's state machine."""
         topology = self._streams.topology
         return Answer(
             200,
@@ -133,7 +133,7 @@ def _or_none(part: Callable[[], Any]) -> Any:
 
 
 def machine_of(states: Any) -> Picture:
-    """The states of a client and their transitions, drawn from the table that decides about them.
+    """The states of a client and their transitions, drawn from the table that governs them.
 
     Args:
         states: the enumeration; each member says which may follow it.
@@ -150,9 +150,9 @@ def machine_of(states: Any) -> Picture:
 
 # --- figures out of the metrics ------------------------------------------------------------------------
 
-# Figures for the dashboard, out of a client's metrics: batches, rates and lag by topic and node. Pure.
+# Figures for the dashboard, from a client's metrics: batches, rates and lag by topic and node. Pure.
 #
-# Each figure that is not there, or not a number, is None: JSON has no NaN, and nothing is better than a
+# A figure that is missing, or not a number, is None: JSON has no NaN, and no value is better than a
 # guess.
 
 Number = int | float
@@ -209,7 +209,7 @@ def figures_of(metrics: ClientMetrics) -> list[dict[str, Any]]:
 
 
 def flow_of(metrics: ClientMetrics) -> dict[str, Any]:
-    """What flows where: for topics the lag and the rate at which they are read, for nodes the rate, and what
+    """The flow of records: for topics the lag and the read rate, for nodes the rate, and how many records
     they have dropped."""
     lag: defaultdict[str, Number] = defaultdict(int)
     rate: defaultdict[str, Number] = defaultdict(float)
@@ -236,7 +236,8 @@ def flow_of(metrics: ClientMetrics) -> dict[str, Any]:
 
 
 def sizes_of(metrics: ClientMetrics) -> dict[str, dict[str, Number]]:
-    """Of each store, as far as this client has it: about how many keys, bytes on disk, and its lag."""
+    """For each store, as far as this client has it: its approximate number of keys, bytes on disk, and
+    lag."""
     kinds = {"estimate-num-keys": "keys", "total-sst-files-size": "bytes", "lag": "lag"}
     found: dict[str, dict[str, Number]] = {}
     for group in (STATE, STORES):
@@ -276,21 +277,21 @@ def _numbers(metrics: ClientMetrics, group: str) -> Iterator[tuple[str, Mapping[
 
 # How the other clients are, for the dashboard: each is asked for its health every few seconds.
 #
-# They are asked as for any question that is passed on (peers.py): only those that may be, and each has to
-# prove that it is a client. What they say is taken as text.
+# They are queried like for any forwarded request (peers.py): only those that may be, and each has to
+# prove that it is a client. Their answers are treated as text.
 
 _EVERY_S = 5.0
 _WAIT_S = 2.0
 _MOST = 64
-"""How many are asked."""
+"""How many are queried."""
 _MOST_REASON = 300
 
 
 class Others:
-    """Asks, and keeps what was said last. Used on one event loop.
+    """Queries them, and keeps the latest answers. Used on one event loop.
 
     Args:
-        host: this client's own endpoint, which is not asked.
+        host: this client's own endpoint, which is not queried.
     """
 
     def __init__(self, peers: Peers, host: HostInfo | None) -> None:
@@ -303,10 +304,10 @@ class Others:
     def look(
         self, clients: Sequence[Mapping[str, Any]] | None, own: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """What is known now. Nobody waits: what is asked now is known at a later look.
+        """The latest known health. This does not wait: answers to queries sent now show up in a later call.
 
         Args:
-            clients: those of the application; None: not known now. `own`: this client's health.
+            clients: those of the application; None: unknown now. `own`: this client's health.
         """
         hosts = [HostInfo.parse(each["host"]) for each in (clients or ())][:_MOST]
         others = [host for host in hosts if host != self._host]
@@ -324,7 +325,7 @@ class Others:
 
 
 def told_by(host: HostInfo, reply: Reply | Refused | None) -> dict[str, Any]:
-    """What one of them has answered."""
+    """The answer of one of them."""
     if reply is None:
         return {"host": str(host), "status": "no answer", "ready": False, "reason": ""}
     if isinstance(reply, Refused):
@@ -344,8 +345,8 @@ def _health(body: Mapping[str, Any]) -> dict[str, Any]:
 
 # The dashboard's page: the files of `ui/`, and what a browser may do with them. They hold no data.
 #
-# A browser loads scripts and styles from here alone, shows the page in no frame, and sends its address to
-# nobody. Whatever is shown is asked for with the token, like any other question.
+# A browser loads scripts and styles from here only, shows the page in no frame, and sends its address to
+# no other site. All data is requested with the token, like in any other request.
 
 _FOLDER = Path(__file__).parent / "ui"
 _TYPES = {
@@ -385,7 +386,7 @@ class Site:
         """A file; without a name the page.
 
         Raises:
-            Refused: there is none of this name.
+            Refused: there is no file of this name.
         """
         found = self._files.get(name or "index.html")
         if found is None:

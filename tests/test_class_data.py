@@ -154,7 +154,7 @@ def test_no_archive_is_made_where_disk_or_memory_is_short(
         needed=1 << 62,
     )
     assert making.wait_until_done(20)
-    assert caplog.messages == ["no class-data archive is made: there is little disk"]
+    assert caplog.messages == ["no class-data archive is created: disk is low"]
     assert [path.name for path in tmp_path.iterdir() if path.name != ".archive.lock"] == []
 
     root = tmp_path / "root"

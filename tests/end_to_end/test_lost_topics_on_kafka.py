@@ -131,7 +131,7 @@ def test_a_pattern_goes_on_without_a_topic_that_is_deleted(
     with caplog.at_level(logging.WARNING, "millstream"):
         world.kafka.delete_topic(two)
         wait_until(lambda: f"source topic '{two}' was deleted (" in caplog.text, "it is told", 60)
-    assert f"topic '{two}', which a pattern matched, was deleted, and pipeline p0 goes on" in caplog.text
+    assert f"topic '{two}', which a pattern matched, was deleted, and pipeline p0 continues" in caplog.text
     assert f"what the pattern matches now: '{one}'" in caplog.text
     assert re.search(r"read of it: up to offset \d+ in partition 0, offset \d+ in partition 1", caplog.text)
     write(world, one)

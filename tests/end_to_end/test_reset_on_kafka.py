@@ -109,7 +109,7 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
     # 4. By the program, which knows its topics; the first try is interrupted.
     third = world.created(topology, application_id)
     (checkpoints / "starts.json").write_text('{"at": "just now", "complete": false, "topics": {}}')
-    with pytest.raises(IllegalStateException, match="was begun at just now and has not finished"):
+    with pytest.raises(IllegalStateException, match="that began at just now has not finished"):
         third.start()
     fourth = world.created(topology, application_id)
     done = fourth.reset(datetime.fromtimestamp(NOON / 1000 + 240, UTC))

@@ -454,7 +454,7 @@ def test_commands_do_what_they_say_and_closing_is_told(browser: Browser, tmp_pat
         commands.get_by_role("button", name="Close the client").click()
         expect(page.page.get_by_text("no connection:")).to_be_visible()
         wait_until(lambda: client.state is State.NOT_RUNNING, "it is closed", 20)
-        assert "nobody starts it again" in asked[-1]
+        assert "the client does not restart" in asked[-1]
     finally:
         page.close()
         alone.close()

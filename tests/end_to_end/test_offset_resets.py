@@ -46,6 +46,4 @@ def test_a_source_that_is_to_begin_nowhere_ends_the_client(world: World) -> None
     client.start()
     wait_until(lambda: client.state is KafkaStreams.State.ERROR, "it has ended", 90)
     (failure,) = client.failures
-    assert "has AutoOffsetReset.none(), and neither a checkpoint nor a reset" in str(
-        failure.exception
-    )
+    assert "has AutoOffsetReset.none(), and neither a checkpoint nor a reset" in str(failure.exception)

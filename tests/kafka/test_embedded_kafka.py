@@ -224,9 +224,9 @@ def test_closing_is_idempotent_and_final(kafka: EmbeddedKafka) -> None:
     broker.close()
     with pytest.raises(IllegalStateException, match="closed"):
         _ = broker.bootstrap_servers
-    with pytest.raises(IllegalStateException, match="make a new one"):
+    with pytest.raises(IllegalStateException, match="create a new one"):
         broker.start()
-    with pytest.raises(IllegalStateException, match="make a new one"):
+    with pytest.raises(IllegalStateException, match="create a new one"):
         kafka.start()
     assert kafka.is_running
 

@@ -184,7 +184,7 @@ def test_leaving_has_the_others_rebalance_at_once(broker: EmbeddedKafka, group: 
         assert time.monotonic() - began < 3
         a_member.close(5)
         assert a.count("lost") == 0
-        with pytest.raises(IllegalStateException, match="make a new one"):
+        with pytest.raises(IllegalStateException, match="create a new one"):
             a_member.start()
         assert not a_member.wait_until_told(0) or a.told
 

@@ -17,6 +17,7 @@ from millstream.query.metadata import default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
 from millstream.query.windowed import ReadOnlyWindowStore
+from millstream.states import State, ThreadState
 from millstream.stores.updater import MAX_RECORDS
 from millstream.topology.nodes import Store
 
@@ -70,8 +71,8 @@ def handle(store: Any, partitions: int = 1) -> ReadOnlyKeyValueStore[str, int]:
     parts = store if isinstance(store, list) else [store]
     snapshot = StoreSnapshot(
         "bench",
-        "RUNNING",
-        {"t1": "RUNNING"},
+        State.RUNNING,
+        {"t1": ThreadState.RUNNING},
         {
             "counts": StoreDeclaration(
                 "counts", Serdes.string(), Serdes.long(), lambda key: default_partition(key, partitions)
@@ -99,7 +100,9 @@ def window_handle(store: Any, declared: Store) -> ReadOnlyWindowStore[str, int]:
         declared.retention_ms,
     )
     local = {declared.name: [LocalStore(TaskId(0, 0), store, "t1")]}
-    snapshot = StoreSnapshot("bench", "RUNNING", {"t1": "RUNNING"}, {declared.name: declaration}, local)
+    snapshot = StoreSnapshot(
+        "bench", State.RUNNING, {"t1": ThreadState.RUNNING}, {declared.name: declaration}, local
+    )
     return open_store(
         _View(snapshot),
         StoreQueryParameters.from_name_and_type(declared.name, QueryableStoreTypes.window_store()),

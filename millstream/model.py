@@ -44,9 +44,8 @@ EPOCH_HEADER = "millstream.epoch"
 
 A client that lost a pipeline may still write; readers drop records of an older epoch than they have seen.
 Only at-least-once relies on that. With exactly-once the broker rejects writes of such a client, and the
-header is there so that both can read the same changelogs. It is the last header of a record. It is read only
-in
-topics that the application owns: in any other topic, headers are the user's data.
+header is there so that both can read the same changelogs. It is the last header of a record. It is read
+only in topics that the application owns: in any other topic, headers are the user's data.
 """
 
 PARTS_HEADER = "millstream.parts"

@@ -1,4 +1,4 @@
-"""Entries in Arrow's stream format, as bytes, while they come: a schema, then batches."""
+"""Entries in Arrow's stream format, as bytes produced on the fly: a schema, then batches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["ArrowStream", "in_arrow"]
 
 
 class ArrowStream:
-    """Writes the entries of one store; the columns are those of `to_arrow()`.
+    """Writes the entries of one store, with the columns of `to_arrow()`.
 
-    A session has no timestamp beside the end of its window.
+    A session has no timestamp other than the end of its window.
     """
 
     def __init__(self, codecs: Codecs) -> None:
@@ -35,10 +35,10 @@ class ArrowStream:
         self._schema: Any = None
 
     def batch(self, entries: Sequence[tuple[Any, bytes]]) -> bytes:
-        """The next bytes. Entries are as stores have them: where, and a timestamp with a value.
+        """The next bytes. Entries are in stored form: their place, and a timestamp with a value.
 
         Raises:
-            SerializationException: one cannot be read, or has another type than those of the first batch.
+            SerializationException: an entry cannot be read, or its type differs from the first batch.
         """
         for batch in self._batches(entries):
             if self._writer is None:
@@ -53,7 +53,7 @@ class ArrowStream:
         return self._taken()
 
     def end(self) -> bytes:
-        """The mark that nothing comes any more."""
+        """The end-of-stream marker."""
         self._writer.close()
         return self._taken()
 

@@ -66,7 +66,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         self._on_closed_store = on_closed_store
         self._closed = False
         source.through(chunk)
-        # What was read ahead; whoever closes a store that it comes from empties it.
+        # The entries read ahead; closing a store that they come from empties it.
         self._ahead = source.ahead
 
     def __next__(self) -> KeyValue[K, V]:
@@ -192,7 +192,7 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
         self._open = open
         self._entries: KeyValueIterator[K, V] | None = None
         self._lock = threading.Lock()
-        """One call at a time: one goes on after the task that made it was cancelled."""
+        """One call at a time: a call continues after the task that made it was cancelled."""
         self._closed = False
 
     def __aiter__(self) -> AsyncKeyValueIterator[K, V]:
@@ -212,7 +212,7 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
         await run(self._close)
 
     def _with_next(self) -> KeyValueIterator[K, V] | None:
-        """The iterator, with an entry read ahead; None: there are no more."""
+        """The iterator, with an entry read ahead; None if there are no more."""
         with self._lock:
             if self._entries is None:
                 if self._closed:

@@ -148,7 +148,7 @@ class Merged:
         ends = [order(run.entries[-1]) for run in runs]
         if reverse:
             border = max(ends)
-            # What is not before the border: the entries descend, and so does their being so.
+            # The entries not below the border. They descend, so the condition is monotonic.
             taken = [
                 run.take(bisect_right(run.entries, False, key=lambda entry: order(entry) < border))
                 for run in runs

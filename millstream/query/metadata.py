@@ -331,8 +331,8 @@ def _bytes_of(store: str, key: Any, serializer: Serializer) -> bytes:
 def _partition_of(declaration: StoreDeclaration, data: bytes, partitions: int) -> int:
     if declaration.partition_of is not None:
         return declaration.partition_of(data)
-    # A topic that others write is the changelog. As upstream, we take it that they partition as Kafka's own
-    # producers do; who knows better gives a partitioner.
+    # The changelog is a topic that other programs write. As upstream, they are assumed to partition like
+    # Kafka's own producers; a partitioner overrides that.
     return default_partition(data, partitions)
 
 
@@ -341,7 +341,7 @@ def default_partition(key: bytes, partitions: int) -> int:
 
     Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey, Utils.murmur2.
     """
-    # Each `get` comes through here: words are unpacked at once, and cut to 32 bits as seldom as can be.
+    # Every `get` runs this: words are unpacked at once, and truncated to 32 bits as rarely as possible.
     most, factor = 0xFFFFFFFF, 0x5BD1E995
     length = len(key)
     count = length >> 2

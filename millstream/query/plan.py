@@ -1,4 +1,5 @@
-"""How a store is read, as long as the runtime shows the same snapshot. Pure; local.py performs it."""
+"""The plan for reading a store, valid while the runtime returns the same snapshot. Pure; local.py performs
+it."""
 
 from __future__ import annotations
 
@@ -33,15 +34,16 @@ class Plan:
     """Which part of the store answers for which partition.
 
     Attributes:
-        of: a read of the store, partition, staleness and time that all its reads have.
-        asked_as: what asks, as messages call it: `QueryableStoreTypes.window_store()`.
-        presences: what each partition that is here is good for.
-        parts: the parts that can be read, in partition order, of the partition that was asked for or of
-            all; `getters` find a key's value in those of a key-value store.
-        readable: every partition that can be read here, whichever was asked for.
-        left: the partitions that the handle has read before and cannot read now.
-        partition_of: None where every part has to be asked.
-        serialize, quick_decode: of a key and a value; where they raise anything, `codecs` say what is wrong.
+        of: a read with the store, partition, staleness and time of all its reads.
+        asked_as: the name of the caller in messages: `QueryableStoreTypes.window_store()`.
+        presences: the presence of each partition here.
+        parts: the readable parts, in partition order, of the requested partition or of all; `getters` find a
+            key's value in those of a key-value store.
+        readable: every partition that can be read here, requested or not.
+        left: the partitions that the handle has read before but cannot read now.
+        partition_of: None if every part must be read.
+        serialize, quick_decode: for a key and a value; if they raise any exception, `codecs` give the proper
+            error.
     """
 
     snapshot: StoreSnapshot
@@ -60,21 +62,21 @@ class Plan:
 
     @property
     def declaration(self) -> StoreDeclaration:
-        """What the topology says of the store."""
+        """The store's declaration in the topology."""
         return self.snapshot.stores[self.of.store]
 
     @property
     def scope(self) -> Scope:
-        """What a read over all that was asked for is about."""
+        """The scope of a read over everything that was requested."""
         return Scope.STORE if self.of.partition is None else Scope.PARTITION
 
     def presence(self, partition: int) -> Presence:
-        """What this client has of one partition."""
+        """The presence of one partition on this client."""
         presence = self.presences.get(partition, Presence.ABSENT)
         return max(Presence.LEFT, presence) if partition in self.left else presence
 
     def whole(self) -> Presence:
-        """What this client has for a read over all that was asked for."""
+        """The presence for a read over everything that was requested."""
         if self.of.partition is not None:
             return self.presence(self.of.partition)
         return presence_of_all(
@@ -85,7 +87,7 @@ class Plan:
         )
 
     def decide(self, presence: Presence, scope: Scope, *, settled: bool | None = None) -> Outcome:
-        """The decision for this snapshot. A plan is made only for a store that is known and fits."""
+        """The decision for this snapshot. A plan exists only for a known store of the right type."""
         return decide(
             client_state=self.snapshot.client_state,
             known=True,
@@ -111,7 +113,7 @@ class Plan:
         )
 
     def refuse_whole(self) -> InvalidStateStoreException:
-        """The exception for a read over all that was asked for."""
+        """The exception for a read over everything that was requested."""
         return self.refuse(self.decide(self.whole(), self.scope), self.of.partition)
 
 
@@ -123,10 +125,10 @@ def make_plan(
     timestamped: bool = False,
     asked_as: str = "",
 ) -> Plan:
-    """The plan for a snapshot. `seen` are the partitions that the handle could read before.
+    """The plan for a snapshot. `seen` has the partitions that the handle could read before.
 
     Raises:
-        InvalidStateStoreException: one of its leaves, if no read can succeed whatever is here.
+        InvalidStateStoreException: one of its subclasses, if no read can succeed whichever parts are here.
     """
     name = of.store
     declaration = snapshot.stores.get(name)
@@ -146,10 +148,10 @@ def make_plan(
     if outcome is not Outcome.READ:
         raise refusal(outcome, snapshot, name, asked_as=asked_as, partition=None if exists else only)
     if declaration is None or declaration.key_serde is None or declaration.value_serde is None:
-        # Serdes are known once the topology is compiled, by whichever client runs the pipeline.
+        # Serdes are known once the topology is compiled by the client that runs the pipeline.
         raise refusal(Outcome.REBALANCING, snapshot, name)
     found = parts_by_partition(snapshot, name, stale=of.stale)
-    # The partitions of a global store are on no way to anywhere, whatever the stream threads are at.
+    # The partitions of a global store never move, whatever the states of the stream threads.
     settled = settled or (declaration.is_global and len(found) == count)
     readable = tuple(number for number, (presence, _) in found.items() if presence is Presence.READABLE)
     partition_of = declaration.partition_of

@@ -1,8 +1,8 @@
-"""What is read of a store, as one value, which everything that reads a store builds. Pure.
+"""One read of a store, as a value; every reader of a store builds one. Pure.
 
-A read has keys in the store's bytes, and times in milliseconds since the epoch; None leaves a side open, and
-all bounds are included unless it says otherwise. `reading.py` answers it, and nothing else does. As the
-address of a question over HTTP it is written and parsed in `server/routes.py`.
+A read has keys as the store's bytes, and times in milliseconds since the epoch. None leaves a side open, and
+bounds are inclusive unless stated otherwise. Only `reading.py` answers it. `server/routes.py` writes and
+parses it as the URL of an HTTP request.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from millstream.query.position import Position
 __all__ = ["Form", "Order", "Read", "after_prefix", "checked_name", "of_prefix", "remaining"]
 
 Order = tuple[bytes, int, int]
-"""Where an entry stands: key; key and start; key, end and start. What is missing is 0."""
+"""An entry's place in the order: key; key and start; or key, end and start. Missing parts are 0."""
 
 
 class Form(Enum):
-    """What comes of a read."""
+    """The kind of result of a read."""
 
     VALUE = "value"
-    """What is stored for a key; of a window or session store, for one window of it."""
+    """The stored value of a key or, in a window or session store, of one window of it."""
     VALUES = "values"
-    """What is stored for each of many keys."""
+    """The stored value of each of many keys."""
     ENTRIES = "entries"
-    """What is in a range, in order; of window and session stores, of one key or of several."""
+    """The entries of a range, in order; in window and session stores, of one key or of several."""
     VERSIONS = "versions"
-    """What a key had at any moment of a span of time, newest first; with the limit 1, what it had at the time
-    `as_of`, or has.
+    """The values of a key at any moment of a span of time, newest first. With limit 1, its value at the time
+    `as_of`, or now.
     """
     COUNT = "count"
-    """About how many entries there are."""
+    """The approximate number of entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +43,18 @@ class Read:
     """One read of one store.
 
     Attributes:
-        key: the only key it is about. `keys`: those of VALUES.
-        low, high: a range of keys; `high` itself is in it if `high_included`.
-        earliest, latest: of windows, when they start; of sessions, the earliest end and the latest start; of
-            VERSIONS, the span.
-        start, end: of the one window, or session, of a VALUE.
+        key: the single key to read. `keys`: the keys of VALUES.
+        low, high: a range of keys, which includes `high` if `high_included`.
+        earliest, latest: for windows, the range of starts; for sessions, the earliest end and the latest
+            start; for VERSIONS, the span.
+        start, end: the window or session of a VALUE.
         reverse: last entry first.
-        limit: how many entries at most. after: only what comes after this place in the order.
-        partition: only this one; None: all that are here.
-        stale: whether standbys, and what is still being restored, will do.
-        bound: how far a partition has to be.
-        as_of: of stores with history, the time as of which they are read.
+        limit: the maximum number of entries.
+        after: only entries after this place in the order.
+        partition: the only partition to read; None for all here.
+        stale: whether standbys and stores that are still being restored are acceptable.
+        bound: the minimum position of a partition.
+        as_of: for stores with history, the time as of which they are read.
     """
 
     store: str
@@ -78,12 +79,12 @@ class Read:
 
     @property
     def span(self) -> tuple[bytes | None, bytes | None]:
-        """The first and the last key of the range; of one key, that one."""
+        """The first and last key of the range; for a single key, that key twice."""
         return (self.low, self.high) if self.key is None else (self.key, self.key)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing can be in the range: it begins after its end. (Of sessions, the earliest end may be
+        """Whether the range is empty because it starts after its end. (For sessions, the earliest end may be
         after the latest start.)
         """
         low, high = self.span
@@ -101,7 +102,7 @@ def checked_name(store: Any) -> str:
     """A store's name.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a string, or is empty.
     """
     if not isinstance(store, str) or not store:
         raise TypeError(f"a store name is a str that is not empty, not {store!r}")
@@ -109,21 +110,21 @@ def checked_name(store: Any) -> str:
 
 
 def of_prefix(read: Read, prefix: bytes) -> Read:
-    """The same, of the keys that begin so."""
+    """The same for the keys with this prefix."""
     return replace(read, low=prefix, high=after_prefix(prefix), high_included=False)
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """The least key that is greater than every key with this prefix; None: there is none."""
+    """The smallest key greater than every key with this prefix; None if there is none."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 def remaining(read: Read) -> Sequence[Read]:
-    """What is left to read of a range after `read.after`; perhaps with some entries before that place.
+    """The rest of a range after `read.after`, perhaps with some entries before that place.
 
-    Not from outside the range, whatever the place says. A key may have very many windows, and those of the
-    pages before are not read again; but where many keys are read backwards, those of one key are.
+    Never outside the range, whatever the place. A key may have very many windows, and those of earlier pages
+    are not read again, except those of one key when many keys are read backwards.
     """
     if read.after is None:
         return (read,)
@@ -148,7 +149,7 @@ def remaining(read: Read) -> Sequence[Read]:
 
 
 def _within_key(read: Read, time: int) -> Read:
-    """From a time on: of windows their start, of sessions their end; which is the first of their order."""
-    if read.reverse:  # a session that ends then or earlier has started then or earlier
+    """From a time on: the start of windows or the end of sessions, which is first in their order."""
+    if read.reverse:  # a session that ends by then has also started by then
         return replace(read, latest=time if read.latest is None else min(read.latest, time))
     return replace(read, earliest=time if read.earliest is None else max(read.earliest, time))

@@ -1,4 +1,4 @@
-"""Whether a store can be queried now; for who waits until it can. Pure."""
+"""Whether a store can be queried now, for callers that wait until it can. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["is_final", "why_not"]
 def why_not(
     snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any]
 ) -> InvalidStateStoreException | None:
-    """What a read over all that is asked for would raise now; None: it would give the whole answer."""
+    """The exception of a read over everything requested; None if it would give the complete result."""
     try:
         asked = parameters.queryable_store_type
         plan = make_plan(snapshot, parameters.read, asked_as=repr(asked))
@@ -34,7 +34,7 @@ def why_not(
 def is_final(
     refused: InvalidStateStoreException, snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any]
 ) -> bool:
-    """Whether waiting cannot help: this refusal stays, whatever the group and the threads do."""
+    """Whether waiting cannot help, because the exception does not depend on the group or the threads."""
     if isinstance(refused, InvalidStateStorePartitionException):
         count, asked = snapshot.stores[parameters.store_name].partitions, parameters.partition
         return count is not None and asked is not None and asked >= count

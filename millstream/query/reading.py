@@ -1,7 +1,7 @@
-"""The one answer to a read: `of_part` what a part of a store has, `joined` what several parts have together.
+"""The results of a read: `of_part` for one part of a store, `joined` for several parts together.
 
-A part is one partition's store; which parts may be read, and which exception it is otherwise, is decided
-elsewhere (plan.py, state_query.py). Everything is in bytes here.
+A part is one partition's store. Other modules decide which parts can be read, or which exception to raise
+(plan.py, state_query.py). Everything is in bytes here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["getter", "joined", "of_part"]
 
 
 def of_part(store: Any, read: Read) -> Any:
-    """What one part has: of a VALUE timestamp and value, or None; of VALUES one of these for each key; of
-    ENTRIES an open iterator; of VERSIONS a list; of COUNT a number.
+    """The result of one part: for VALUE, timestamp and value, or None; for VALUES, one of these for each key;
+    for ENTRIES, an open iterator; for VERSIONS, a list; for COUNT, a number.
 
     Raises:
-        ClosedStoreError: it is closed.
-        ValueError: the time is before the store's history.
+        ClosedStoreError: the part is closed.
+        ValueError: the time is older than the store's history.
     """
     match read.form, read.kind:
         case Form.VALUE, StoreKind.KEY_VALUE:
@@ -55,7 +55,7 @@ def getter(store: Any, read: Read) -> Any:
 
 
 def joined(read: Read, found: Sequence[Any]) -> Any:
-    """What several parts have, as one: of a VALUE the first there is; entries in one order."""
+    """The combined result of several parts: for VALUE, the first one found; entries in one order."""
     match read.form:
         case Form.VALUE:
             return next((each for each in found if each is not None), None)
@@ -75,7 +75,7 @@ def joined(read: Read, found: Sequence[Any]) -> Any:
 
 def _entries(store: Any, read: Read) -> Any:
     (low, high), included = read.span, read.high_included
-    if read.is_empty:  # the store says whether it can be read, all the same
+    if read.is_empty:  # the store still reports whether it can be read
         high, included = low, False
     if read.as_of is None:
         return store.range(low, high, reverse=read.reverse, end_inclusive=included)

@@ -1,8 +1,7 @@
-"""What a serde's values are in Arrow: from its name, and, for a json serde, from its schema.
+"""The Arrow type of a serde's values: from its name and, for a json serde, its schema.
 
-A json serde's schema is Spark's, as a DDL string or a StructType; values come out of JSON as `codec.plain`
-has them, so that what JSON has no form for stays text: dates, timestamps and binary are strings, decimals are
-doubles.
+A json serde's schema is Spark's, as a DDL string or a StructType. Values are as `codec.plain` parses them, so
+types that JSON lacks stay text: dates, timestamps and binary are strings, decimals are doubles.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _BY_SQL: dict[str, pa.DataType] = {
     "string": pa.string(),
     "varchar": pa.string(),
     "char": pa.string(),
-    # What JSON has no form for of its own.
+    # Types without a JSON form of their own.
     "dec": pa.float64(),
     "decimal": pa.float64(),
     "numeric": pa.float64(),
@@ -58,7 +57,7 @@ _BY_SQL: dict[str, pa.DataType] = {
 
 
 def arrow_type(serde: Serde) -> pa.DataType | None:
-    """The type of a serde's values; None: only the values tell."""
+    """The type of a serde's values; None if it depends on the values."""
     if serde.name != "json":
         return _BY_SERDE.get(serde.name)
     schema: Any = getattr(serde, "schema", None)
@@ -68,12 +67,12 @@ def arrow_type(serde: Serde) -> pa.DataType | None:
         if hasattr(schema, "jsonValue"):
             return _of_json(schema.jsonValue())
     except (_UnknownError, KeyError, TypeError):
-        pass  # a type that is not in the tables: the values tell
+        pass  # a type that is not in the tables: it depends on the values
     return None
 
 
 def needs_preparing(kind: pa.DataType) -> bool:
-    """Whether values of this type have to go through `for_arrow`: those that have a map in them."""
+    """Whether values of this type need `for_arrow`: those that contain a map."""
     if pa.types.is_map(kind):
         return True
     if pa.types.is_list(kind):
@@ -82,7 +81,7 @@ def needs_preparing(kind: pa.DataType) -> bool:
 
 
 def for_arrow(value: Any, kind: pa.DataType) -> Any:
-    """A value of JSON as pyarrow takes it: objects that are maps as pairs."""
+    """A JSON value in pyarrow's form: objects that are maps become pairs."""
     if value is None or not needs_preparing(kind):
         return value
     if pa.types.is_map(kind):
@@ -93,7 +92,7 @@ def for_arrow(value: Any, kind: pa.DataType) -> Any:
 
 
 class _UnknownError(Exception):
-    """A schema that is not understood here."""
+    """A schema that this module does not understand."""
 
 
 # --- Spark's JSON form -----------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""SQL over live stores, with DuckDB: each store that a query names is a table, as it is at that moment.
+"""SQL over live stores, with DuckDB: each store named in a query is a table with the store's current
+contents.
 
-The query is parsed first, so that only the stores that it names are read; all of them are opened before any
-is read. A column is decoded when DuckDB scans it. DuckDB runs in a process of its own (sql_process.py), in
-memory: no files, no network, no extensions, nothing of the program, and limits of time, of memory and of the
-answer's size that hold whatever the query is.
+The query is parsed first, so only the stores that it names are read; all of them are opened before any is
+read. A column is decoded when DuckDB scans it. DuckDB runs in a separate process (sql_process.py), in memory.
+It has no files, network, extensions or access to the program. Limits on time, memory and result size hold for
+every query.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from millstream.stores.api import ClosedStoreError
 __all__ = ["POSITIONS", "Opening", "run_sql"]
 
 POSITIONS = b"millstream.positions"
-"""The key in the result's metadata under which the stores' positions are, as JSON."""
+"""The metadata key of the stores' positions in the result, as JSON."""
 
 Opening: TypeAlias = Callable[[StoreView, Sequence[str]], dict[str, OpenTable]]
-"""Opens stores by their names."""
+"""Opens stores by name."""
 
 _CHUNK_ROWS = 16_384
 _MOST_QUERY = 1 << 20
@@ -60,21 +61,21 @@ def run_sql(
     clock: Clock | None = None,
     opening: Opening = open_tables,
 ) -> pa.Table:
-    """What `KafkaStreams.sql` is.
+    """Implements `KafkaStreams.sql`.
 
     Args:
-        opening: opens the stores that a query names; by default those of this client.
+        opening: opens the stores named in a query; by default those of this client.
 
     Raises:
-        TypeError: the query is not a text, or a parameter has a type that cannot be one.
-        ValueError: it is not one SELECT, is too long or too deep, or DuckDB does not understand it.
+        TypeError: the query is not a string, or a parameter has an unsupported type.
+        ValueError: the query is not a single SELECT, is too long or too deep, or is invalid in DuckDB.
         SetupException: DuckDB is not installed.
-        UnknownStateStoreException: it names a table that is no store.
-        InvalidStateStoreException: another of its leaves: a store cannot be read now.
+        UnknownStateStoreException: it names a table that is not a store.
+        InvalidStateStoreException: another of its subclasses: a store cannot be read now.
         SerializationException: a key or value cannot be read.
-        TimeoutException: it was not done in time.
-        StreamsException: DuckDB could not do it: not enough memory, too large an answer, a value that cannot
-            be computed.
+        TimeoutException: the query did not finish in time.
+        StreamsException: DuckDB failed: not enough memory, a result that is too large, a value that cannot be
+            computed.
     """
     if not isinstance(query, str):
         raise TypeError(f"sql() takes a query as text, such as 'from counts'; not {query!r}")
@@ -103,7 +104,7 @@ def run_sql(
                 healthy = True
                 return found
             except Ended:
-                # One that was kept may have ended just then: it has had nothing to do for long.
+                # A kept process may just have ended, after it was idle for a long time.
                 if asked.was_heard or process.asked == 1:
                     raise
             except _Told as told:
@@ -131,7 +132,7 @@ def _taken(remaining: Callable[[], float]) -> SqlProcess:
 
 
 def _bytes_in(size: str) -> int:
-    """How many bytes a text such as `1GB` means, as DuckDB reads it."""
+    """The number of bytes in a text such as `1GB`, as parsed by DuckDB."""
     found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
     if found is None or float(found[1]) <= 0:
         raise ValueError(f"a memory limit is a text such as '1GB' or '500MiB', not {size!r}")
@@ -139,7 +140,7 @@ def _bytes_in(size: str) -> int:
 
 
 class _Told(Exception):
-    """What the query has come to, and the process is well: an exception for the caller."""
+    """An exception for the caller; the process is still usable."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -147,10 +148,10 @@ class _Told(Exception):
 
 
 class _Asked:
-    """One query, from its text to its answer.
+    """One query, from its text to its result.
 
     Attributes:
-        was_heard: whether the process has said anything to it.
+        was_heard: whether the process has replied to it.
     """
 
     def __init__(
@@ -173,11 +174,12 @@ class _Asked:
         self.was_heard = False
 
     def answer(self, process: SqlProcess) -> pa.Table:
-        """The answer that a process gives.
+        """The result from a process.
 
         Raises:
-            Late: the time is over. Ended: the process has ended.
-            _Told: anything else; the process can be asked again.
+            Late: the deadline has passed.
+            Ended: the process has ended.
+            _Told: anything else; the process can be reused.
         """
         process.asked += 1
         process.tell(
@@ -221,7 +223,7 @@ class _Asked:
         return _Source(table, chunks)
 
     def _received(self, process: SqlProcess, sources: Mapping[str, _Source]) -> pa.Table:
-        """The answer; whenever DuckDB scans a store, it is given the columns that it wants."""
+        """The result; whenever DuckDB scans a store, it gets the columns that it needs."""
         batches: list[pa.RecordBatch] = []
         schema: pa.Schema | None = None
         failure: Exception | None = None
@@ -241,7 +243,7 @@ class _Asked:
                 self._send(process, columns)
                 continue
             if failure is not None:
-                raise _Told(failure)  # DuckDB would make a text of it
+                raise _Told(failure)  # DuckDB would convert it to text
             _raise_told(told)
             return pa.Table.from_batches(batches, schema)
 
@@ -262,7 +264,7 @@ class _Asked:
 
 
 def _raise_told(told: Mapping[str, Any]) -> None:
-    """Raise what the process says has gone wrong, if it says so."""
+    """Raise the error that the process reports, if any."""
     kind = told.get("failed")
     if kind is not None:
         message = str(told.get("message"))
@@ -287,11 +289,11 @@ def _too_late(timeout_s: float) -> TimeoutException:
 
 
 def _stores_among(tables: Sequence[str], defined: Sequence[str], stores: Sequence[str]) -> set[str]:
-    """The stores that a query names, among the tables that it has and the names that it defines itself.
+    """The stores among a query's tables, apart from the names that it defines itself.
 
     Raises:
-        ValueError: SQL cannot tell two of them from each other.
-        UnknownStateStoreException: it names a table that is no store.
+        ValueError: SQL cannot distinguish two of them.
+        UnknownStateStoreException: it names a table that is not a store.
     """
     found: set[str] = set()
     for table in tables:
@@ -308,7 +310,7 @@ def _stores_among(tables: Sequence[str], defined: Sequence[str], stores: Sequenc
 
 
 def _store_called(table: str, stores: Sequence[str]) -> str | None:
-    """The store of this name, as it is written; else the one that has it in another case."""
+    """The store with exactly this name; else the one with the name in another case."""
     if table in stores:
         return table
     return next((store for store in stores if store.lower() == table.lower()), None)
@@ -341,7 +343,7 @@ def _migrated(view: StoreView, error: ClosedStoreError) -> InvalidStateStoreExce
 
 
 class _Source:
-    """A store's entries; a column is decoded when it is asked for."""
+    """A store's entries; a column is decoded on first use."""
 
     def __init__(self, table: OpenTable, chunks: list[Chunk]) -> None:
         self._chunks = chunks
@@ -367,7 +369,7 @@ class _Source:
         return found
 
     def _schema_of_values(self) -> pa.Schema:
-        """The types of columns that only the values tell: what all chunks have in common."""
+        """The types of columns that depend on the values: the common type of all chunks."""
         fields = []
         for name in self._empty.names:
             arrays = [chunk.column(name) for chunk in self._chunks] or [self._empty.column(name)]

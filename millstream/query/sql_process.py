@@ -1,8 +1,9 @@
-"""The process in which DuckDB runs, as its parent sees it: started, asked, and ended at the deadline.
+"""The process in which DuckDB runs, from its parent's side: starts it, queries it, and ends it at the
+deadline.
 
-DuckDB cannot be stopped everywhere (in its parser, in one long function call), and its limit of memory is not
-for all that it takes. A process can be ended, and the kernel limits it. One that has answered is kept for the
-next query; it ends with this process, or after some minutes without a query.
+DuckDB cannot be interrupted everywhere (in its parser, in one long function call), and its memory limit does
+not cover all its memory. A process can be killed, and the kernel limits it. After a query, it is kept for the
+next one. It ends with this process, or after some minutes without a query.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ _SMALLER = {
 }
 
 Remaining = Callable[[], float]
-"""How many seconds are left; negative when the time is over."""
+"""The remaining seconds; negative after the deadline."""
 
 
 class Late(Exception):
-    """The time is over."""
+    """The deadline has passed."""
 
 
 class Ended(Exception):
-    """The process has ended by itself; the text says how."""
+    """The process has ended unexpectedly; the text says how."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__(_why(code))
@@ -91,7 +92,7 @@ class SqlProcess:
             _enlarge(each)
         self.ready = False
         self.asked = 0
-        """How many queries it has been given."""
+        """The number of queries that it has received."""
         self._greeted = False
 
     @property
@@ -103,18 +104,18 @@ class SqlProcess:
         return self._child.poll() is None
 
     def wait_until_ready(self, remaining: Remaining) -> None:
-        """Wait until it has loaded DuckDB. It may be asked again after it was late.
+        """Wait until it has loaded DuckDB. After Late, it may be called again.
 
         Raises:
             Late, Ended
         """
         if not self._greeted:
-            # Whole, too: it fits into the pipe, and half of it would garble what comes after.
+            # Whole, too: it fits into the pipe, and half of it would corrupt the following frames.
             self.tell(lambda: _GREETING_S, path=[each for each in sys.path if each])
             self._greeted = True
         if not self.ready:
             self._wait(self._from, select.POLLIN, remaining)
-            self.hear(lambda: _GREETING_S)  # whole, so that it can be waited for again
+            self.hear(lambda: _GREETING_S)  # whole, so it can be waited for again
             self.ready = True
 
     def tell(self, remaining: Remaining, **message: Any) -> None:
@@ -153,7 +154,7 @@ class SqlProcess:
         return header[0], self._read(int.from_bytes(header[1:], "big"), remaining)
 
     def hear(self, remaining: Remaining) -> dict[str, Any]:
-        """The next frame, which is a message.
+        """The next frame, which must be a message.
 
         Raises:
             Late, Ended
@@ -197,7 +198,7 @@ class SqlProcess:
         self._close()
 
     def forget(self) -> None:
-        """In a process that was forked from this one: leave it to the parent."""
+        """In a process forked from this one: leave it to the parent."""
         self._child.returncode = 0  # it is not this process's child
         self._close()
 
@@ -211,7 +212,7 @@ class SqlProcess:
 
 
 def message_in(payload: bytearray) -> dict[str, Any]:
-    """The message that a frame of JSON has."""
+    """The message in a JSON frame."""
     message: dict[str, Any] = json.loads(payload.decode("utf-8", "surrogatepass"))
     return message
 
@@ -224,7 +225,7 @@ def _enlarge(pipe: int) -> None:
 
 
 class SqlProcesses:
-    """The processes of this program: a few at a time, and one that is kept. Any thread may use it."""
+    """The processes of this program: a few at a time, one of which is kept. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -235,10 +236,10 @@ class SqlProcesses:
         os.register_at_fork(after_in_child=self._forked)
 
     def take(self, remaining: Remaining) -> SqlProcess:
-        """A process that is ready: the one that is kept, or a new one.
+        """A ready process: the kept one or a new one.
 
         Raises:
-            Late: none was, in time; one that was being started is kept for the next query.
+            Late: none was ready in time; one that is starting is kept for the next query.
             Ended: it could not be started.
         """
         if not self._places.acquire(timeout=max(0.0, remaining())):
@@ -256,7 +257,7 @@ class SqlProcesses:
         return process
 
     def give_back(self, process: SqlProcess | None, *, keep: bool = True) -> None:
-        """It has answered, or is not wanted any more."""
+        """Return a process that has answered, or is no longer needed."""
         try:
             if process is None:
                 return
@@ -272,7 +273,7 @@ class SqlProcesses:
             self._places.release()
 
     def close(self) -> None:
-        """End them all; later queries start others."""
+        """End all processes; later queries start new ones."""
         with self._lock:
             ended, self._all, self._kept = self._all, set(), []
         for process in ended:

@@ -1,7 +1,7 @@
-"""The program that runs SQL: DuckDB in a process of its own, which its parent can end at any moment.
+"""The program that runs SQL: DuckDB in a separate process, which its parent can end at any time.
 
-It is started by its path (sql_process.py), knows nothing of Millstream, and speaks with its parent in frames
-over its standard input and output: JSON, and Arrow's stream format. For one query:
+It is started by its path (sql_process.py), does not depend on Millstream, and exchanges frames with its
+parent over standard input and output: JSON, and Arrow's stream format. For one query:
 
     parent   {"query", "stores", "parameters", "memory", "seconds"}
     child    {"tables": [...]}                      the stores that it names; or {"failed", "message"}
@@ -10,8 +10,8 @@ over its standard input and output: JSON, and Arrow's stream format. For one que
     parent   the columns in frames of Arrow, {"end"}   or {"stop"}: a value cannot be read
     child    the answer in frames of Arrow, {"done"}   or {"failed", "message"}
 
-What it may take is limited by the kernel as well as by DuckDB: memory, files, and time, should its parent be
-gone. It ends when its parent does.
+Its resources are limited by the kernel as well as by DuckDB: memory, files and, if its parent is gone, time.
+It ends when its parent does.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ __all__ = ["ARROW", "HEADER", "JSON", "decoded", "encoded", "header_of", "tables
 JSON: Final = 0
 ARROW: Final = 1
 HEADER: Final = 9
-"""The bytes before each frame: what it is, and how long."""
+"""The header of each frame: its type and its length."""
 
 _IDLE_S = 300.0
-"""A process that nobody has asked anything for so long ends."""
+"""A process without a query for this long ends."""
 _ROWS = 16_384
 _SLACK_BYTES = 256 << 20
 _MOST_MESSAGE = 4_000
 
 
 def header_of(kind: int, size: int) -> bytes:
-    """What goes before a frame."""
+    """The header of a frame."""
     return bytes([kind]) + size.to_bytes(HEADER - 1, "big")
 
 
@@ -59,10 +59,10 @@ _TAG = "$"
 
 
 def encoded(value: Any) -> Any:
-    """A parameter of a query as JSON can carry it.
+    """A query parameter in a JSON-compatible form.
 
     Raises:
-        TypeError: there is no such parameter.
+        TypeError: the parameter's type is not supported.
     """
     match value:
         case None | bool() | str():
@@ -110,7 +110,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def decoded(value: Any) -> Any:
-    """The parameter that `encoded` has made this of."""
+    """The original parameter of `encoded`."""
     if isinstance(value, list):
         return [decoded(each) for each in value]
     return _DECODERS[value[_TAG]](value["is"]) if isinstance(value, dict) else value
@@ -120,7 +120,7 @@ def decoded(value: Any) -> Any:
 
 
 def tables_in(parsed: Any) -> tuple[set[str], set[str]]:
-    """The tables without a schema that a parsed query names, and the names that it defines, in lower case."""
+    """The tables without a schema in a parsed query, and the names that it defines, in lower case."""
     tables: set[str] = set()
     defined: set[str] = set()
     left = [parsed]
@@ -140,7 +140,7 @@ def tables_in(parsed: Any) -> tuple[set[str], set[str]]:
 
 
 class _Failed(Exception):
-    """Told to the parent: `kind` is `invalid` (the query is wrong) or `failed` (it could not be done)."""
+    """Reported to the parent: `kind` is `invalid` (the query is wrong) or `failed` (it could not be run)."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -148,11 +148,11 @@ class _Failed(Exception):
 
 
 class _Stopped(Exception):
-    """The parent does not want the answer any more."""
+    """The parent no longer wants the result."""
 
 
 class _Pipe:
-    """Frames from and to the parent. Scans come on threads of DuckDB's, so writing is locked."""
+    """Frames from and to the parent. Scans run on DuckDB's threads, so writing takes a lock."""
 
     def __init__(self, source: int, sink: int) -> None:
         self._source = source
@@ -161,7 +161,7 @@ class _Pipe:
         self.asking = threading.Lock()
 
     def waits(self, seconds: float) -> bool:
-        """Whether something comes in time."""
+        """Whether something arrives in time."""
         return bool(select.select([self._source], [], [], seconds)[0])
 
     def tell(self, **message: Any) -> None:
@@ -178,7 +178,7 @@ class _Pipe:
             view = view[os.write(self._sink, view) :]
 
     def receive(self, before: Callable[[int], None] = lambda _: None) -> tuple[int, bytearray]:
-        """The next frame; `before` hears how large it is.
+        """The next frame; `before` is called with its size.
 
         Raises:
             EOFError: the parent has gone.
@@ -199,7 +199,7 @@ class _Pipe:
         return data
 
     def hear(self) -> dict[str, Any]:
-        """The next message; it has to be one."""
+        """The next frame, which must be a message."""
         kind, payload = self.receive()
         if kind != JSON:
             raise EOFError
@@ -208,14 +208,14 @@ class _Pipe:
 
 
 class _Memory:
-    """How much address space this process may take: what it has, and so much more."""
+    """The limit for this process's address space: its current size plus an allowance."""
 
     def __init__(self, more: int) -> None:
         self._limit = _address_space() + more
         self._apply()
 
     def add(self, size: int) -> None:
-        """Room for something that the parent sends."""
+        """Raise the limit for data from the parent."""
         self._limit += size
         self._apply()
 
@@ -251,7 +251,7 @@ def _connection() -> Any:
             "autoload_known_extensions": "false",
             "allow_community_extensions": "false",
             "allow_persistent_secrets": "false",
-            "python_enable_replacements": "false",  # a variable of the program is no table
+            "python_enable_replacements": "false",  # a variable of the program is not a table
             "temp_directory": "",
             "threads": "2",
         },
@@ -279,10 +279,10 @@ def _dataset_class() -> Any:
     import pyarrow.dataset as ds
 
     class Remote(ds.Dataset):  # type: ignore[misc]
-        """A store, which DuckDB scans: the parent is asked for the columns that it wants, once for each."""
+        """A store that DuckDB scans; each column that it needs is requested from the parent once."""
 
         def __init__(self, pipe: _Pipe, memory: _Memory, name: str, schema: pa.Schema) -> None:
-            # Not the base class's: that one is for what C++ made.
+            # Not the base class's, which is for objects from C++.
             self._pipe = pipe
             self._memory = memory
             self._name = name
@@ -294,7 +294,7 @@ def _dataset_class() -> Any:
             return self._schema
 
         def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **options: Any) -> Any:
-            """What pyarrow's own datasets have; DuckDB calls it on a thread of its own."""
+            """As in pyarrow's own datasets; DuckDB calls it on one of its threads."""
             asked = self._schema.names if columns is None else list(columns)
             looked_at = "" if filter is None else str(filter)
             needed = [name for name in self._schema.names if name in asked or name in looked_at]
@@ -324,7 +324,7 @@ def _dataset_class() -> Any:
 
 
 def _answer(connection: Any, query: str, parameters: Any) -> Iterator[tuple[pa.Schema, Any]]:
-    """The answer in batches, as they are computed; at the end one without a batch."""
+    """The result in batches, as they are computed; at the end one without a batch."""
     found = connection.sql(query, params=parameters) if parameters is not None else connection.sql(query)
     reader = found.to_arrow_reader(_ROWS)
     for batch in reader:
@@ -367,7 +367,7 @@ def _run(pipe: _Pipe, connection: Any, asked: Mapping[str, Any], remote: Any) ->
 
 
 def _told_of(error: BaseException) -> tuple[str, str]:
-    """What the parent hears of an exception."""
+    """The report of an exception for the parent."""
     import duckdb
 
     if isinstance(error, _Failed):
@@ -384,7 +384,8 @@ def _told_of(error: BaseException) -> tuple[str, str]:
 
 
 class _WithoutPandas:
-    """pyarrow loads pandas if it finds it, which takes longer than all the rest and is of no use here."""
+    """Hides pandas from pyarrow, which would load it: that takes longer than all the rest, and has no use
+    here."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
@@ -401,7 +402,7 @@ def _serve(pipe: _Pipe) -> None:
     pipe.tell(ready=True)
     while pipe.waits(_IDLE_S):
         asked = pipe.hear()
-        # The kernel ends this process a little after its deadline, should nobody else.
+        # The kernel ends this process shortly after its deadline, if nothing else does.
         signal.setitimer(signal.ITIMER_REAL, float(asked["seconds"]) + 2.0)
         try:
             _run(pipe, connection, asked, remote)
@@ -416,11 +417,11 @@ def _serve(pipe: _Pipe) -> None:
         _Memory.lift()
         signal.setitimer(signal.ITIMER_REAL, 0)
         connection.close()
-        connection = _connection()  # for the next one, while nobody waits
+        connection = _connection()  # for the next query, while no caller is waiting
 
 
 def _end_with_parent(life: int) -> None:
-    """Nothing is ever written there; that it ends is the parent's end."""
+    """Nothing is ever written there; end of file means that the parent has ended."""
 
     def watch() -> None:
         os.read(life, 1)
@@ -432,13 +433,14 @@ def _end_with_parent(life: int) -> None:
 def main() -> None:
     """`sql_program.py LIFE`: the number of the file descriptor that the parent holds open."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    # They are for the program, which then ends this process; systemd sends them to all of a service's.
+    # These signals are for the program, which then ends this process; systemd sends them to all of a
+    # service's.
     for signal_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signal_, signal.SIG_IGN)
     source, sink = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1):
-        os.dup2(nowhere, each)  # what a library prints is no frame
+        os.dup2(nowhere, each)  # a library's output is not a frame
     _end_with_parent(int(sys.argv[1]))
     for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(what, (0, 0))

@@ -1,6 +1,6 @@
-"""Schema registries: who is asked for schemas, and a small one of our own for tests and development.
+"""Schema registries: a client, and a small registry for tests and development.
 
-`settings` is what a configuration says of a registry, `client` asks one over HTTP, with what Confluent's
-registry and those like it answer to. `state`, `compatibility`, `http` and `topic` are `millstream registry`,
-and what `mock://` stands for.
+`settings` has the registry settings of a configuration. `client` uses a registry over HTTP, by the REST
+interface of Confluent's and compatible registries. `state`, `compatibility`, `http` and `topic` implement
+`millstream registry` and `mock://`.
 """

@@ -1,10 +1,10 @@
-"""Asking a schema registry over HTTP: with a deadline, again while it is away, and once for what stays.
+"""A client of schema registries over HTTP: with a deadline, retries, and a cache for what never changes.
 
-The REST interface is Confluent's (also Karapace's, Apicurio's and Redpanda's). An id is one schema for good,
-and so is a version; the newest version of a subject is asked for each time.
+The REST interface is Confluent's (also Karapace's, Apicurio's and Redpanda's). The schema of an id or a
+version never changes; the latest version of a subject is requested each time.
 
-Differs: not confluent-kafka's client, which brings eleven packages and has no deadline over its retries
-    (docs/decisions/0035).
+Differs: does not use confluent-kafka's client, which needs eleven packages and has no deadline over its
+    retries (docs/decisions/0035).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _MOST_REFERENCES = 100
 
 @dataclass(frozen=True)
 class Registered:
-    """A schema that a registry has.
+    """A registered schema.
 
     Attributes:
-        id: its number; every registry has one for a schema, whatever its subjects.
+        id: its number; a schema has a single id in a registry, whatever its subjects.
         kind: `AVRO`, `JSON` or `PROTOBUF`.
-        texts: itself; before it those that it refers to.
-        version: within the subject that was asked for; 0: it was asked for by id.
+        texts: the schema's text, preceded by those that it refers to.
+        version: its version in the requested subject; 0 if it was requested by id.
     """
 
     id: int
@@ -67,10 +67,10 @@ class Registry:
         )
 
     def by_id(self, id: int) -> Registered | None:
-        """The schema of an id; None: the registry has none.
+        """The schema of an id; None if the registry has none.
 
         Raises:
-            SchemaRegistryException: it cannot be asked.
+            SchemaRegistryException: the request failed.
         """
 
         def ask() -> Registered | None:
@@ -80,20 +80,22 @@ class Registry:
         return self._once(("id", str(id)), ask)
 
     def latest(self, subject: str) -> Registered | None:
-        """The newest schema of a subject; None: there is no such subject.
+        """The latest schema of a subject; None if there is no such subject.
 
         Raises:
-            SchemaRegistryException: it cannot be asked.
+            SchemaRegistryException: the request failed.
         """
         path = f"/subjects/{quote(subject, safe='')}/versions/latest"
         said = self._ask("GET", path, unknown=(40401, 40402))
         return None if said is None else self._registered(said)
 
     def id_of(self, subject: str, kind: str, text: str) -> int:
-        """The id of a schema below a subject. It is registered, if the settings say so; or has to be there.
+        """The id of a schema in a subject. The schema is registered if the settings say so; otherwise it must
+        exist.
 
         Raises:
-            SchemaRegistryException: the registry cannot be asked, has not got the schema, or refuses it.
+            SchemaRegistryException: the request failed, or the registry does not have the schema or rejects
+                it.
         """
         body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
         path = f"/subjects/{quote(subject, safe='')}"
@@ -115,10 +117,10 @@ class Registry:
         return self._once(("schema", subject, kind, text), ask)
 
     def serialized(self, id: int) -> str | None:
-        """The file descriptor of a Protobuf schema, in base64; None: the registry has no such id.
+        """The file descriptor of a Protobuf schema, in base64; None if the registry has no such id.
 
         Raises:
-            SchemaRegistryException: it cannot be asked, or cannot say.
+            SchemaRegistryException: the request failed, or the registry does not support it.
         """
 
         def ask() -> str | None:
@@ -150,8 +152,8 @@ class Registry:
         return Registered(int(said["id"]), kind, texts, int(said.get("version") or 0))
 
     def _texts(self, said: dict[str, Any], known: dict[tuple[str, str], list[str] | None]) -> list[str]:
-        """A schema's text; before it those that it refers to. `known` has what was asked for: None as long as
-        it is not whole."""
+        """A schema's text, preceded by those that it refers to. `known` has the schemas requested so far;
+        None for an incomplete one."""
         texts: list[str] = []
         for reference in said.get("references") or ():
             name = str(reference["subject"]), str(reference["version"])
@@ -170,7 +172,7 @@ class Registry:
     def _ask(
         self, method: str, path: str, body: Any = None, *, unknown: Sequence[int] = ()
     ) -> dict[str, Any] | None:
-        """What it answers; None: with one of these error codes, which say that there is no such thing."""
+        """The response; None for one of these error codes, which mean that it does not exist."""
         deadline = time.monotonic() + self.settings.patience_ms / 1000
         attempt = 0
         while True:
@@ -200,7 +202,7 @@ class Registry:
             pause(wait)
 
     def _request(self, method: str, url: str, body: Any, timeout_s: float) -> dict[str, Any]:
-        request = urllib.request.Request(  # noqa: S310 - http or https: the settings take nothing else
+        request = urllib.request.Request(  # noqa: S310 - http or https: the settings accept nothing else
             url,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
@@ -216,14 +218,15 @@ class Registry:
 
 
 class _Straight(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: the login is for this address, and the kernel does not follow either."""
+    """Does not follow redirects: the login is for this address, and the kernel does not follow them
+    either."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def _body(reply: Any, until: float) -> bytes:
-    """All of an answer. What comes in small pieces does not last longer than one that does not come."""
+    """The whole response. The deadline also holds for a response that arrives in small pieces."""
     parts: list[bytes] = []
     while part := reply.read1(65536):
         parts.append(part)
@@ -234,7 +237,7 @@ def _body(reply: Any, until: float) -> bytes:
 
 @cache
 def registry_of(settings: RegistrySettings) -> Registry:
-    """The one of these settings, which all share."""
+    """The shared registry for these settings."""
     return Registry(settings)
 
 

@@ -18,7 +18,7 @@ _PROMOTED: Mapping[str, tuple[str, ...]] = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""What is written as one may be read as one of the others."""
+"""A value written as one type can be read as one of the others."""
 
 _PRIMITIVE = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
@@ -26,9 +26,9 @@ Named = dict[str, dict[str, Any]]
 
 
 def incompatibility(*, reader: Sequence[str], writer: Sequence[str]) -> str | None:
-    """Why the last of these readers' schemas cannot read the last of these writers'; None: it can.
+    """Why the last reader's schema cannot read data of the last writer's; None if it can.
 
-    Before it, each has the schemas that it refers to.
+    Each list starts with the schemas that the last one refers to.
     """
     try:
         (mine, my_names), (theirs, their_names) = _parsed(reader), _parsed(writer)
@@ -38,7 +38,7 @@ def incompatibility(*, reader: Sequence[str], writer: Sequence[str]) -> str | No
 
 
 class _NoSchemaError(Exception):
-    """This is no Avro schema."""
+    """Not an Avro schema."""
 
 
 def _parsed(texts: Sequence[str]) -> tuple[Any, Named]:
@@ -50,7 +50,7 @@ def _parsed(texts: Sequence[str]) -> tuple[Any, Named]:
 
 
 def _named(schema: Any, space: str, names: Named) -> Any:
-    """The schema with each name in full, and what it defines among the names."""
+    """The schema with full names; adds its definitions to the names."""
     if isinstance(schema, str):
         if schema in _PRIMITIVE:
             return schema
@@ -96,7 +96,7 @@ class _Check:
         self._under_way: set[tuple[str, str]] = set()
 
     def why(self, reader: Any, writer: Any, place: str) -> str | None:
-        """`place` is the field, for the sentence."""
+        """`place` is the field, for the message."""
         if isinstance(writer, list):
             return next((why for each in writer if (why := self.why(reader, each, place))), None)
         if isinstance(reader, list):
@@ -136,7 +136,7 @@ class _Check:
             return None
         self._under_way.add((reader, writer))
         why = self._why_fields(mine, theirs, place)
-        if why is not None:  # another part may ask for the same
+        if why is not None:  # another part may check the same
             self._under_way.discard((reader, writer))
         return why
 

@@ -1,6 +1,6 @@
-"""A registry's state behind HTTP: the part of Confluent's REST interface that clients and tools use.
+"""Serves a registry's state over HTTP: the part of Confluent's REST interface that clients and tools use.
 
-One request after the other changes the state, and a change is answered when the log has it.
+Requests change the state one at a time, and the response to a change is sent when the log has it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class RegistryServer:
     """A registry on a port of this machine.
 
     Args:
-        port: 0 takes one that is free.
-        known: what the log has said so far.
-        append: makes changes last before they count; they are in memory alone without it.
-        users: passwords by user; without them everybody is let in.
+        port: 0 takes a free port.
+        known: the state from the log so far.
+        append: saves changes before they take effect; without it, they are only in memory.
+        users: passwords by user; without them, there is no login.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RegistryServer:
         for change in known:
             self.state.apply(change)
         self.requests = 0
-        """How many were asked so far."""
+        """The number of requests so far."""
         self._lock = threading.Lock()
         self._append = append
         self._users = [_basic(user, password) for user, password in (users or {}).items()]
@@ -68,12 +68,12 @@ class RegistryServer:
         return f"http://127.0.0.1:{self.port}"
 
     def wait_until_closed(self) -> None:
-        """For a program that does nothing else."""
+        """Wait until it is closed, for a program that does nothing else."""
         while self._thread.is_alive():
             self._thread.join(1.0)
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(10)
@@ -82,10 +82,10 @@ class RegistryServer:
         return not self._users or any(hmac.compare_digest(authorization, each) for each in self._users)
 
     def answer(self, method: str, target: str, body: Any) -> Any:
-        """What a request is answered with.
+        """The response to a request.
 
         Raises:
-            RefusedError: an error.
+            RefusedError: the response is an error.
         """
         split = urlsplit(target)
         query = {name: values[-1] for name, values in parse_qs(split.query).items()}
@@ -98,7 +98,7 @@ class RegistryServer:
         raise RefusedError(404, "HTTP 404 Not Found")
 
     def change(self, changes: Sequence[Change]) -> None:
-        """Called with the lock: what they say, from now on and for good."""
+        """Save and apply these records. Called with the lock."""
         if changes:
             self._append(changes)
         for change in changes:
@@ -204,7 +204,7 @@ _ROUTES: tuple[tuple[str, str, Answer], ...] = (
     ("POST", f"/compatibility/subjects/{_NAME}/versions/{_NAME}", _fits),
     ("GET", "/mode", lambda it, **_: {"mode": "READWRITE"}),
 )
-"""Method, path and what answers it."""
+"""The method, the path and the function that answers it."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -234,7 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, said = 200, self.registry.answer(self.command, self.path, body)
         except RefusedError as error:
             status, said = error.status, {"error_code": error.code, "message": str(error)}
-        except Exception as error:  # the log cannot be written, say: the client asks again
+        except Exception as error:  # for example, the log cannot be written: the client retries
             status, said = 500, {"error_code": 50001, "message": f"{type(error).__name__}: {error}"}
         reply = json.dumps(said).encode()
         self.send_response(status)
@@ -244,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(reply)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: requests are not worth a line."""
+        """Has no effect: requests are not logged."""
 
 
 def _basic(user: str, password: str) -> str:

@@ -1,6 +1,6 @@
-"""What `mock://name` stands for: a registry in this process, which forgets all when the process ends.
+"""The registry behind `mock://name`: in this process, and lost when the process ends.
 
-It answers over HTTP on the loopback address, as a real one does: Spark's Java process asks it too.
+It serves HTTP on the loopback address, like a real one, because Spark's Java process uses it too.
 
 Source: io.confluent.kafka.schemaregistry.testutil.MockSchemaRegistry.
 """
@@ -18,7 +18,7 @@ _servers: dict[str, RegistryServer] = {}
 
 
 def mock_registry(scope: str) -> str:
-    """The address of the registry of this name; it is started the first time."""
+    """The address of the registry with this name, which is started on first use."""
     with _lock:
         if scope not in _servers:
             _servers[scope] = RegistryServer()
@@ -26,7 +26,7 @@ def mock_registry(scope: str) -> str:
 
 
 def drop_mock_registry(scope: str) -> None:
-    """End the registry of this name and forget what it had. Idempotent.
+    """Stop the registry with this name and discard its contents. Idempotent.
 
     Source: MockSchemaRegistry.dropScope.
     """

@@ -1,7 +1,7 @@
-"""What a configuration says of a schema registry. Frozen, pure; it has secrets, and shows none.
+"""The schema registry settings of a configuration. Frozen and pure; contains secrets, but shows none.
 
-The keys are those of Confluent's serializers, with or without `schema.registry.` before them, so that a
-configuration can be taken over. The same value goes to the kernel (`for_kernel`), which asks for itself.
+The keys are those of Confluent's serializers, with or without the prefix `schema.registry.`, so an existing
+configuration can be reused. The kernel gets the same settings (`for_kernel`), and makes its own requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PREFIX = "schema.registry."
 _URL = "schema.registry.url"
 
 Strategy = str
-"""Of what a subject's name is made: `topic`, `record` or `topic-record`."""
+"""How subjects are named: `topic`, `record` or `topic-record`."""
 
 _STRATEGIES: Mapping[str, Strategy] = {
     "TopicNameStrategy": "topic",
@@ -46,17 +46,17 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Where a registry is, and how it is used.
+    """The address of a registry, and how to use it.
 
     Attributes:
         urls: its addresses; without user and password.
-        headers: what each request has, such as how the client logs in.
+        headers: the headers of every request, such as the login.
         ssl: Kafka's `ssl.*` settings, for https.
-        register: schemas that are written are registered; else they have to be there.
-        latest: what is written is written with the newest schema of its subject.
-        key_strategy, value_strategy: how subjects are called.
-        patience_ms: how long a registry that does not answer is asked again.
-        application: the application id, for what has no topic.
+        register: whether schemas of written records are registered; otherwise they must exist.
+        latest: whether to write with the latest schema of the subject.
+        key_strategy, value_strategy: how subjects are named.
+        patience_ms: how long to retry if the registry does not respond.
+        application: the application id, for data without a topic.
     """
 
     urls: tuple[str, ...]
@@ -71,10 +71,10 @@ class RegistrySettings:
 
     @classmethod
     def of(cls, options: Mapping[str, Any], application: str = "") -> RegistrySettings | None:
-        """What these options say; None: there is no `schema.registry.url` among them.
+        """The settings from these options; None without `schema.registry.url`.
 
         Raises:
-            ConfigException: one is unknown, or does not fit.
+            ConfigException: an option is unknown or invalid.
         """
         given = {_full(name): value for name, value in options.items() if is_of_registry(name)}
         url = given.pop(_URL, None)
@@ -101,7 +101,7 @@ class RegistrySettings:
 
     @property
     def attempt_ms(self) -> int:
-        """How long one request may take."""
+        """The timeout of one request."""
         return min(10_000, self.patience_ms)
 
     def of_application(self, application: str) -> RegistrySettings:
@@ -111,10 +111,10 @@ class RegistrySettings:
         """The subject of a topic's keys or values.
 
         Args:
-            record: the full name of what is written, for the strategies that go by it.
+            record: the full name of the written record, for the strategies that use it.
 
         Raises:
-            ConfigException: there is no such name.
+            ConfigException: the strategy needs a record name, and there is none.
         """
         strategy = self.key_strategy if is_key else self.value_strategy
         if strategy != "topic" and not record:
@@ -128,7 +128,7 @@ class RegistrySettings:
         return f"{topic}-{record}" if strategy == "topic-record" else f"{topic}-{_side(is_key)}"
 
     def for_kernel(self) -> dict[str, Any]:
-        """What the kernel has to know."""
+        """The settings in the kernel's form."""
         return {
             "urls": list(self.urls),
             "headers": dict(self.headers),
@@ -143,18 +143,18 @@ def _side(is_key: bool) -> str:
 
 
 def is_of_registry(name: str) -> bool:
-    """Whether a key of a configuration is about a schema registry."""
+    """Whether a configuration key is for a schema registry."""
     return name in _KNOWN or name.startswith(PREFIX)
 
 
 def _full(name: str) -> str:
-    """The key without the prefix that it may have."""
+    """The key without its optional prefix."""
     plain = name.removeprefix(PREFIX)
     return name if name in (_URL, "schema.registry.timeout.ms") else plain
 
 
 def _addresses(url: Any) -> tuple[tuple[str, ...], list[str]]:
-    """The addresses of a registry, and the `user:password` that they had."""
+    """The addresses of a registry, and the `user:password` in them."""
     parts = url.split(",") if isinstance(url, str) else list(url)
     urls, users = [], []
     for text in (str(part).strip().rstrip("/") for part in parts):
@@ -203,7 +203,7 @@ def _login(given: Mapping[str, Any], users: list[str]) -> tuple[tuple[str, str],
         )
     token = given.get("bearer.auth.token")
     if token is not None:
-        token = str(token).strip()  # one from a file ends with its line
+        token = str(token).strip()  # a token from a file ends with a newline
         if not re.fullmatch(r"[!-~]+", token):
             raise ConfigException("'bearer.auth.token' is of letters, digits and signs, without spaces")
         return (("Authorization", f"Bearer {token}"),)

@@ -1,7 +1,7 @@
-"""What `millstream registry` knows, and how that changes: pure, from records of a log.
+"""The state of `millstream registry`, built from the records of a log. Pure.
 
-Each change is a record with a key and a value, as Confluent's registry keeps them in its topic `_schemas`,
-and what a registry knows is what they say in their order; so a compacted topic is all it needs.
+Each change is a record with a key and a value, as in the topic `_schemas` of Confluent's registry. The state
+follows from these records in order, so a compacted topic is all that it needs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = ("AVRO", "JSON", "PROTOBUF")
 
 
 class RefusedError(Exception):
-    """What a request is answered with instead: an HTTP status, Confluent's error code, and a sentence."""
+    """An error response: an HTTP status, Confluent's error code, and a message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Version:
-    """A schema below a subject."""
+    """A schema version of a subject."""
 
     subject: str
     version: int
@@ -76,7 +76,7 @@ class RegistryState:
     # --- the log -------------------------------------------------------------------------------------------
 
     def apply(self, change: Change) -> None:
-        """What a record of the log says. Those of kinds that are not known are passed over."""
+        """Apply a record of the log. Records of unknown kinds are ignored."""
         key, value = change
         if key.get("keytype") == "CONFIG":
             subject = key.get("subject") or ""
@@ -101,13 +101,13 @@ class RegistryState:
             self._versions.setdefault(subject, {})[version] = made
             self._ids.setdefault(made.id, made)
 
-    # --- questions -----------------------------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------------------
 
     def subjects(self) -> list[str]:
         return sorted(subject for subject in self._versions if self.versions(subject))
 
     def versions(self, subject: str) -> list[Version]:
-        """Those that are not deleted, the oldest first."""
+        """The versions that are not deleted, oldest first."""
         return [each for _, each in sorted(self._versions.get(subject, {}).items()) if not each.deleted]
 
     def known(self, subject: str) -> list[Version]:
@@ -147,7 +147,7 @@ class RegistryState:
         raise RefusedError(40403, "Schema not found")
 
     def misfit(self, subject: str, body: Mapping[str, Any], only: Version | None = None) -> str | None:
-        """Why a schema does not go together with those before it, as the subject's level says."""
+        """Why a schema is not compatible with earlier ones at the subject's compatibility level."""
         kind, text, references = _given(body)
         level = self.level(subject)
         before = self.versions(subject) if only is None else [only]
@@ -158,7 +158,7 @@ class RegistryState:
                 return f"it is {kind}, and version {other.version} is {other.kind}"
             mine, theirs = self._whole(text, references), self._whole(other.text, other.references)
             if kind != "AVRO":
-                continue  # of these, and it says so, this registry compares nothing
+                continue  # this registry does not compare these, and says so
             why = None if level.startswith("FORWARD") else incompatibility(reader=mine, writer=theirs)
             if why is not None:
                 return f"it cannot read what version {other.version} wrote: {why}"
@@ -174,10 +174,10 @@ class RegistryState:
             texts += [one for one in self._whole(found.text, found.references) if one not in texts]
         return [*texts, text]
 
-    # --- what changes it -----------------------------------------------------------------------------------
+    # --- changes -------------------------------------------------------------------------------------------
 
     def register(self, subject: str, body: Mapping[str, Any]) -> tuple[int, list[Change]]:
-        """The id of a schema, and what has to be written for it to have that; nothing, if it has."""
+        """The id of a schema, and the records to write for it; none if it is already registered."""
         kind, text, references = _given(body)
         for each in self.versions(subject):
             if (each.kind, each.text, each.references) == (kind, text, references):
@@ -203,7 +203,7 @@ class RegistryState:
     def delete(
         self, subject: str, version: str | None, *, permanently: bool
     ) -> tuple[list[int], list[Change]]:
-        """The versions that go, and what has to be written."""
+        """The deleted versions, and the records to write."""
         every = list(self._versions.get(subject, {}).values())
         if permanently:
             wanted = [each for each in every if version in (None, str(each.version))]
@@ -233,7 +233,7 @@ def _change(version: Version, *, deleted: bool = False) -> Change:
 
 
 def _given(body: Mapping[str, Any]) -> tuple[str, str, tuple[Mapping[str, Any], ...]]:
-    """Kind, text and references of a schema, the text in one form for all that mean the same."""
+    """A schema's kind, normalized text and references."""
     kind, text = str(body.get("schemaType") or "AVRO"), body.get("schema")
     if kind not in KINDS or not isinstance(text, str) or not text.strip():
         raise RefusedError(42201, f"Invalid schema: a text of type {', '.join(KINDS)} is wanted")

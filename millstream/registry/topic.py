@@ -1,7 +1,7 @@
 """The log of `millstream registry` in a compacted topic of one partition, in the form of Confluent's
 `_schemas`.
 
-For one registry at a time: nobody elects a leader.
+For one registry at a time: there is no leader election.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _TIMEOUT_S = 30.0
 
 
 class RegistryTopic:
-    """Reads and writes the topic; it is created if it is not there.
+    """Reads and writes the topic, which is created if missing.
 
     Args:
-        options: of librdkafka's clients, such as `bootstrap.servers`.
+        options: options for librdkafka's clients, such as `bootstrap.servers`.
 
     Raises:
-        SchemaRegistryException: from all methods: Kafka does not answer.
+        SchemaRegistryException: from all methods: Kafka does not respond.
     """
 
     def __init__(self, options: Mapping[str, Any], topic: str = "_schemas") -> None:
@@ -53,13 +53,13 @@ class RegistryTopic:
                 raise self._failed("made", error) from error
 
     def load(self) -> list[Change]:
-        """All that the topic has, in its order."""
+        """All records of the topic, in order."""
         consumer = confluent_kafka.Consumer(
             {
                 **self._options,
                 "group.id": "millstream-registry",
                 "enable.auto.commit": False,
-                "enable.partition.eof": True,  # offsets do not tell: the last ones may be compacted away
+                "enable.partition.eof": True,  # not by offsets: the last records may be compacted away
             }
         )
         changes: list[Change] = []
@@ -85,7 +85,7 @@ class RegistryTopic:
         return changes
 
     def append(self, changes: Sequence[Change]) -> None:
-        """Have the topic keep them; returns when it does."""
+        """Write the records; returns when the topic has them."""
         failed: list[Any] = []
         for key, value in changes:
             self._producer.produce(

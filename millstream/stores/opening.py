@@ -53,8 +53,7 @@ def open_store(
             inner.close()
             if is_again or not isinstance(error, ProcessorStateException):
                 raise
-            # What says how it is laid out is damaged. That is noted in its directory, and the next open
-            # starts afresh.
+            # The mark is damaged. The directory now records that, and the next open starts from scratch.
             _log.warning("%s", error)
     raise AssertionError("unreachable")
 

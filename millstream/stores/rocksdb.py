@@ -240,8 +240,8 @@ class RocksDBStore:
     def _scans(
         self, ranges: Callable[[bytes | None], Sequence[KeyRange]], mark: bytes, reverse: bool
     ) -> list[_Scan]:
-        # Each scan is a snapshot of its own. They are one if nothing was written while they were made, which
-        # takes microseconds: so this hardly ever goes round. If it does again and again, the writer waits.
+        # Each scan is a separate snapshot. They agree if nothing was written while they were created, which
+        # takes microseconds, so this rarely repeats. If it keeps repeating, the writer waits.
         for _ in range(_SCAN_ATTEMPTS):
             number = self._db.latest_sequence_number()
             scans = self._scans_now(ranges, mark, reverse)
@@ -328,8 +328,8 @@ class RocksDBStore:
                     break
             else:
                 raise self._translated(stalled, "written") from stalled
-        # The binding held Python's lock. Whoever waits for it gets it now, and not when this thread has
-        # prepared its next batch for another five milliseconds (sys.getswitchinterval).
+        # The binding held Python's lock. Waiting threads get it now, instead of after another five
+        # milliseconds of this thread's next batch (sys.getswitchinterval).
         time.sleep(0)
 
     def wipe(self) -> None:

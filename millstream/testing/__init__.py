@@ -1,6 +1,6 @@
 """Test support: the driver for users' topologies, and fakes of the ports.
 
-`TopologyTestDriver` and what goes with it load PySpark when they are first asked for; the fakes do without.
+`TopologyTestDriver` and its classes load PySpark on first use; the fakes do not need it.
 """
 
 from typing import TYPE_CHECKING, Any

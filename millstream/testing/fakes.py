@@ -1,4 +1,4 @@
-"""Fakes of the ports, for tests of what stands behind them. Each keeps to its port's contract."""
+"""Fakes of the ports, for tests of the code that uses them. Each one follows its port's contract."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ __all__ = [
 
 
 class FakeLog:
-    """Changelog partitions in memory. Any thread may write; consumers wait for what comes.
+    """Changelog partitions in memory. Any thread may write; consumers wait for new records.
 
-    Offsets count up from 0, and go on after `truncate`. `gap` leaves offsets that are no records, as
-    transaction markers are.
+    Offsets count up from 0, and continue after `truncate`. `gap` leaves offsets without records, like
+    transaction markers.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class FakeLog:
     def append(
         self, partition: TopicPartition, *entries: tuple[bytes, bytes | None, int], epoch: int | None = None
     ) -> int:
-        """Write records, with the epoch of their writer or without one; the offset after the last one."""
+        """Write records, with or without the epoch of their writer. Returns the offset after the last one."""
         with self.changed:
             start = self.end(partition)
             if epoch is not None:
@@ -66,20 +66,20 @@ class FakeLog:
             return self.end(partition)
 
     def gap(self, partition: TopicPartition, offsets: int = 1) -> int:
-        """Let the log go on by some offsets that are no records."""
+        """Advance the log by some offsets without records."""
         with self.changed:
             self._records.setdefault(partition, []).extend([None] * offsets)
             self.changed.notify_all()
             return self.end(partition)
 
     def truncate(self, partition: TopicPartition, first: int) -> None:
-        """Drop what is before `first`."""
+        """Drop the records before `first`."""
         with self.changed:
             self._records[partition] = self._records[partition][first - self.first(partition) :]
             self._first[partition] = first
 
     def recreate(self, partition: TopicPartition) -> None:
-        """Delete the topic and make it anew: empty, from offset 0."""
+        """Delete the topic and recreate it: empty, from offset 0."""
         with self.changed:
             self._records[partition] = []
             self._first[partition] = 0
@@ -105,7 +105,7 @@ class FakeLog:
     def read(
         self, partition: TopicPartition, offset: int, count: int
     ) -> Sequence[tuple[bytes, bytes | None, int] | None]:
-        """Up to `count` records from `offset` on; None for an offset that is no record.
+        """Up to `count` records from `offset` on; None for an offset without a record.
 
         Raises:
             OffsetOutOfRange: `offset` is before the first record or after the end.
@@ -117,15 +117,15 @@ class FakeLog:
             return self._records.get(partition, [])[start : start + count]
 
     def epoch(self, partition: TopicPartition, offset: int) -> int | None:
-        """The epoch of the record at `offset`; None: it has none."""
+        """The epoch of the record at `offset`; None if it has none."""
         with self.changed:
             return self._epochs.get((partition, offset))
 
 
 class FakeChangelogConsumer:
-    """`ports.ChangelogConsumer` on a `FakeLog`. Holds its user to one thread.
+    """`ports.ChangelogConsumer` on a `FakeLog`. Checks that only one thread uses it.
 
-    `fail(error)` makes the next poll raise it; `hold()` makes polls give nothing until `release()`.
+    `fail(error)` makes the next poll raise it; `hold()` makes polls return nothing until `release()`.
     """
 
     def __init__(self, log: FakeLog) -> None:
@@ -145,7 +145,7 @@ class FakeChangelogConsumer:
             self.log.changed.notify_all()
 
     def hold(self) -> None:
-        """Polls give nothing, as when the broker is away."""
+        """Polls return nothing, as if the broker were unavailable."""
         with self.log.changed:
             self._held = True
 
@@ -160,7 +160,7 @@ class FakeChangelogConsumer:
         positions: Mapping[TopicPartition, int | None],
         epochs: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Read exactly these partitions, each from its offset; None: from the beginning."""
+        """Read exactly these partitions, each from its offset, or from the beginning if it is None."""
         self._check()
         self._epochs = dict(epochs or {})
         self.assignments.append(dict(positions))
@@ -170,7 +170,7 @@ class FakeChangelogConsumer:
         }
 
     def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
-        """What has arrived; waits up to `timeout_s` for the first record."""
+        """The records that have arrived; waits up to `timeout_s` for the first one."""
         self._check()
         with self.log.changed:
             self.log.changed.wait_for(self._has_news, timeout_s)
@@ -243,7 +243,7 @@ class FakeChangelogConsumer:
 
 
 class ManualClock:
-    """Time that goes on when it is told to."""
+    """A clock that only `advance` moves."""
 
     def __init__(self, now: float = 0.0, epoch_ms: int = 1_700_000_000_000) -> None:
         self._now = now
@@ -258,7 +258,7 @@ class ManualClock:
         return self._epoch_ms
 
     def advance(self, seconds: float) -> None:
-        """Let time go on.
+        """Advance the time.
 
         Raises:
             ValueError: backwards.
@@ -270,13 +270,13 @@ class ManualClock:
 
 
 class FakeTopics:
-    """`ports.Topics` over a dict. `away = True` makes the cluster unreachable.
+    """`ports.Topics` on a dict. `away = True` makes the cluster unreachable.
 
     Args:
-        log: what is in the topics; without one they are empty.
+        log: the contents of the topics; without one, they are empty.
 
     Attributes:
-        late: how many more questions are answered by a broker that has not heard of any topic yet.
+        late: how many more requests are answered by a broker that does not know any topic yet.
     """
 
     def __init__(self, topics: Mapping[str, int] | None = None, log: FakeLog | None = None) -> None:
@@ -300,15 +300,15 @@ class FakeTopics:
         del self._topics[name]
 
     def recreate(self, name: str) -> None:
-        """Delete a topic and create it again: as it was, with another id."""
+        """Delete a topic and recreate it unchanged, with another id."""
         old = self._topics[name]
         self.add(name, old.partitions, old.configs)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Add partitions to a topic, up to so many.
+        """Add partitions to a topic, up to this number.
 
         Raises:
-            ValueError: it has as many already; Kafka refuses that too.
+            ValueError: it already has that many; Kafka rejects that too.
         """
         old = self._topics[name]
         if partitions <= old.partitions:
@@ -316,16 +316,16 @@ class FakeTopics:
         self._topics[name] = replace(old, partitions=partitions)
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """The topics that exist, by name; a missing one is left out."""
+        """The topics that exist, by name; missing ones are omitted."""
         self._check()
         return {} if self._is_late() else self._there(names)
 
     def look(self, names: Iterable[str], *, patient: bool = False) -> dict[str, TopicDescription]:
-        """As `describe`, without the configs."""
+        """Like `describe`, without the configs."""
         return {name: replace(found, configs={}) for name, found in self.describe(names).items()}
 
     def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """As `look`, and certain."""
+        """Like `look`, but certain."""
         self._check()
         self.late = 0  # that takes until the brokers know
         return {name: replace(found, configs={}) for name, found in self._there(names).items()}
@@ -337,7 +337,7 @@ class FakeTopics:
         return known if complete(known) else set(self._topics)
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
-        """Create topics; one that exists already is left as it is. -1 partitions: one."""
+        """Create topics; an existing one is unchanged. -1 partitions means one."""
         self._check()
         for topic in topics:
             if topic.name not in self._topics:
@@ -353,7 +353,8 @@ class FakeTopics:
         return {partition: self._log.first(partition) for partition in self._existing(partitions)}
 
     def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition from that time on; without one it is left out."""
+        """The offset of each partition's first record from that time on; partitions without one are
+        omitted."""
         self._check()
         found: dict[TopicPartition, int] = {}
         for at in partitions:
@@ -365,13 +366,13 @@ class FakeTopics:
         return found
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What a group has committed of these partitions, by `commits[group]`."""
+        """A group's committed offsets of these partitions, from `commits[group]`."""
         self._check()
         commits = self.commits.get(group, {})
         return {partition: commits[partition] for partition in partitions if partition in commits}
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete topics, with what is in them."""
+        """Delete topics with their contents."""
         self._check()
         for name in names:
             found = self._topics.pop(name, None)
@@ -379,7 +380,7 @@ class FakeTopics:
                 self._log.recreate(TopicPartition(name, partition))
 
     def delete_group(self, group: str) -> None:
-        """Delete what a group has committed. One that is in `alive` has members."""
+        """Delete a group's committed offsets. A group in `alive` has members."""
         self._check()
         if group in self.alive:
             raise IllegalStateException(f"group '{group}' has members")
@@ -413,7 +414,7 @@ class FakeTopics:
 
 
 class FakeGroups:
-    """`ports.Groups`: the groups of a FakeTopics, those that have committed or are in `alive`.
+    """`ports.Groups`: the groups of a FakeTopics that have committed or are in `alive`.
 
     Args:
         clients: the ids of the clients that are in any group.
@@ -439,7 +440,7 @@ class FakeGroups:
             self._cluster.alive.discard(group)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set what a group without members has committed, of these partitions."""
+        """Set the committed offsets of a group without members, for these partitions."""
         assert group not in self._cluster.alive, "the group has members"
         self._cluster.commits.setdefault(group, {}).update(offsets)
 
@@ -453,14 +454,14 @@ class FakeEngine:
 
     Attributes:
         compiled, started, stopped: names of pipelines, in the order of events.
-        claims: what they were started with, in that order.
-        rebuilt: pipelines, with the changelogs that were to be written anew.
+        claims: the claims with which they were started, in that order.
+        rebuilt: pipelines, with the changelogs to be rewritten.
         refreshed: names of tables, in the order of events; changed: how many of their rows have changed then.
         next_batch: by pipeline, the first micro-batch that has no marker.
-        files: the checkpoints' files, by the root that they were asked for with.
+        files: the checkpoints' files, by the requested root.
         compile_error, start_error: raised by the next call.
-        gate: `start` waits for it; clear it to hold Spark up.
-        stop_gate: `stop` of a pipeline waits for it; clear it to hold closing up.
+        gate: `start` waits for it; clear it to delay Spark.
+        stop_gate: `stop` of a pipeline waits for it; clear it to delay closing.
     """
 
     def __init__(self) -> None:
@@ -496,14 +497,14 @@ class FakeEngine:
         return not (self.closed or self.dead)
 
     def die(self) -> None:
-        """The JVM is gone: what runs ends with an error, and nothing can be started any more."""
+        """The JVM is gone: running pipelines end with an error, and nothing can be started."""
         self.dead = True
         for name in self.running:
             self._end(name, PipelineException("Spark's Java process is gone", pipeline=name))
 
     @property
     def running(self) -> set[str]:
-        """The pipelines that run now."""
+        """The running pipelines."""
         with self._changed:
             return set(self._running)
 
@@ -518,7 +519,7 @@ class FakeEngine:
         return CompiledPipeline(pipeline, serdes)
 
     def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
-        """There is but one way to run it."""
+        """There is only one way to run it."""
         return compiled
 
     def start(
@@ -545,36 +546,36 @@ class FakeEngine:
         return running
 
     def check_reach(self, root: str) -> None:
-        """It is this process that runs them."""
+        """This process runs them."""
 
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:
-        """Notes that it was asked."""
+        """Records the call."""
         assert self.gate.wait(30), "nobody opened the gate"
         self.rebuilt.append((compiled.pipeline.name, frozenset(changelogs)))
 
     def refresh(self, table: FrameTable) -> int:
-        """Notes that it was asked; says what `changed` has for the table."""
+        """Records the call; returns the value in `changed` for the table."""
         assert not self.closed, "the engine is closed"
         self.refreshed.append(table.name)
         return self.changed.get(table.name, 0)
 
     def dataframe(self, topic: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """What it was asked for."""
+        """The topic and the options of the request."""
         return topic, dict(options)
 
     def written(self, claim: CheckpointClaim) -> int:
-        """What `next_batch` says."""
+        """The value in `next_batch`."""
         return self.next_batch.get(claim.pipeline, 0)
 
     def checkpoint_files(self, root: str) -> FakeCheckpointFiles:
-        """The same ones for the same root."""
+        """The same files for the same root."""
         with self._changed:
             return self.files.setdefault(root, FakeCheckpointFiles())
 
     def progress(self, name: str, position: Mapping[TopicPartition, int], batch_id: int = 0) -> None:
-        """Let a running pipeline have finished a micro-batch that ends before these offsets."""
+        """Report that a running pipeline has finished a micro-batch that ends before these offsets."""
         with self._changed:
             running = self._running[name]
             running.position, running.batch_id = {**running.position, **position}, batch_id
@@ -586,13 +587,13 @@ class FakeEngine:
         running.on_batch(report)
 
     def end(self, name: str, error: BaseException | None = None, timeout_s: float = 10.0) -> None:
-        """End a pipeline as Spark would, with an error; waits until it was started."""
+        """End a pipeline as Spark would, with an error; waits until it has started."""
         with self._changed:
             assert self._changed.wait_for(lambda: name in self._running, timeout_s), f"{name} does not run"
         self._end(name, error or PipelineException(f"pipeline '{name}' failed", pipeline=name))
 
     def close(self) -> None:
-        """Stops what runs. Idempotent."""
+        """Stop all running pipelines. Idempotent."""
         self.closed = True
         for name in self.running:
             self._end(name, None)
@@ -630,10 +631,10 @@ class FakePipeline:
         self._engine._end(self.name, None)
 
     def finish(self) -> None:
-        """Whatever it has read is finished."""
+        """Finish everything that it has read."""
 
     def metadata(self) -> PipelineMetadata:
-        """Whether it runs, and what `progress` gave it."""
+        """Whether it is running, and the values from `progress`."""
         return PipelineMetadata(
             self.name,
             running=self.name in self._engine.running,
@@ -643,14 +644,15 @@ class FakePipeline:
 
 
 class FakeCheckpointFiles:
-    """`ports.CheckpointFiles` over a dict: a path to its bytes, or to None for a directory."""
+    """`ports.CheckpointFiles` on a dict: a path to its bytes, or to None for a directory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._files: dict[str, bytes | None] = {"": None}
 
     def list(self, path: str = "") -> dict[str, bool]:
-        """The names in a directory, and whether each is a directory itself; empty if there is none."""
+        """The names in a directory, and whether each is itself a directory; empty if there is no such
+        directory."""
         with self._lock:
             prefix = f"{path}/" if path else ""
             return {
@@ -660,17 +662,17 @@ class FakeCheckpointFiles:
             }
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
+        """Whether there is a file or directory with that name."""
         with self._lock:
             return path in self._files
 
     def make_directories(self, path: str) -> None:
-        """With all that it is in."""
+        """Create a directory and its parents."""
         with self._lock:
             self._make(path)
 
     def rename(self, old: str, new: str) -> bool:
-        """With all that is in it. False: `old` is not there."""
+        """Rename, with all contents. False if `old` does not exist."""
         with self._lock:
             if old not in self._files:
                 return False
@@ -688,7 +690,7 @@ class FakeCheckpointFiles:
             return True
 
     def create_file(self, path: str) -> bool:
-        """Make an empty file. False: something of that name is there already."""
+        """Create an empty file. False if the name already exists."""
         with self._lock:
             if path in self._files:
                 return False
@@ -697,18 +699,18 @@ class FakeCheckpointFiles:
             return True
 
     def delete(self, path: str) -> None:
-        """With all that is in it."""
+        """Delete a file or directory with its contents."""
         with self._lock:
             for name in [name for name in self._files if name == path or name.startswith(f"{path}/")]:
                 del self._files[name]
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None: there is no such file."""
+        """A file's contents; None if there is no such file."""
         with self._lock:
             return self._files.get(path)
 
     def write(self, path: str, content: bytes) -> None:
-        """A file's new content."""
+        """Replace a file's contents."""
         with self._lock:
             if path in self._files and self._files[path] is None:
                 raise StreamsException(f"'{path}' is a directory, and not a file")
@@ -725,14 +727,14 @@ class FakeCheckpointFiles:
 
 
 class FakeObjectFiles:
-    """`ports.ObjectFiles` over a dict: the name of an object to its bytes. There are no directories."""
+    """`ports.ObjectFiles` on a dict: an object's name to its bytes. There are no directories."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: dict[str, bytes] = {}
 
     def list(self, path: str = "") -> dict[str, bool]:
-        """What follows in the names of objects, and whether more follows; empty if there is none."""
+        """The next parts of object names, and whether more follows them; empty if there are none."""
         with self._lock:
             prefix = f"{path}/" if path else ""
             found: dict[str, bool] = {}
@@ -743,22 +745,22 @@ class FakeObjectFiles:
             return found
 
     def exists(self, path: str) -> bool:
-        """Whether there is an object of that name, or below it."""
+        """Whether there is an object with that name, or below it."""
         with self._lock:
             return any(name == path or name.startswith(f"{path}/") for name in self._objects)
 
     def make_directories(self, path: str) -> None:
-        """There is nothing to make."""
+        """Has no effect."""
 
     def rename(self, old: str, new: str) -> bool:
         raise StreamsException(f"'{old}' cannot be renamed: object stores rename nothing")
 
     def create_file(self, path: str) -> bool:
-        """An empty object. False: there is one."""
+        """Create an empty object. False if it already exists."""
         return self.create(path, b"")
 
     def create(self, path: str, content: bytes) -> bool:
-        """An object. False: there is another one."""
+        """Create an object. False if there is another one."""
         with self._lock:
             if path in self._objects:
                 return bool(content) and self._objects[path] == content
@@ -766,14 +768,14 @@ class FakeObjectFiles:
             return True
 
     def copy(self, old: str, new: str) -> None:
-        """One object after the other: others may write meanwhile."""
+        """Copy the objects one by one: others may write in the meantime."""
         for name in self._below(old):
             content = self.read(name)
             if content is not None and content != FENCE:
                 self.write(f"{new}/{name.removeprefix(f'{old}/')}", content)
 
     def delete(self, path: str) -> None:
-        """An object that is no fence, or all below a name but for fences."""
+        """Delete an object that is not a fence, or everything below a name except fences."""
         for name in self._below(path):
             if self.read(name) != FENCE:
                 self.remove(name)
@@ -782,19 +784,19 @@ class FakeObjectFiles:
             self._objects.pop(path, None)
 
     def remove(self, path: str) -> None:
-        """Fences and all."""
+        """Delete everything, including fences."""
         names = [path, *self._below(path)]
         with self._lock:
             for name in names:
                 self._objects.pop(name, None)
 
     def read(self, path: str) -> bytes | None:
-        """An object's content; None: there is none."""
+        """An object's contents; None if there is none."""
         with self._lock:
             return self._objects.get(path)
 
     def write(self, path: str, content: bytes) -> None:
-        """An object's new content, unless it is a fence."""
+        """Replace an object's contents, unless it is a fence."""
         with self._lock:
             self._raise_if_fenced(path)
             self._objects[path] = content

@@ -4,12 +4,12 @@
     membership = group.join(member)
     membership.start()
 
-One thread, `FakeGroup`, does what the broker, the input/output threads and the members' own threads do: it
-asks all members for their user data, has the first one lead, and tells each one its assignment; one at a
-time, and never within another callback. So what a member asks for in a callback comes after that callback.
+One thread, `FakeGroup`, does the work of the broker, the input/output threads and the members' own threads.
+It requests the user data of all members, lets the first one lead, and gives each one its assignment; one at a
+time, and never within another callback. So a member's request in a callback takes effect after that callback.
 
-Differs: from `kafka.membership.KafkaMembership`: a callback that does not return holds up all members, and a
-rebalance that was asked for twice before it began is one rebalance, as there, but always.
+Differs: from `kafka.membership.KafkaMembership`: a callback that does not return blocks all members, and a
+rebalance requested twice before it starts is always one rebalance.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _CLOSE_S = 10.0
 
 
 class FakeGroup:
-    """The group, and what tests do to it.
+    """The group, with methods for tests.
 
     Attributes:
-        generation: the latest one.
-        committed: the latest offset of each partition that a member has finished.
-        assignments: what each member was told last, by its id.
+        generation: the latest generation.
+        committed: the latest finished offset of each partition.
+        assignments: the latest assignment of each member, by its id.
         led_by: the id of the latest leader.
     """
 
@@ -59,21 +59,21 @@ class FakeGroup:
     # --- for tests ---------------------------------------------------------------------------------------
 
     def join(self, member: GroupMember, member_id: str = "") -> FakeMembership:
-        """A membership for this member, which its `start()` begins. Ids count up: `member-1`."""
+        """A membership for this member; call its `start()` to join. Ids count up: `member-1`."""
         with self._changed:
             self._joined += 1
             return FakeMembership(self, member, member_id or f"member-{self._joined}")
 
     @property
     def members(self) -> list[str]:
-        """The ids of those that are in it, the leader first."""
+        """The ids of the current members, the leader first."""
         with self._changed:
             return [one.member_id for one in self._members]
 
     def kick(
         self, membership: FakeMembership, reason: str = "fenced by a test", *, again: bool = True
     ) -> None:
-        """Tell a member that it is lost, and have the others go on; then it joins again, if it may."""
+        """Tell a member that it is lost, and let the others continue; then it rejoins, if allowed."""
         with self._changed:
             if membership not in self._members:
                 return
@@ -84,7 +84,7 @@ class FakeGroup:
             self._touch()
 
     def refuse(self, membership: FakeMembership, error: StreamsException) -> None:
-        """End a membership for good."""
+        """End a membership permanently."""
         with self._changed:
             if membership in self._members:
                 self._members.remove(membership)
@@ -93,30 +93,30 @@ class FakeGroup:
             self._touch()
 
     def hold(self) -> None:
-        """From now on nothing is agreed, as when the broker is away. Callbacks that were due still come."""
+        """Pause all rebalances, as if the broker were unavailable. Pending callbacks still run."""
         with self._changed:
             self._held = True
 
     def release(self) -> None:
-        """The broker is back."""
+        """Resume after `hold`."""
         with self._changed:
             self._held = False
             self._changed.notify_all()
 
     def rebalance(self) -> None:
-        """Have the group agree anew, for no reason."""
+        """Start a rebalance without a reason."""
         with self._changed:
             self._touch()
 
     def wait_until_quiet(self, timeout_s: float = 10.0) -> bool:
-        """Wait until nothing is left to agree on or to tell."""
+        """Wait until no rebalance or callback is pending."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not (self._work or self._busy or (self._dirty and not self._held)), timeout_s
             )
 
     def close(self) -> None:
-        """End the thread. Idempotent; not from a callback."""
+        """Stop the thread. Idempotent; not from a callback."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -190,7 +190,7 @@ class FakeMembership:
     """`ports.Membership` in a `FakeGroup`.
 
     Attributes:
-        reasons: those that `rejoin` was called with.
+        reasons: the reasons passed to `rejoin`.
         closed: whether it was closed.
     """
 
@@ -209,7 +209,7 @@ class FakeMembership:
         """Join; returns at once.
 
         Raises:
-            IllegalStateException: it was started before, or is closed.
+            IllegalStateException: it was already started, or is closed.
         """
         with self.group._changed:
             if self.started or self.over:
@@ -218,7 +218,7 @@ class FakeMembership:
         self.group._come(self)
 
     def rejoin(self, reason: str) -> None:
-        """Have the group agree anew; another time, if it is about to."""
+        """Request a rebalance; a further one if one is already pending."""
         with self.group._changed:
             self.reasons.append(reason)
             self.wanted += 1
@@ -226,14 +226,14 @@ class FakeMembership:
                 self.group._touch()
 
     def wait_until_told(self, timeout_s: float) -> bool:
-        """Wait until an assignment has come that was made with the user data of the last `rejoin`."""
+        """Wait for an assignment based on the user data of the last `rejoin`."""
         with self.group._changed:
             wanted = self.wanted
             self.group._changed.wait_for(lambda: self.told >= wanted or self.over, timeout_s)
             return self.told >= wanted
 
     def close(self, timeout_s: float) -> None:
-        """Commit once more, leave the group. Idempotent; a callback's thread may call it."""
+        """Commit once more and leave the group. Idempotent; may be called from a callback's thread."""
         with self.group._changed:
             if self.closed:
                 return
@@ -243,13 +243,14 @@ class FakeMembership:
         self.group._go(self)
 
     def commit(self) -> None:
-        """What the real one does once a second. Done after each assignment here; a test may do it."""
+        """The real one does this once a second. Here it happens after each assignment, or when a test calls
+        it."""
         offsets = self.member.offsets()
         with self.group._changed:
             self.group.committed.update(offsets)
 
     def telling(self, assignment: bytes, generation: int) -> Callable[[], None]:
-        """What tells the member of an assignment, unless it has left meanwhile."""
+        """The function that gives the member an assignment, unless it has left in the meantime."""
 
         def tell() -> None:
             with self.group._changed:

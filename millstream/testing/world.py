@@ -1,4 +1,4 @@
-"""A client's surroundings, all of them fake: for tests of the client, in milliseconds."""
+"""A client's environment, made of fakes: for tests of the client that take milliseconds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["FakeBroker", "FakeConnection", "FakeWorld", "Overlap"]
 
 
 class FakeBroker:
-    """A broker that is an address."""
+    """A broker that is only an address."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -52,14 +52,14 @@ class FakeBroker:
 
 
 class _QuickConsumer(FakeChangelogConsumer):
-    """Waits a few milliseconds at most, so that who closes it does not wait long either."""
+    """Waits at most a few milliseconds, so closing it does not take long either."""
 
     def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
         return super().poll(min(timeout_s, 0.005), max_records)
 
 
 class FakeConnection:
-    """`ports.Topics` of one client: a way of its own to the cluster, which all clients share."""
+    """`ports.Topics` of one client: its own connection to the cluster, which all clients share."""
 
     def __init__(self, cluster: FakeTopics, world: FakeWorld) -> None:
         self.closed = False
@@ -71,9 +71,9 @@ class FakeConnection:
         return getattr(self._cluster, name)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Engines leave no checkpoints here, and tests write changelogs by themselves: to a client that would
-        be an application whose checkpoints are gone. So changelogs begin where they end, unless a test says
-        so.
+        """Engines leave no checkpoints here, and tests write changelogs themselves: to a client, that would
+        look like an application whose checkpoints are lost. So changelogs start at their end, unless a test
+        says otherwise.
         """
         partitions = list(partitions)
         first = self._cluster.beginning_offsets(partitions)
@@ -92,8 +92,8 @@ class FakeConnection:
 
 @dataclass(frozen=True)
 class Overlap:
-    """A client started a pipeline that another one still ran. That need not be wrong: the other one may be a
-    zombie, whose claim of the checkpoint is worth nothing any more.
+    """A client started a pipeline while another client still ran it. That may be correct: the other one may
+    be a zombie, whose claim of the checkpoint is no longer valid.
     """
 
     pipeline: str
@@ -102,7 +102,7 @@ class Overlap:
 
 
 class _WorldsEngine(FakeEngine):
-    """One of a world's engines, which share the gates and know of each other."""
+    """One of a world's engines, which share the gates and know each other."""
 
     def __init__(self, world: FakeWorld) -> None:
         super().__init__()
@@ -124,25 +124,25 @@ class _WorldsEngine(FakeEngine):
 
 
 class FakeWorld:
-    """Makes `Parts` of fakes, and remembers what clients took of them. Several clients may share it: they are
-    in one group then, and one cluster.
+    """Makes `Parts` of fakes, and records what clients take from them. Several clients can share a world:
+    they are then in one group and one cluster.
 
     Attributes:
-        topics: the cluster; connections: its clients' ways to it, in the order in which they were opened.
+        topics: the cluster; connections: its clients' connections, in the order of opening.
         log: the changelogs, in memory.
-        engine: what Spark is here, of the client that asked for one last; engines counts how often that was.
-        gate, stop_gate, next_batch: of all engines, see FakeEngine. A connection waits for stop_gate too when
-            it closes, so that a client in which nothing runs any more can be held up while it closes.
-        spark_gate: whoever asks for an engine waits for it; clear it to have Spark start slowly, whatever
-            else happens meanwhile. spark_asked: set when somebody has asked.
+        engine: the fake of Spark, for the last client that requested one; engines counts the requests.
+        gate, stop_gate, next_batch: for all engines, see FakeEngine. Closing a connection also waits for
+            stop_gate, so a client in which nothing is running can be delayed while it closes.
+        spark_gate: a request for an engine waits for it; clear it to make Spark start slowly. spark_asked:
+            set when an engine was requested.
         engine_made: set when a client has got an engine.
-        overlaps: what ran in two engines at once.
-        engine_error, broker_error: raised instead of making one.
+        overlaps: pipelines that ran in two engines at once.
+        engine_error, broker_error: raised instead of creating one.
         disconnect_error: raised by closing a connection.
-        stores: every store that was opened.
-        checkpoints_lost: changelogs show that the application has run before; see FakeConnection.
-        tells_members: whether a client that asks who is in the group is told.
-        group: the group that its clients join; memberships: their places in it, in the order of joining.
+        stores: every opened store.
+        checkpoints_lost: whether changelogs show that the application has run before; see FakeConnection.
+        tells_members: whether a client's request for the group's members is answered.
+        group: the group that its clients join; memberships: their memberships, in the order of joining.
     """
 
     def __init__(self, topics: Mapping[str, int] | None = None, clock: Clock | None = None) -> None:
@@ -177,13 +177,13 @@ class FakeWorld:
         self._clock = clock or SystemClock()
 
     def close(self) -> None:
-        """End the group's thread, after all clients have closed."""
+        """Stop the group's thread, after all clients have closed."""
         self.group.close()
 
     # --- several clients -----------------------------------------------------------------------------------
 
     def membership_of(self, client_id: str) -> FakeMembership:
-        """A client's latest place in the group.
+        """A client's latest membership.
 
         Raises:
             KeyError: it has not joined.
@@ -191,21 +191,21 @@ class FakeWorld:
         return self._places[client_id]
 
     def engine_of(self, client_id: str) -> FakeEngine | None:
-        """The latest engine of a client that has a `client.id`; None: it has not asked for one."""
+        """The latest engine of a client with a `client.id`; None if it has not requested one."""
         return next((each for each in reversed(self._made) if each.client_id == client_id), None)
 
     def runners(self, pipeline: str) -> list[str]:
-        """The `client.id`s of those whose engines run a pipeline."""
+        """The `client.id`s of the clients whose engines run a pipeline."""
         return [each.client_id for each in list(self._made) if pipeline in each.running]
 
     def started(self, pipeline: str, engine: FakeEngine) -> None:
-        """An engine has started a pipeline; called by it."""
+        """Called by an engine that has started a pipeline."""
         for other in list(self._made):
             if other is not engine and pipeline in other.running:
                 newcomer = getattr(engine, "client_id", "")
                 self.overlaps.append(Overlap(pipeline, other.client_id, newcomer))
 
-    # --- what it is asked for ------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------------
 
     def parts(self) -> Parts:
         """For `KafkaStreams(topology, config, parts=world.parts())`."""
@@ -222,7 +222,7 @@ class FakeWorld:
 
     @property
     def everything_closed(self) -> bool:
-        """Whether a client that took things has closed them all."""
+        """Whether every part that a client took is closed."""
         return (
             all(consumer.closed for consumer in self.consumers)
             and not any(store.is_open for store in self.stores)
@@ -232,7 +232,7 @@ class FakeWorld:
         )
 
     def _clients(self) -> list[str]:
-        """The ids of those that are in the group."""
+        """The ids of the clients in the group."""
         members = set(self.group.members if self.tells_members else ())
         return [name for name, place in list(self._places.items()) if place.member_id in members]
 

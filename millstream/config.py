@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 EXACTLY_ONCE: Final = "exactly_once_v2"
 """The value of `processing.guarantee` with which sinks write in transactions."""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""The default of `transaction.timeout.ms`, and the most that a broker allows by default."""
+"""The default of `transaction.timeout.ms`, and the maximum that a broker allows by default."""
 EMBEDDED: Final = "embedded"
 """The value of `bootstrap.servers` for a broker of the client's own."""
 MASKED: Final = "[hidden]"
@@ -85,7 +85,7 @@ _HANDLERS = {
         "LogAndContinueProductionExceptionHandler": "continue",
     },
 }
-"""The classes of dsl/handlers.py by the kind of failure that they are for, and what they mean."""
+"""The classes of dsl/handlers.py by the kind of failure that they handle, and what they mean."""
 
 
 class StreamsConfig(Mapping[str, Any]):
@@ -93,10 +93,10 @@ class StreamsConfig(Mapping[str, Any]):
 
     Args:
         options: keys are Kafka's names, such as `application.id`. A key that ends in `.ms` also takes a
-            `timedelta`. Numbers and booleans may be given as text.
+            `timedelta`. Numbers and booleans may be strings.
 
     Raises:
-        ConfigException: a key is missing or unknown, or a value does not fit; the message names it.
+        ConfigException: a key is missing or unknown, or a value is invalid; the message names it.
 
     Source: org.apache.kafka.streams.StreamsConfig.
     Differs: an unknown key is an error, not a warning; `StreamsConfig.describe()` lists the keys.
@@ -164,7 +164,7 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What was given, checked and converted, without defaults."""
+        """The given options, checked and converted, without defaults."""
         return dict(self._given)
 
     def replace(self, options: Mapping[str, Any]) -> StreamsConfig:
@@ -188,7 +188,7 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def client_id(self) -> str:
-        """As it was given; "" if it was not."""
+        """As given; "" if it was not."""
         return str(self._values["client.id"])
 
     @property
@@ -202,7 +202,8 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def keeps_spark_warm(self) -> bool:
-        """Whether a client without pipelines starts Spark: whoever wants standbys wants to take over soon."""
+        """Whether a client without pipelines starts Spark: an application with standbys needs fast
+        failover."""
         given = self._values.get("keep.spark.warm")
         return bool(self._values["num.standby.replicas"]) if given is None else bool(given)
 
@@ -212,12 +213,12 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def lets_group_write(self) -> bool:
-        """Whether directories of state can be written by the user's group; others never can read them."""
+        """Whether state directories are writable by the user's group; other users can never read them."""
         return bool(self._values["allow.os.group.write.access"])
 
     @property
     def checkpoint_location(self) -> str | None:
-        """As it was given; None: in the state directory."""
+        """As given; None: in the state directory."""
         value = self._values.get("checkpoint.location")
         return None if value is None else str(value)
 
@@ -237,12 +238,12 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def has_cache(self) -> bool:
-        """Whether several updates of a key become one, where a store does not say."""
+        """Whether several updates of a key become one, unless a store says otherwise."""
         return bool(self._values["statestore.cache.max.bytes"] and self._values["cache.max.bytes.buffering"])
 
     @property
     def in_memory_stores(self) -> bool:
-        """Whether tables get memory stores where the topology does not say."""
+        """Whether tables get memory stores, unless the topology says otherwise."""
         return bool(self._values["default.dsl.store"] == "in_memory")
 
     def continues(self, kind: str) -> bool:
@@ -251,7 +252,7 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def own_handlers(self) -> dict[str, Any]:
-        """The record-level handlers that are the user's own, classes or instances, by the kind of failure."""
+        """The user's own record-level handlers, classes or instances, by the kind of failure."""
         given = {kind: self._handler(kind) for kind in _HANDLERS}
         return {kind: handler for kind, handler in given.items() if not isinstance(handler, str)}
 
@@ -271,12 +272,12 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def exactly_once(self) -> bool:
-        """Whether what pipelines write is there once, for who reads what is committed."""
+        """Whether the output of pipelines is exactly once, for readers of committed records."""
         return bool(self._values["processing.guarantee"] == EXACTLY_ONCE)
 
     @property
     def transaction_timeout_ms(self) -> int:
-        """How long a transaction of a sink may be open, before the broker takes it back."""
+        """How long a transaction of a sink may be open before the broker aborts it."""
         given = self.client_options("producer.").get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         try:
             return int(as_text(given))
@@ -311,14 +312,14 @@ class StreamsConfig(Mapping[str, Any]):
 
     @property
     def spark(self) -> dict[str, str]:
-        """Settings of the Spark session, with their full names (`spark.master`), as texts."""
+        """Settings of the Spark session, with their full names (`spark.master`), as strings."""
         return {name: as_text(value) for name, value in self._given.items() if name.startswith("spark.")}
 
     def security(self, *prefixes: str) -> dict[str, Any]:
         """`security.protocol`, `sasl.*` and `ssl.*` as given, in Kafka's names: every client needs them.
 
         Args:
-            prefixes: of the client; what is given with a later one wins.
+            prefixes: of the client; a later one wins.
         """
         given = dict(self._given)
         for prefix in prefixes:
@@ -330,7 +331,7 @@ class StreamsConfig(Mapping[str, Any]):
         }
 
     def log_without_effect(self) -> None:
-        """Warn once of each key that was given and changes nothing."""
+        """Warn once about each given key that has no effect."""
         for name, value in sorted(self._given.items()):
             key = KEYS.get(name)
             if key is not None and key.effect is not Effect.YES and value != key.default:
@@ -340,7 +341,7 @@ class StreamsConfig(Mapping[str, Any]):
 
     @staticmethod
     def describe(importance: Importance = Importance.LOW) -> str:
-        """A table of the keys, those of at least this importance, as text."""
+        """A table of the keys of at least this importance, as text."""
         order = list(Importance)
         shown = [key for key in KEYS.values() if order.index(key.importance) <= order.index(importance)]
         shown.sort(key=lambda key: (key.effect is not Effect.YES, order.index(key.importance), key.name))
@@ -366,7 +367,7 @@ def _without_prefix(name: str) -> str:
 
 
 def masked(name: str, value: Any) -> Any:
-    """A value as it may be shown: what looks like a secret by its key is hidden, and one in an address."""
+    """A value as it may be shown: a secret is hidden, judged by its key, and so is one in a URL."""
     if name.endswith(".exception.handler") and not isinstance(value, str):
         return (value if isinstance(value, type) else type(value)).__qualname__
     has_login = name == "schema.registry.url" and "@" in str(value)
@@ -426,7 +427,7 @@ def _checked(name: Any, value: Any) -> Any:
 
 
 def reset_of(value: Any, name: str = "auto.offset.reset") -> str | int:
-    """What `auto.offset.reset` says: earliest, latest, none, or how many milliseconds back.
+    """The policy of `auto.offset.reset`: earliest, latest, none, or how many milliseconds back.
 
     Raises:
         ConfigException: there is no such policy.
@@ -447,7 +448,8 @@ def reset_of(value: Any, name: str = "auto.offset.reset") -> str | int:
 
 
 def _iso_duration_ms(text: str) -> int | None:
-    """A duration as java.time.Duration.parse reads it, in milliseconds; None if it is none, or negative."""
+    """A duration as parsed by java.time.Duration.parse, in milliseconds; None if it is invalid or
+    negative."""
     found = _DURATION.fullmatch(text)
     if found is None:
         return None
@@ -591,7 +593,8 @@ def _serde(key: Key, value: Any) -> Any:
 
 
 def exception_handler(name: str, value: Any) -> Any:
-    """What a record-level handler means: "fail" or "continue", or the handler itself if it is the user's own.
+    """The meaning of a record-level handler: "fail" or "continue", or the handler itself if it is the user's
+    own.
 
     Args:
         name: the key that it was given for, such as `processing.exception.handler`.
@@ -640,7 +643,7 @@ def exception_handler(name: str, value: Any) -> Any:
 
 
 def _takes_nothing(kind: type) -> bool:
-    """Whether it can be made without arguments."""
+    """Whether it can be created without arguments."""
     try:
         inspect.signature(kind).bind()
     except TypeError:
@@ -651,7 +654,7 @@ def _takes_nothing(kind: type) -> bool:
 
 
 def _own_handler(value: Any) -> str | None:
-    """Which kind of handler a class, or an instance of one, is below."""
+    """The kind of handler that a class, or its instance, is derived from."""
     of = value if isinstance(value, type) else type(value)
     for each in of.__mro__:
         kind = each.__name__.removesuffix("ExceptionHandler").lower()
@@ -695,11 +698,11 @@ _MAX_IN_FLIGHT = 5
 
 
 def _check_exactly_once(config: StreamsConfig) -> None:
-    """Whether clients are set so that exactly once can hold.
+    """Check that the clients' settings allow exactly once.
 
     Source: StreamsConfig.verifyMaxInFlightRequestPerConnection, verifyEOSTransactionTimeoutCompatibility,
         checkIfUnexpectedUserSpecifiedClientConfig.
-    Differs: what contradicts the guarantee is an error; Kafka Streams logs that it ignores it.
+    Differs: a setting that contradicts the guarantee is an error; Kafka Streams logs that it ignores it.
     """
     said = "conflicts with processing.guarantee=exactly_once_v2"
     prefixes = {"consumer.": ("main.consumer.", "restore.consumer.", "global.consumer."), "producer.": ()}

@@ -43,19 +43,19 @@ EPOCH_HEADER = "millstream.epoch"
 """The header of records in changelogs: the epoch of the pipeline that wrote it, 8 bytes, big-endian.
 
 A client that lost a pipeline may still write; readers drop records of an older epoch than they have seen.
-Only at least once stands on that: exactly once, the broker refuses what such a client writes, and the header
-is there so that both read the same changelogs. It is the last header of a record. It is read in topics that
-the application owns, and nowhere else: what a header says in a topic of somebody else's is data.
+Only at-least-once relies on that. With exactly-once the broker rejects writes of such a client, and the
+header is there so that both can read the same changelogs. It is the last header of a record. It is read
+only in topics that the application owns: in any other topic, headers are the user's data.
 """
 
 PARTS_HEADER = "millstream.parts"
-"""The header of records in changelogs whose value alone does not tell what the aggregate is made of: that, as
+"""The header of changelog records whose value alone does not determine the aggregate's parts: these parts, as
 JSON. The sum and the count of an average, for instance."""
 
 FORMER_HEADER = "millstream.ts"
-"""What former versions wrote in internal topics: the record's timestamp, 8 bytes, and the epoch, 8 more.
+"""The format of former versions in internal topics: the record's timestamp, 8 bytes, and the epoch, 8 more.
 
-They partitioned changelogs by crc32, so one with this header cannot be read as today's are.
+They partitioned changelogs by crc32, so one with this header cannot be read like a current one.
 """
 
 MIN_TIMESTAMP_MS = -62_135_596_800_000
@@ -107,7 +107,7 @@ class TaskId:
 
 
 class HostInfo(NamedTuple):
-    """Where a client answers: its `application.server`. Prints `host:port`.
+    """The endpoint of a client: its `application.server`. Prints `host:port`.
 
     Source: org.apache.kafka.streams.state.HostInfo.
     """
@@ -121,12 +121,12 @@ class HostInfo(NamedTuple):
 
     @property
     def is_available(self) -> bool:
-        """Whether it is an address. `HostInfo.unavailable()` is none."""
+        """Whether it is an address. `HostInfo.unavailable()` is not."""
         return self.port >= 0
 
     @classmethod
     def unavailable(cls) -> HostInfo:
-        """Instead of an address: it is not known, or the client has no `application.server`.
+        """In place of an address: it is unknown, or the client has no `application.server`.
 
         Source: HostInfo.unavailable.
         """
@@ -139,7 +139,7 @@ class HostInfo(NamedTuple):
         Raises:
             ValueError: it is not of this form, or the port is not between 1 and 65535.
 
-        Source: HostInfo.buildFromEndpoint. Differs: raises for what is not of this form, the empty text too.
+        Source: HostInfo.buildFromEndpoint. Differs: raises for any other form, including the empty string.
         """
         address = endpoint.strip()
         match = _ADDRESS.fullmatch(address)
@@ -153,7 +153,7 @@ class HostInfo(NamedTuple):
 
 
 class KeyValue(NamedTuple, Generic[K, V]):
-    """A key and a value; unpacks as a tuple does."""
+    """A key and a value; unpacks like a tuple."""
 
     key: K
     value: V
@@ -167,7 +167,7 @@ class ValueAndTimestamp(NamedTuple, Generic[V]):
 
 
 class StoreKind(Enum):
-    """How the keys of a store are made. A query's type has to fit it."""
+    """The form of a store's keys. A query's type must match it."""
 
     KEY_VALUE = "key-value"
     WINDOW = "window"
@@ -176,7 +176,7 @@ class StoreKind(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Window:
-    """A span of time, in milliseconds since the epoch. Its two kinds say whether the end belongs to it.
+    """A span of time, in milliseconds since the epoch. Its two kinds differ in whether the end is included.
 
     Source: org.apache.kafka.streams.kstream.Window.
     """
@@ -199,7 +199,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TimeWindow(Window):
-    """A window of a windowed aggregation: from its start, included, to its end, which is not.
+    """A window of a windowed aggregation: from its start, included, to its end, excluded.
 
     Source: org.apache.kafka.streams.kstream.internals.TimeWindow.
     """
@@ -217,7 +217,7 @@ class SessionWindow(Window):
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key and one of its windows; unpacks as a tuple does, and prints `[key@start/end]`.
+    """A key and one of its windows; unpacks like a tuple, and prints `[key@start/end]`.
 
     Source: org.apache.kafka.streams.kstream.Windowed.
     """
@@ -247,7 +247,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class TaskMetadata:
-    """What a thread tells about one of its tasks: offsets are of the changelog partitions.
+    """A thread's report on one of its tasks: offsets are of the changelog partitions.
 
     Source: org.apache.kafka.streams.TaskMetadata.
     """
@@ -260,14 +260,13 @@ class TaskMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PipelineMetadata:
-    """What a thread tells about one of its pipelines.
+    """A thread's report on one of its pipelines.
 
-    `records` counts source records read since this query started; `position` is where it reads on, by source
-    partition, and `finished` how far all is written that came of the records; None: as far as `position`.
-    `lag` is how many there still are to read; None where it is not known: yet, or in Real-Time Mode.
+    `records` counts source records read since this query started; `position` is where it reads next, by
+    source partition, and `finished` how far all results of the records are written; None: as far as
+    `position`. `lag` is how many are still to be read; None if it is not known yet, or in Real-Time Mode.
     `dropped` counts the records that were dropped because a record-level handler says 'continue', since this
-    query started.
-    `lost_executors` are those that its Spark cluster has lost in the last ten minutes, in words.
+    query started. `lost_executors` describes those that its Spark cluster has lost in the last ten minutes.
     """
 
     name: str

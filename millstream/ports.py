@@ -66,7 +66,7 @@ class CompiledPipeline:
     `store_serdes` gives the (key serde, value serde) of each store that the pipeline fills.
     `scans` are the sources of the query, in the order in which its checkpoint has them.
     `layouts` says, by store, how Spark's state is laid out: another program's must not be read by it.
-    `plan` is the engine's own; nobody else looks into it.
+    `plan` is private to the engine.
     """
 
     pipeline: Pipeline
@@ -78,7 +78,7 @@ class CompiledPipeline:
 
 @dataclass(frozen=True, slots=True)
 class PipelineEnd:
-    """A query has ended. `error` is None when it was stopped."""
+    """A query has ended. `error` is None if it was stopped."""
 
     pipeline: str
     error: BaseException | None = None
@@ -86,13 +86,13 @@ class PipelineEnd:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointClaim:
-    """The right to run a pipeline from its checkpoint, until somebody else claims it (design D5).
+    """The right to run a pipeline from its checkpoint, until another client claims it (design D5).
 
     Attributes:
         path: the checkpoint's directory, or a URI that Spark can write; a new claim gives another one.
         epoch: grows with each claim. Changelog records carry it, so that those of a client that lost the
             pipeline and does not know it yet can be told from the new owner's.
-        secret: known to whoever can read the checkpoint's files, and to no others.
+        secret: known only to clients that can read the checkpoint's files.
     """
 
     pipeline: str
@@ -102,10 +102,10 @@ class CheckpointClaim:
 
 
 class CheckpointFiles(Protocol):
-    """The files of checkpoints, wherever they are: what claiming one takes (design D5).
+    """The files of checkpoints, wherever they are: the operations that a claim needs (design D5).
 
-    Paths are relative to a root that the implementation was made with, with `/` between their parts.
-    What fails for another reason than those named raises a StreamsException.
+    Paths are relative to the implementation's root, with `/` between their parts.
+    Any failure other than those named raises a StreamsException.
     """
 
     def list(self, path: str = "") -> Mapping[str, bool]:
@@ -114,43 +114,43 @@ class CheckpointFiles(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def make_directories(self, path: str) -> None:
-        """With all that it is in. One that is there is left as it is."""
+        """Create a directory and its parents. An existing one is left unchanged."""
 
     def rename(self, old: str, new: str) -> bool:
-        """Rename a file or a directory; the directory that `new` is in is made. False: `old` is not there."""
+        """Rename a file or a directory; the parent of `new` is created. False: `old` does not exist."""
 
     def create_file(self, path: str) -> bool:
-        """Make an empty file, and the directory it is in. False: something of that name is there already."""
+        """Create an empty file, and its parent directory. False: the name is already taken."""
 
     def delete(self, path: str) -> None:
-        """With all that is in it. Nothing there: nothing happens."""
+        """Delete it with all its content. Does nothing if it does not exist."""
 
     def read(self, path: str) -> bytes | None:
         """A file's content; None: there is no such file."""
 
     def write(self, path: str, content: bytes) -> None:
-        """A file's new content, as a whole; the directory it is in is made."""
+        """Replace a file's content as a whole; its parent directory is created."""
 
 
 FENCE = b"fenced: another client has claimed this checkpoint\n"
-"""An object with this content takes the name of one that an earlier claim's query would create next."""
+"""The content of an object that takes the name which an earlier claim's query would create next."""
 
 
 @runtime_checkable
 class ObjectFiles(CheckpointFiles, Protocol):
-    """The files of checkpoints in an object store, which renames nothing and writes on conditions.
+    """The files of checkpoints in an object store, which has no rename but has conditional writes.
 
     `delete` leaves fences where they are, and `write` replaces none.
     """
 
     def create(self, path: str, content: bytes) -> bool:
-        """Make a file with this content. False: there is one of that name, with another content."""
+        """Create a file with this content. False: there is one of that name, with different content."""
 
     def copy(self, old: str, new: str) -> None:
-        """A directory with all that is in it, but for fences. None there: nothing happens."""
+        """Copy a directory with all its content, except fences. Does nothing if it does not exist."""
 
     def remove(self, path: str) -> None:
-        """Delete a directory or a file, fences and all. Nothing there: nothing happens."""
+        """Delete a directory or a file, including fences. Does nothing if it does not exist."""
 
 
 class RunningPipeline(Protocol):
@@ -160,17 +160,18 @@ class RunningPipeline(Protocol):
         """Stop the query and wait until it has; `on_end` is called once, without an error."""
 
     def finish(self) -> None:
-        """Have all be written soon that comes of the records read so far. Returns at once; never raises."""
+        """Ask for all results of the records read so far to be written soon. Returns at once; never
+        raises."""
 
     def metadata(self) -> PipelineMetadata:
-        """How far it is. Cheap; never raises."""
+        """Its progress. Cheap; never raises."""
 
 
 class Engine(Protocol):
     """Runs pipelines. One per client; starting it starts Spark, unless a session was given."""
 
     def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
-        """Trace every lambda and settle every serde.
+        """Trace every lambda and determine every serde.
 
         `partitions` gives the partition count of each internal topic, by its name without the
         application id.
@@ -180,10 +181,10 @@ class Engine(Protocol):
         """
 
     def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
-        """The pipeline as it can go on from the claimed checkpoint, which may leave it to micro-batches.
+        """The pipeline as it can resume from the claimed checkpoint, possibly in micro-batches.
 
         Raises:
-            TopologyException: it cannot, in the way that the configuration says.
+            TopologyException: it cannot, in the configured mode.
         """
 
     def start(
@@ -200,25 +201,25 @@ class Engine(Protocol):
         """
 
     def check_reach(self, root: str) -> None:
-        """See to it that all who run queries have a directory of this machine, as one and the same.
+        """Check that all executors see the same directory as this machine.
 
         Raises:
-            SetupException: some have not.
+            SetupException: some do not.
         """
 
     def rebuild(
         self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
     ) -> None:
-        """Write all that the state in the claimed checkpoint has for these changelogs, as the query would.
+        """Write everything that the claimed checkpoint's state has for these changelogs, as the query would.
 
-        The checkpoint stays as it is, and no query runs on it. Returns when everything is written.
+        The checkpoint is unchanged, and no query runs on it. Returns when everything is written.
 
         Raises:
-            StreamsException: the state cannot be read, or the changelogs not written.
+            StreamsException: the state cannot be read, or the changelogs cannot be written.
         """
 
     def refresh(self, table: FrameTable) -> int:
-        """Read a table's DataFrame anew, and write what has changed to its topic, all of it or nothing.
+        """Read a table's DataFrame again, and write the changes to its topic, all or nothing.
 
         Starting a query does it for the tables that it joins. Any thread; returns when it is written.
 
@@ -226,14 +227,14 @@ class Engine(Protocol):
             How many rows have changed.
 
         Raises:
-            StreamsException: the DataFrame cannot be read, or its rows not be written.
+            StreamsException: the DataFrame cannot be read, or its rows cannot be written.
         """
 
     def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
-        """A streaming DataFrame of a topic that a compiled pipeline writes, with options of Spark's.
+        """A streaming DataFrame of a topic that a compiled pipeline writes, with Spark's options.
 
         Raises:
-            TopologyException: none writes it.
+            TopologyException: no pipeline writes it.
         """
 
     def written(self, claim: CheckpointClaim) -> int:
@@ -251,13 +252,13 @@ class Engine(Protocol):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still run something; False once its process is gone."""
+        """Whether it can still run queries; False once its process is gone."""
 
     def checkpoint_files(self, root: str) -> CheckpointFiles:
         """The checkpoints under a directory or URI that Spark can write."""
 
     def close(self) -> None:
-        """Stop what still runs, and Spark itself if this engine started it. Idempotent."""
+        """Stop all running queries, and Spark itself if this engine started it. Idempotent."""
 
 
 # --- Kafka -----------------------------------------------------------------------------------------------
@@ -275,7 +276,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A changelog or repartition topic that has to exist; `name` is complete, with the application id."""
+    """A required changelog or repartition topic; `name` is complete, with the application id."""
 
     name: str
     partitions: int
@@ -283,7 +284,7 @@ class InternalTopic:
 
 
 class Topics(Protocol):
-    """The cluster's topics. Asking for a topic never creates it."""
+    """The cluster's topics. Querying a topic never creates it."""
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """The topics that exist, by name; a missing one is left out. Configs are filled in.
@@ -317,13 +318,14 @@ class Topics(Protocol):
         """The offset after the last record of each partition."""
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record that is still there."""
+        """The offset of the first record still in the log."""
 
     def offsets_at(self, partitions: Iterable[TopicPartition], epoch_ms: int) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition from that time on; without one it is left out."""
+        """The offset of each partition's first record from that time on; a partition without one is left
+        out."""
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What a group has committed of these partitions; nothing: there is no such group."""
+        """The offsets that a group has committed for these partitions; empty: there is no such group."""
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete topics, and return when the cluster does not show them any more. One that is missing is
@@ -334,7 +336,7 @@ class Topics(Protocol):
         """
 
     def delete_group(self, group: str) -> None:
-        """Delete a group and what it has committed; nothing happens if there is none.
+        """Delete a group and its committed offsets; does nothing if there is none.
 
         Raises:
             IllegalStateException: it has members.
@@ -350,7 +352,7 @@ class ChangelogBatch:
     """Records of one changelog partition, in order.
 
     `entries` are (key, value, timestamp in ms); a value of None deletes the key.
-    `next_offset` is the offset after the last one: what the store saves with them.
+    `next_offset` is the offset after the last one; the store saves it with them.
 
     Attributes:
         epoch: the highest epoch seen in the partition so far; 0: no record has had one.
@@ -370,9 +372,9 @@ class ChangelogBatch:
 
 
 class OffsetOutOfRange(StreamsException):
-    """A position is not in the log any more: the topic was truncated, or deleted and made anew.
+    """A position is no longer in the log: the topic was truncated, or deleted and created again.
 
-    Next: nothing for users; the store that asked is wiped and restored from the beginning.
+    Next: nothing for users; the store is wiped and restored from the beginning.
     """
 
     def __init__(self, message: str, *, partition: TopicPartition) -> None:
@@ -394,15 +396,15 @@ class ChangelogConsumer(Protocol):
         """
 
     def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
-        """What has arrived; waits up to `timeout_s` for the first record. Empty when nothing came.
+        """The records that have arrived; waits up to `timeout_s` for the first one. Empty if none came.
 
         Raises:
-            OffsetOutOfRange: the position is not in the log (the topic was truncated or made anew).
-            StreamsException: the cluster refuses; a broker that is merely away raises nothing.
+            OffsetOutOfRange: the position is not in the log (the topic was truncated or created again).
+            StreamsException: the cluster refuses; an unreachable broker raises nothing.
         """
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record that is still there."""
+        """The offset of the first record still in the log."""
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
@@ -420,17 +422,17 @@ class Groups(Protocol):
         """The ids of all groups."""
 
     def members(self, group: str) -> Mapping[str, str]:
-        """The members of a group: member id to who that is, in words; nothing: there are none."""
+        """The members of a group: a description by member id; empty: there are none."""
 
     def remove_members(self, group: str, members: Iterable[str]) -> None:
-        """Take members out of a group, and wait until they are. One that lives may join again.
+        """Remove members from a group, and wait until they are gone. One that is alive may join again.
 
         Raises:
             StreamsException: the cluster refuses, or some are still there.
         """
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set what a group without members has committed, of these partitions."""
+        """Set the committed offsets of a group without members, for these partitions."""
 
     def close(self) -> None:
         """Idempotent."""
@@ -440,14 +442,14 @@ class Groups(Protocol):
 
 
 class GroupMember(Protocol):
-    """What a membership asks of its client, and tells it.
+    """What a membership requests from its client and reports to it.
 
     `user_data` and `lead` are called on the membership's input/output thread and return at once; the others
     on its own thread, one at a time, and may take a moment (heartbeats go on meanwhile).
     """
 
     def user_data(self) -> bytes:
-        """What this client says of itself, for the leader: asked anew for each join."""
+        """This client's user data for the leader: requested again for each join."""
 
     def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """This client is the leader: user data by member id in, each one's assignment out. Never raises."""
@@ -456,10 +458,10 @@ class GroupMember(Protocol):
         """The source partitions that an assignment means, for Kafka's tools to show; nothing is fetched."""
 
     def assigned(self, assignment: bytes, generation: int) -> None:
-        """The group has agreed."""
+        """The group has agreed on an assignment."""
 
     def lost(self, reason: str) -> None:
-        """The group has gone on without this client, or has not answered for the session timeout (by this
+        """The group has continued without this client, or has not answered for the session timeout (by this
         client's own clock): stop the queries before anything else. The membership joins again by itself,
         and `assigned` follows."""
 
@@ -480,7 +482,7 @@ class Membership(Protocol):
         """Join; returns at once."""
 
     def rejoin(self, reason: str) -> None:
-        """What `user_data` says has changed: have the group agree anew. Any thread; returns at once.
+        """`user_data` has changed: make the group rebalance. Any thread may call it; returns at once.
 
         Never lost: when a join is under way already, another follows it.
         """

@@ -12,7 +12,7 @@ from millstream.model import BatchReport, TaskId, TopicPartition
 __all__ = ["Readers", "Writers", "consumer_id", "forget_pipeline", "record_batch"]
 
 Writers = Callable[[str], str | None]
-"""The sink that writes a topic, by name; None: no sink does, as of a changelog."""
+"""The sink that writes a topic, by name; None: no sink does, as for a changelog."""
 
 Readers = Callable[[str], Sequence[tuple[int, str]]]
 """The processors that read a topic: the numbers of their subtopologies, and their names."""
@@ -27,7 +27,7 @@ _ROCKSDB = {
     "state-compaction": "rocksdbTotalCompactionLatencyMs",
     "state-stall": "rocksdbWriterStallLatencyMs",
 }
-"""Sensors, and what Spark calls what they count."""
+"""Sensors, and Spark's names of what they count."""
 
 
 def _owner(pipeline: str) -> Hashable:
@@ -35,7 +35,7 @@ def _owner(pipeline: str) -> Hashable:
 
 
 def forget_pipeline(meter: Meter, pipeline: str) -> None:
-    """Another client, or nobody, has it now."""
+    """Another client has it now, or none has."""
     meter.forget(_owner(pipeline))
 
 
@@ -50,7 +50,7 @@ def record_batch(
     interval_ms: int,
     at_ms: int,
 ) -> None:
-    """Take in one report.
+    """Process one report.
 
     Args:
         thread: the stream thread that has the pipeline; what is the thread's stays when the pipeline goes.
@@ -136,7 +136,7 @@ def _record_time(meter: Meter, report: BatchReport, tags: tuple[str, ...], owner
             meter.record("batch-part", (*tags, part), took, owner=owner)
     if _PROCESS in parts:
         meter.record("thread-busy", thread, parts[_PROCESS], owner=mine)
-        # A batch in Real-Time Mode lasts as long as it is told to: that says nothing about a record.
+        # A batch in Real-Time Mode lasts as long as configured: that says nothing about a record.
         if report.records and report.real_time_ms is None:
             meter.record("thread-process-latency", thread, parts[_PROCESS] / report.records, owner=mine)
     if any(part in parts for part in _POLL):
@@ -173,5 +173,5 @@ def _places(at: TopicPartition, readers: Readers) -> list[tuple[str, str]]:
 
 
 def consumer_id(thread: str) -> str:
-    """What Kafka Streams calls the consumer of a stream thread."""
+    """Kafka Streams' name for the consumer of a stream thread."""
     return f"{thread}-consumer"

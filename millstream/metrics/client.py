@@ -43,7 +43,7 @@ _THREAD_STATES = (
     "PENDING_SHUTDOWN",
     "DEAD",
 )
-"""Their places are Kafka's ordinals, which dashboards compare with."""
+"""Their indexes are Kafka's ordinals, which dashboards compare with."""
 _ALIVE = frozenset(("STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED", "RUNNING"))
 _CLOSED = frozenset(("NOT_RUNNING", "ERROR"))
 _SCOPES = {
@@ -55,7 +55,7 @@ _SCOPES = {
 
 @dataclass(frozen=True)
 class MetricName:
-    """What a metric is called.
+    """The name of a metric.
 
     Source: org.apache.kafka.common.MetricName.
     """
@@ -68,7 +68,7 @@ class MetricName:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and its value when it was asked for."""
+    """A metric and its value at the time of the request."""
 
     name: MetricName
     value: int | float | str
@@ -76,7 +76,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class MetricsView:
-    """What the client's metrics are made from.
+    """The sources of the client's metrics.
 
     Attributes:
         state: the client's, by name.
@@ -100,7 +100,7 @@ class ClientMetrics(Mapping[MetricName, Metric]):
     def __init__(self, metrics: Mapping[MetricName, Metric], client_id: str = "") -> None:
         self._metrics = dict(metrics)
         self.client_id = client_id
-        """Whose they are."""
+        """The client's id."""
 
     def __getitem__(self, name: MetricName) -> Metric:
         return self._metrics[name]
@@ -138,7 +138,7 @@ class ClientMetrics(Mapping[MetricName, Metric]):
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a table for each group, on a click. The client's id is told once."""
+        """For notebooks: a table for each group, on a click. The client's id is shown once."""
         groups: dict[str, list[tuple[str, str, object]]] = {}
         for key in self._in_order():
             own = [
@@ -162,7 +162,8 @@ class ClientMetrics(Mapping[MetricName, Metric]):
 
 
 def client_metrics(view: MetricsView, readings: Iterable[Reading] = ()) -> ClientMetrics:
-    """The metrics of a client: its state, and what it has measured. None once it has closed, as upstream."""
+    """The metrics of a client: its state and its measurements. None once it has closed, as in Kafka
+    Streams."""
     if view.state in _CLOSED:
         return ClientMetrics({}, view.client_id)
     measured = list(readings)

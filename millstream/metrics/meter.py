@@ -43,7 +43,7 @@ class Meter:
         self._values: dict[tuple[Definition, Tags], tuple[int | float | str, Hashable]] = {}
 
     def record(self, sensor: str, tags: Tags, value: float = 1.0, *, owner: Hashable = None) -> None:
-        """Take in one value of a sensor of the table."""
+        """Record one value of a sensor of the table."""
         now = self._now()
         with self._lock:
             self._sensor(sensor, tags, owner).record(value, now)
@@ -59,13 +59,13 @@ class Meter:
         *,
         owner: Hashable = None,
     ) -> None:
-        """Take in several values of a sensor of the table, of which only this is known."""
+        """Record several values of a sensor of the table, of which only these totals are known."""
         now = self._now()
         with self._lock:
             self._sensor(sensor, tags, owner).record_all(count, total, least, most, now)
 
     def make(self, sensor: str, tags: Tags, *, owner: Hashable = None) -> None:
-        """Have it there before there is a value: a counter that has counted nothing is 0, and not missing."""
+        """Create it before there is a value: a counter that has counted nothing is 0, not missing."""
         with self._lock:
             self._sensor(sensor, tags, owner)
 
@@ -86,19 +86,19 @@ class Meter:
         *,
         owner: Hashable = None,
     ) -> None:
-        """Set a value of the table that is no sensor's."""
+        """Set a value of the table that has no sensor."""
         metric = definition(group, name, tuple(tags))
         with self._lock:
             self._values[metric, tuple(tags.values())] = (value, owner)
 
     def forget(self, owner: Hashable) -> None:
-        """Let go of what belongs to an owner."""
+        """Remove everything that belongs to an owner."""
         with self._lock:
             self._sensors = {key: each for key, each in self._sensors.items() if each[1] != owner}
             self._values = {key: each for key, each in self._values.items() if each[1] != owner}
 
     def readings(self) -> Iterator[Reading]:
-        """Everything, as of now."""
+        """All current values."""
         now = self._now()
         found = []
         with self._lock:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["instrument_name", "observe"]
 
 _ONE_EXPORT_S = 0.2
-"""How long a snapshot is used: all instruments are read one after the other, and are to say the same."""
+"""How long a snapshot is used: instruments are read one after the other, and must be consistent."""
 _UNITS = {"bytes": "By", "number": "1", "1/s": "1/s", "1/h": "1/h", "ms": "ms", "s": "s", "1": "1"}
 
 
 def observe(streams: HasMetrics, provider: MeterProvider | None = None) -> None:
-    """Make the instruments of a client. Once it has closed, they have nothing to say.
+    """Create the instruments of a client. Once it has closed, they report nothing.
 
     Args:
         streams: a `KafkaStreams`.
@@ -57,7 +57,7 @@ def observe(streams: HasMetrics, provider: MeterProvider | None = None) -> None:
 
 
 def instrument_name(metric: Definition) -> str:
-    """What a metric is called."""
+    """The name of a metric."""
     name = prometheus_name(metric.group, metric.name)
     group = metric.group.replace("-", "_")
     domain, _, rest = name.partition(f"_{group}_")
@@ -66,7 +66,7 @@ def instrument_name(metric: Definition) -> str:
 
 
 class _Snapshot:
-    """A client's metrics by group and name, as they were a moment ago."""
+    """A client's metrics by group and name, from a recent snapshot."""
 
     def __init__(self, streams: HasMetrics) -> None:
         self._streams = streams

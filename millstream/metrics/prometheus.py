@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Of what `text` returns."""
+"""The content type of what `text` returns."""
 
 _CONSUMER = (CONSUMER, COORDINATOR)
 _LABELS = ("state", "version", "application-id")
@@ -46,7 +46,7 @@ _WHOLE = "kafka_streams_stream_metrics"
 
 
 def text(*clients: ClientMetrics) -> str:
-    """What Prometheus reads; its content type is `CONTENT_TYPE`.
+    """The metrics in Prometheus' text format; its content type is `CONTENT_TYPE`.
 
     Args:
         clients: what `KafkaStreams.metrics()` returned, of one client or several.
@@ -112,7 +112,7 @@ class ClientCollector:
         self._streams = streams
 
     def collect(self) -> Iterator[Family]:
-        """As of now."""
+        """The current metrics."""
         return families([self._streams.metrics()])
 
     def describe(self) -> Iterator[Family]:
@@ -121,7 +121,7 @@ class ClientCollector:
 
 
 def prometheus_name(group: str, name: str) -> str:
-    """What a metric is called in Prometheus."""
+    """The name of a metric in Prometheus."""
     domain = (
         "millstream" if group in OWN_GROUPS else "kafka_consumer" if group in _CONSUMER else "kafka_streams"
     )
@@ -129,7 +129,7 @@ def prometheus_name(group: str, name: str) -> str:
 
 
 def labels_of(metric: Metric, client_id: str) -> dict[str, str]:
-    """Its tags, and whose it is."""
+    """Its tags, and the id of its client."""
     labels = {_word(tag): value for tag, value in metric.name.tags}
     return {"client_id": client_id, **labels}
 
@@ -146,7 +146,7 @@ def _check() -> None:
 
 
 class _Snapshot:
-    """What prometheus-client writes down: anything that can be collected."""
+    """What prometheus-client can write: anything that can be collected."""
 
     def __init__(self, families: Iterator[Family]) -> None:
         self._families = families

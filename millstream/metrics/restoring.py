@@ -17,7 +17,7 @@ __all__ = ["Restoring"]
 
 @dataclass(slots=True)
 class _Loading:
-    """A store, and how far it is."""
+    """A store, and its position."""
 
     updater: str
     thread: str
@@ -28,12 +28,12 @@ class _Loading:
 
     @property
     def remaining(self) -> int:
-        """How many offsets restoring still has before it."""
+        """How many offsets are still to be restored."""
         return max(0, self.until - self.position)
 
 
 class Restoring:
-    """The stores of one client. What updaters tell comes in on their threads (`of` makes a watch for each).
+    """The stores of one client. Updaters report on their own threads (`of` creates a watch for each).
 
     Args:
         is_standby: whether the store of a changelog is a standby now.
@@ -46,11 +46,11 @@ class Restoring:
         self._loading: dict[TopicPartition, _Loading] = {}
 
     def of(self, thread: str, updater: str) -> UpdaterWatch:
-        """What one updater tells, which works for this stream thread."""
+        """A watch for the reports of one updater, which works for this stream thread."""
         return UpdaterWatch(self, thread, updater)
 
     def begun(self, at: TopicPartition, loading: _Loading) -> None:
-        """A store begins, or begins anew."""
+        """A store starts, or starts again."""
         with self._lock:
             self._loading[at] = loading
         self._meter.make("updater-restore", (loading.updater,), owner=("thread", loading.thread))
@@ -61,7 +61,7 @@ class Restoring:
         )
 
     def loaded(self, at: TopicPartition, records: int, position: int) -> None:
-        """A store has so many records more."""
+        """A store has loaded this many more records."""
         with self._lock:
             loading = self._loading.get(at)
             if loading is None:
@@ -79,7 +79,7 @@ class Restoring:
             )
 
     def closed(self, thread: str, kept: frozenset[TaskId]) -> None:
-        """A stream thread has the stores of these tasks, and no others."""
+        """A stream thread now has the stores of exactly these tasks."""
         with self._lock:
             gone = [
                 (at, each.task)
@@ -93,7 +93,7 @@ class Restoring:
             self._meter.forget(("task", thread, task))
 
     def tell(self, lags: Mapping[TopicPartition, LagInfo]) -> None:
-        """Set the values that are no counts, as they are now.
+        """Set the values that are not counts to their current state.
 
         Args:
             lags: of all stores of stream threads, as last known.
@@ -135,14 +135,14 @@ class UpdaterWatch:
         self._restoring, self._thread, self._updater = restoring, thread, updater
 
     def begun(self, partition: TopicPartition, store: BytesStore, start: int, end: int) -> None:
-        """It begins at one offset; the changelog ends before the other."""
+        """It starts at the first offset; the changelog ends before the second."""
         loading = _Loading(self._updater, self._thread, store.task_id, store.name, end, start)
         self._restoring.begun(partition, loading)
 
     def loaded(
         self, partition: TopicPartition, store: BytesStore, records: int, position: int, end: int
     ) -> None:
-        """So many records more are in it, up to, and without, `position`."""
+        """This many more records are in it, up to `position`, excluded."""
         self._restoring.loaded(partition, records, position)
 
 

@@ -2,7 +2,7 @@
 
 Source: KIP-607 (the properties); org.apache.kafka.streams.state.internals.metrics.RocksDBMetricsRecorder and
 RocksDBMetricsRecordingTrigger, whose thread is called `<client id>-RocksDBMetricsRecordingTrigger`.
-Differs: KIP-471's figures, which RocksDB counts only when told to (bytes written, hit ratios), are not there.
+Differs: KIP-471's figures, which RocksDB counts only on request (bytes written, hit ratios), are missing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ class HasProperties(Protocol):
     """A store that RocksDB keeps; one in memory has no such figures."""
 
     def properties(self) -> Mapping[str, int]:
-        """The figures of `rocksdb_properties.PROPERTIES`, by name. Raises when the store is closed."""
+        """The figures of `rocksdb_properties.PROPERTIES`, by name. Raises if the store is closed."""
 
 
 class RocksDBMetricsRecorder:
-    """Reads the figures every `every_s`, on a thread called `<client id>-RocksDBMetrics`, and keeps the last.
+    """Reads the figures every `every_s`, on a thread called `<client id>-RocksDBMetrics`, and keeps the
+    latest.
 
     Args:
         stores: the client's open stores, asked anew each time.
@@ -40,7 +41,7 @@ class RocksDBMetricsRecorder:
     ) -> None:
         self._stores = stores
         self._values: Mapping[tuple[TaskId, str], Mapping[str, int]] = {}
-        # Figures are for looking at; their failure is no failure of the client.
+        # Figures are only for display; an error here is not a failure of the client.
         self._thread = PeriodicThread(
             f"{client_id}-RocksDBMetrics",
             every_s,
@@ -50,19 +51,19 @@ class RocksDBMetricsRecorder:
         )
 
     def start(self) -> None:
-        """Begin; the first figures come after `every_s`."""
+        """Start the thread; the first figures come after `every_s`."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """End the thread at once; whether it has ended. The last figures stay. Idempotent."""
+        """End the thread at once; returns whether it has ended. The last figures stay. Idempotent."""
         return self._thread.stop(timeout_s)
 
     def values(self) -> Mapping[tuple[TaskId, str], Mapping[str, int]]:
-        """The last figures, by task and store; of stores that were open then."""
+        """The latest figures, by task and store; of stores that were open then."""
         return self._values
 
     def record(self) -> None:
-        """Read once. Any thread; a store that is closed meanwhile is left out."""
+        """Read once. Any thread may call it; a store that is closed meanwhile is skipped."""
         found = {}
         for store in self._stores():
             if not isinstance(store, HasProperties):

@@ -37,7 +37,7 @@ PROPERTIES: Mapping[str, str] = {
     "used in block cache",
     "background-errors": "Total number of background errors",
 }
-"""Kafka's names of the figures, and its descriptions; RocksDB's own names are the same behind `rocksdb.`."""
+"""Kafka's names of the figures, and its descriptions; RocksDB's own names have the prefix `rocksdb.`."""
 
 
 def unit_of(name: str) -> str:

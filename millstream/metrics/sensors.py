@@ -40,22 +40,22 @@ class Sensor:
 
     def __init__(self, window_ms: int = WINDOW_MS) -> None:
         self.count = 0
-        """How many values there ever were."""
+        """The number of all values so far."""
         self.total = 0.0
         """Their sum."""
         self.last = nan
-        """The newest one."""
+        """The latest one."""
         self._window_ms = window_ms
         self._samples: list[_Sample] = []
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Take in one value."""
+        """Record one value."""
         self.record_all(1, value, value, value, now_ms)
         self.last = value
 
     def record_all(self, count: int, total: float, least: float, most: float, now_ms: int) -> None:
-        """Take in several values at once, of which only this is known. `last` stays what it was."""
+        """Record several values at once, of which only these totals are known. `last` is unchanged."""
         self.count += count
         self.total += total
         if not self._samples:
@@ -82,25 +82,25 @@ class Sensor:
         return sum(sample.total for sample in self._window(now_ms)) / self._seconds(now_ms)
 
     def count_rate(self, now_ms: int) -> float:
-        """How many values the window has, per second."""
+        """The number of the window's values, per second."""
         return sum(sample.count for sample in self._window(now_ms)) / self._seconds(now_ms)
 
     def average(self, now_ms: int) -> float:
-        """The window's average; NaN where it is empty."""
+        """The window's average; NaN if it is empty."""
         window = self._window(now_ms)
         count = sum(sample.count for sample in window)
         return sum(sample.total for sample in window) / count if count else nan
 
     def maximum(self, now_ms: int) -> float:
-        """The window's largest value; NaN where it is empty."""
+        """The window's largest value; NaN if it is empty."""
         return max((sample.most for sample in self._window(now_ms) if sample.count), default=nan)
 
     def minimum(self, now_ms: int) -> float:
-        """The window's smallest value; NaN where it is empty."""
+        """The window's smallest value; NaN if it is empty."""
         return min((sample.least for sample in self._window(now_ms) if sample.count), default=nan)
 
     def _window(self, now_ms: int) -> list[_Sample]:
-        """The samples that still count; what is too old begins anew."""
+        """The samples that still count; those that are too old are reset."""
         for number, sample in enumerate(self._samples):
             if now_ms - sample.last_ms >= SAMPLES * self._window_ms:
                 self._samples[number] = _Sample(now_ms, now_ms)

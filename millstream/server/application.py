@@ -39,7 +39,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ADMITTED = "millstream.admitted"
-"""The key, in the state that a server passes with a request, of the callback for an admitted request."""
+"""The key, in the state that a server passes with each request, of the callback to call on admission."""
 
 
 class QueryApplication:

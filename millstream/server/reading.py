@@ -40,7 +40,7 @@ __all__ = ["LocalStores", "Places", "QueriedStreams", "covers", "moved", "out_of
 
 
 class QueriedStreams(Protocol):
-    """What the query server sees of a `KafkaStreams`."""
+    """The query server's view of a `KafkaStreams`."""
 
     @property
     def client_id(self) -> str: ...
@@ -97,11 +97,11 @@ class LocalStores:
     # --- what there is -----------------------------------------------------------------------------------
 
     def snapshot(self) -> StoreSnapshot:
-        """What queries decide by, with the stores' own serdes."""
+        """The snapshot that queries use, with the stores' own serdes."""
         return self._view.snapshot()
 
     def declaration(self, store: str, kind: StoreKind | None) -> StoreDeclaration:
-        """What is said of a store; its serdes are known.
+        """The declaration of a store, with known serdes.
 
         Raises:
             InvalidStateStoreException: one of its leaves: the store cannot be read at all now, or is of
@@ -120,18 +120,18 @@ class LocalStores:
     def _reason(self, store: str, kind: StoreKind) -> Exception:
         try:
             self._reader(Read(store, kind))
-        except Exception as error:  # the leaf that says it
+        except Exception as error:  # the matching leaf
             return error
         # Readable after all: it has become so since.
         return StreamsRebalancingException(f"store '{store}' was not ready a moment ago; retry", store=store)
 
     def presences(self, store: str, *, stale: bool) -> dict[int, Presence]:
-        """What each partition that is here is good for."""
+        """The reads that each local partition allows."""
         found = parts_by_partition(self.snapshot(), store, stale=stale)
         return {partition: presence for partition, (presence, _) in found.items()}
 
     def parts(self, store: str, *, stale: bool) -> dict[int, Any]:
-        """What can be read here: the part of each partition. One that has gone and come back is another."""
+        """The readable local parts, by partition. A part that has left and come back is a different one."""
         found = parts_by_partition(self.snapshot(), store, stale=stale)
         return {
             number: part.store for number, (presence, part) in found.items() if presence is Presence.READABLE
@@ -160,15 +160,15 @@ class LocalStores:
         ]
 
     def count(self, read: Read) -> int:
-        """About how many entries there are here."""
+        """The approximate number of local entries."""
         count: int = self._reader(read).answer(read)
         return count
 
     def page(self, read: Read, *, most_bytes: int, check: Callable[[], None]) -> tuple[Page, frozenset[int]]:
-        """A page of what is here, and the partitions that it is of.
+        """A page of the local entries, and its partitions.
 
         Raises:
-            StreamsRebalancingException: a partition came or went while it was read.
+            StreamsRebalancingException: a partition was added or removed during the read.
         """
         before = self.parts(read.store, stale=read.stale)
         with _history(read), closing(self._remaining(read)) as rows:
@@ -195,7 +195,7 @@ class LocalStores:
         return reader if read.as_of is None else reader.as_of(read.as_of)
 
     def _remaining(self, read: Read) -> Generator[Row]:
-        """The rows from the place on where the page begins, and perhaps some before it."""
+        """The rows from the start of the page on, and perhaps some before it."""
         reader, row = self._reader(read), self._rows_of(read)
         for part in remaining(read):
             entries = reader.answer(part)
@@ -208,7 +208,8 @@ class LocalStores:
                 entries.close()
 
     def _rows_of(self, read: Read) -> Callable[[Sequence[Any], bytes], Row]:
-        """What makes rows of what a store has, by its keys: alone, with a start, with start and end."""
+        """The function that turns a store's entries into rows, by its keys: alone, with a start, with start
+        and end."""
         if read.kind is StoreKind.SESSION:
             return lambda at, stored: Row(at[0], value_of(stored), None, at[1], at[2])
         if read.kind is StoreKind.KEY_VALUE:
@@ -231,7 +232,7 @@ _ASKED_AS = {
 
 @contextmanager
 def _history(read: Read) -> Iterator[None]:
-    """Has a time that is before a store's history be the request's mistake."""
+    """Turns the error for a time before a store's history into a refused request."""
     try:
         yield
     except ValueError as error:
@@ -241,7 +242,7 @@ def _history(read: Read) -> Iterator[None]:
 
 
 def serde_names(store: StoreDeclaration) -> tuple[str | None, str | None]:
-    """How the serdes of a store are called; None: it is not known yet."""
+    """The names of a store's serdes; None: not known yet."""
 
     def name(serde: Serde | None) -> str | None:
         return None if serde is None else serde.name
@@ -253,7 +254,7 @@ class Places:
     """Where the parts of stores are.
 
     Args:
-        own: this client's `application.server`, so that it does not ask itself.
+        own: this client's `application.server`, so that it does not query itself.
     """
 
     def __init__(self, streams: QueriedStreams, stores: LocalStores, own: HostInfo | None) -> None:
@@ -262,16 +263,16 @@ class Places:
         self._own = own
 
     def is_here(self, store: str, partition: int, *, stale: bool) -> bool:
-        """Whether a partition is here, if only as one that is still being restored."""
+        """Whether a partition is here, even if it is still being restored."""
         presence = self._stores.presences(store, stale=stale).get(partition, Presence.ABSENT)
         return presence not in (Presence.ABSENT, Presence.STANDBY)
 
     def is_whole(self, store: StoreDeclaration, *, stale: bool) -> bool:
-        """Whether all of a store is here, so that nobody else has to be asked."""
+        """Whether the whole store is here, so that no other client has to be queried."""
         return covers(self._stores.readable(store.name, stale=stale), store)
 
     def check_whole(self, store: StoreDeclaration, covered: AbstractSet[int]) -> None:
-        """Hold that an answer is of all of a store.
+        """Check that an answer covers the whole store.
 
         Raises:
             StreamsRebalancingException: it is not.
@@ -286,7 +287,7 @@ class Places:
         )
 
     def metadata(self, store: str, key: bytes) -> KeyQueryMetadata:
-        """Who has a key, as the group has agreed."""
+        """The owner of a key, by the group's assignment."""
         return self._streams.query_metadata_for_key(store, key, Serdes.bytes())
 
     def hosts(self, store: str, key: bytes, *, stale: bool) -> tuple[HostInfo, ...]:
@@ -307,19 +308,19 @@ class Places:
 
 
 def covers(partitions: frozenset[int], store: StoreDeclaration) -> bool:
-    """Whether these are all partitions that other clients could have."""
+    """Whether these are all the partitions that other clients could have."""
     return store.is_global or (store.partitions is not None and partitions >= set(range(store.partitions)))
 
 
 def moved(store: str) -> StreamsRebalancingException:
-    """Partitions came, went or changed hands, so the parts of an answer do not fit together."""
+    """Partitions were added, removed or moved, so the parts of an answer do not fit together."""
     return StreamsRebalancingException(
         f"store '{store}': partitions moved while the clients were asked; retry", store=store
     )
 
 
 def out_of_reach(store: str) -> StreamsRebalancingException:
-    """The client that should have it cannot be asked, and no other is known to have it."""
+    """The client that should have it cannot be queried, and no other is known to have it."""
     return StreamsRebalancingException(
         f"the client that has this part of store '{store}' does not answer, or has just let go of it; "
         "retry: if it is gone, another client takes its part over",

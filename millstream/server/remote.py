@@ -48,12 +48,12 @@ __all__ = ["RemoteStore"]
 
 _MULTI_GET = 1_000
 _THREAD = "millstream-async-remote"
-"""Of one read in a coroutine: reads of stores here do not wait until another machine answers."""
-"""How many keys one question asks for."""
+"""The threads for reads in coroutines: reads of local stores do not wait for another machine's answer."""
+"""The number of keys in one request."""
 
 
 class _TooLarge(StreamsException):
-    """The answer to all that was asked for at once would be too large."""
+    """The answer to the whole request would be too large."""
 
 
 class RemoteStore(EntryViews[Any, Any]):
@@ -68,24 +68,24 @@ class RemoteStore(EntryViews[Any, Any]):
     Args:
         url: any query server of the application, such as `http://localhost:8080`; https too.
         store: the store's name.
-        token: what that server wants to be shown (`query.server.token`). Another client that it names is
-            asked only if it proves that it knows the token, which it is not shown.
-        timeout: how long one question may take; a range asks one for each page.
-        stale: whether standbys, and what is still being restored, will do (`enable_stale_stores()`).
+        token: the token of that server (`query.server.token`). Another client that it names is
+            queried only if it proves that it knows the token, which is not sent to it.
+        timeout: how long one request may take; a range sends one for each page.
+        stale: whether to accept standbys, and stores that are still being restored (`enable_stale_stores()`).
         timestamped: whether values come as `ValueAndTimestamp`, as from a store of a timestamped type; those
             of session stores have none.
-        key_serde, value_serde: only for serdes of your own; the server tells of the others which they are.
+        key_serde, value_serde: only for serdes of your own; the server reports which of the others to use.
         page_size: how many entries of a range are fetched at once.
-        ca_file: over https, the authorities whose certificates are believed, in PEM; None: those that the
+        ca_file: over https, the authorities whose certificates are trusted, in PEM; None: those that the
             machine trusts.
 
-    Raises, from every read, what reading the store there would raise: the leaves of KIP-216 above all. And:
+    Raises, from every read, what a local read of the store would raise: mainly the leaves of KIP-216. And:
         StateStoreNotAvailableException: the server cannot be reached; another one of the application may be.
         TimeoutException: no answer in time.
-        StreamsException: the server does not let this client in, is too busy, or is no query server.
+        StreamsException: the server does not admit this client, is too busy, or is not a query server.
 
     Differs: Kafka Streams has none. A range reads one page after the other, each as the store is at that
-    moment; it is in order, has no entry twice, and all that was there the whole time.
+    moment; it is in order, has no entry twice, and has all entries that were there the whole time.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class RemoteStore(EntryViews[Any, Any]):
         self._handle: Any = None
 
     def _store(self, method: str) -> Any:
-        """The handle that a store of this kind has, over HTTP; what it is, the server is asked once.
+        """The handle for a store of this kind, over HTTP; the server is asked for the kind once.
 
         Raises:
             InvalidStateStoreTypeException: stores of this kind have no such method.
@@ -139,7 +139,7 @@ class RemoteStore(EntryViews[Any, Any]):
         return entries
 
     def approximate_num_entries(self) -> int:
-        """About how many entries there are, on all clients."""
+        """The approximate number of entries, on all clients."""
         return self._server.count()
 
     def __contains__(self, key: Any) -> bool:
@@ -153,7 +153,7 @@ class RemoteStore(EntryViews[Any, Any]):
         return table
 
     def _table_lost(self, error: ClosedStoreError) -> Exception:
-        return error  # a store that is closed there is told by the server, as an exception
+        return error  # for a store that is closed there, the server sends an exception
 
     # --- key-value stores ----------------------------------------------------------------------------------
 
@@ -212,14 +212,15 @@ class RemoteStore(EntryViews[Any, Any]):
     # --- window and session stores -------------------------------------------------------------------------
 
     def fetch(self, *arguments: Any) -> Any:
-        """Of a window store: `fetch(key, time)` gives the value of one window, `fetch(key, from, to)` a key's
-        windows, `fetch(from_key, to_key, from, to)` those of many keys. Of a session store: `fetch(key)` and
-        `fetch(from_key, to_key)` give sessions.
+        """For a window store, `fetch(key, time)` returns the value of one window, `fetch(key, from, to)` a
+        key's
+        windows, and `fetch(from_key, to_key, from, to)` those of many keys. For a session store, `fetch(key)`
+        and `fetch(from_key, to_key)` return sessions.
         """
         return self._store("fetch").fetch(*arguments)
 
     def backward_fetch(self, *arguments: Any) -> Any:
-        """The same as `fetch`, the last one first."""
+        """The same as `fetch`, in reverse order."""
         return self._store("backward_fetch").backward_fetch(*arguments)
 
     def fetch_all(self, time_from: Time | None, time_to: Time | None) -> KeyValueIterator[Windowed[Any], Any]:
@@ -230,13 +231,13 @@ class RemoteStore(EntryViews[Any, Any]):
     def backward_fetch_all(
         self, time_from: Time | None, time_to: Time | None
     ) -> KeyValueIterator[Windowed[Any], Any]:
-        """The same as `fetch_all`, the last one first."""
+        """The same as `fetch_all`, in reverse order."""
         store = self._store("backward_fetch_all")
         entries: KeyValueIterator[Windowed[Any], Any] = store.backward_fetch_all(time_from, time_to)
         return entries
 
     def backward_all(self) -> KeyValueIterator[Any, Any]:
-        """Every entry of a window or session store, the last one first."""
+        """Every entry of a window or session store, in reverse order."""
         entries: KeyValueIterator[Any, Any] = self._store("backward_all").backward_all()
         return entries
 
@@ -248,7 +249,7 @@ class RemoteStore(EntryViews[Any, Any]):
         return entries
 
     def backward_find_sessions(self, *arguments: Any) -> KeyValueIterator[Any, Any]:
-        """The same as `find_sessions`, the last one first."""
+        """The same as `find_sessions`, in reverse order."""
         store = self._store("backward_find_sessions")
         entries: KeyValueIterator[Any, Any] = store.backward_find_sessions(*arguments)
         return entries
@@ -281,7 +282,7 @@ class RemoteStore(EntryViews[Any, Any]):
     # --- itself --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close its connections. It can be used again all the same. Idempotent."""
+        """Close its connections. It can still be used again. Idempotent."""
         self._server.close()
 
     def __enter__(self) -> RemoteStore:
@@ -297,7 +298,7 @@ class RemoteStore(EntryViews[Any, Any]):
 
 
 class _Fetched(AsyncKeyValueIterator[Any, Any]):
-    """What `fetch` gives, one value or entries: the server knows, and is not asked on the event loop."""
+    """What `fetch` returns, one value or entries: the server knows, and is not queried on the event loop."""
 
     __slots__ = ()
 
@@ -306,7 +307,7 @@ class _Fetched(AsyncKeyValueIterator[Any, Any]):
 
 
 class _RemoteReader:
-    """Answers reads by asking a server (query.handle.Reader)."""
+    """Answers reads by querying a server (query.handle.Reader)."""
 
     deprecates_milliseconds = False
 
@@ -365,18 +366,18 @@ class _RemoteReader:
         return OpenTable(self.codecs, [self.answer(self.of)], Position())
 
     def lost(self, error: ClosedStoreError) -> Exception:
-        return error  # told by the server, as an exception
+        return error  # the server sends an exception
 
     def check(self) -> None:
-        """Each read tells."""
+        """Does nothing: each read reports errors itself."""
 
     def described(self) -> str:
         return f"at {self._server}"
 
 
 class _Pages:
-    """The entries of a range, page by page (query.merged.Source). The first is read at once, so that what is
-    wrong is told at once.
+    """The entries of a range, page by page (query.merged.Source). The first is read at once, so that an
+    error is raised at once.
     """
 
     def __init__(self, server: _Server, read: Read) -> None:
@@ -422,7 +423,7 @@ class _Pages:
 
 
 class _Server:
-    """Questions about one store to a query server, and to a client that it names. Any thread may ask."""
+    """Requests about one store to a query server, and to a client that it names. Any thread may use it."""
 
     def __init__(
         self,
@@ -457,7 +458,7 @@ class _Server:
     # --- what the store is ---------------------------------------------------------------------------------
 
     def codecs(self, *, timestamped: bool) -> Codecs:
-        """What the server says of the store; asked once."""
+        """The server's description of the store; requested once."""
         if self._known is None:
             self._known = self._described(timestamped=timestamped)
         return self._known
@@ -494,7 +495,7 @@ class _Server:
         return serde
 
     def count(self) -> int:
-        """About how many entries there are, on all clients."""
+        """The approximate number of entries, on all clients."""
         count = self.ask(question_of(Read(self._name, form=Form.COUNT))).body.get("count")
         if not isinstance(count, int):
             raise self.garbled()
@@ -503,7 +504,7 @@ class _Server:
     # --- asking --------------------------------------------------------------------------------------------
 
     def ask(self, question: Question) -> Reply:
-        """The server's answer, or that of the client it names; 404 without an error is one too."""
+        """The server's answer, or that of the client it names; a 404 without an error is an answer too."""
         deadline = Deadline(self._timeout_s)
         reply = self._asked(self._wire, question, deadline)
         if is_misdirected(reply.status, reply.body) and (other := self._other(reply.body.get("host"))):
@@ -532,7 +533,7 @@ class _Server:
             ) from error
 
     def _other(self, host: Any) -> Wire | None:
-        """The client that an answer names. It is not shown the token: both sides prove that they know it."""
+        """The client that an answer names. It is not sent the token: both sides prove that they know it."""
         try:
             named = HostInfo.parse(host) if isinstance(host, str) else None
         except ValueError:
@@ -551,7 +552,7 @@ class _Server:
     # --- what it says --------------------------------------------------------------------------------------
 
     def place(self, row: Any, kind: StoreKind) -> Any:
-        """The key of an entry, as stores of a kind have it: alone, with the start, with start and end."""
+        """The key of an entry, in the form of a kind of stores: alone, with the start, with start and end."""
         start, end = (row.get("start", 0), row.get("end", 0)) if isinstance(row, dict) else (None, None)
         if not isinstance(start, int) or not isinstance(end, int):
             raise self.garbled()
@@ -564,7 +565,7 @@ class _Server:
         return key, start, end
 
     def stored(self, row: Any) -> bytes:
-        """As stores have it: a timestamp, and the value's bytes."""
+        """In the form of stores: a timestamp, and the value's bytes."""
         timestamp = row.get("timestamp", 0) if isinstance(row, dict) else None
         if not isinstance(timestamp, int) or not -(2**63) <= timestamp < 2**63:
             raise self.garbled()

@@ -46,21 +46,21 @@ log = logging.getLogger(__name__)
 
 
 class About:
-    """Tells of this client and its application, and of no entry of a store. It blocks."""
+    """Describes this client and its application, but no store's entries. It blocks."""
 
     def __init__(self, streams: QueriedStreams, reach: Reach) -> None:
         self._streams = streams
         self._reach = reach
 
     def health(self, asked: str) -> Answer:
-        """`live`, `ready`, or all that is known of the client's health."""
+        """`live`, `ready`, or everything known about the client's health."""
         health = self._streams.health
         good = health.live if asked == "live" else health.ready
         body = health.as_dict() if asked == "health" else {asked: good, "status": health.status}
         return Answer(200 if good else 503, body)
 
     def metrics(self) -> Answer:
-        """All metrics, as Prometheus reads them."""
+        """All metrics, in Prometheus' format."""
         try:
             written = prometheus.text(self._streams.metrics())
         except SetupException as error:
@@ -74,7 +74,7 @@ class About:
         )
 
     def topology(self) -> Answer:
-        """The program, as boxes and arrows."""
+        """The topology, as boxes and arrows."""
         drawing = drawing_of(self._streams.topology)
         return Answer(200, {"client": self._streams.client_id, **drawing.as_dict()})
 
@@ -87,7 +87,7 @@ class About:
         )
 
     def one_store(self, name: str) -> Answer:
-        """One store, whatever can be read of it now."""
+        """One store, whether or not it can be read now."""
         stores = self._reach.stores
         # declaration() says what is wrong with a name that is no store's.
         store = stores.snapshot().stores.get(name) or stores.declaration(name, None)
@@ -109,7 +109,7 @@ class About:
         }
 
     def clients(self) -> Answer:
-        """Every client of the application, and what it has."""
+        """Every client of the application, and its partitions."""
         clients = [
             {
                 "host": str(client.host_info),
@@ -129,7 +129,7 @@ class About:
         found = self._reach.places.metadata(request.store, key)
         partition = found.partition
         if partition < 0 and store.partition_of is not None:
-            partition = store.partition_of(key)  # nothing is agreed, which does not change where it belongs
+            partition = store.partition_of(key)  # nothing is assigned yet, but the key has a partition
         return Answer(
             200,
             {
@@ -145,7 +145,7 @@ class QueryService:
     """Answers requests about the stores of one client, and of the others for it.
 
     Args:
-        ui: whether there is a dashboard. `commands`: whether commands are taken, which needs a token.
+        ui: whether there is a dashboard. `commands`: whether commands are accepted, which requires a token.
     """
 
     def __init__(
@@ -179,8 +179,8 @@ class QueryService:
         """The answer.
 
         Raises:
-            Refused: the request is wrong, or another client cannot be asked.
-            StreamsException: what the read raised, above all a leaf of KIP-216.
+            Refused: the request is wrong, or another client cannot be queried.
+            StreamsException: what the read raised, mainly a leaf of KIP-216.
         """
         only_here = forwarded or request.local
         form = Form.JSON if forwarded else form_of(request.route, request.accept)
@@ -241,7 +241,7 @@ class QueryService:
             return self.error(error)
 
     async def _shown(self, request: Request, deadline: Deadline) -> Answer:
-        """The dashboard's page, and what it shows."""
+        """The dashboard's page, and its data."""
         if self._site is None:
             raise Refused(404, "NotFound", "this client has no dashboard; set 'ui.enabled'")
         match request.route.name:
@@ -260,7 +260,7 @@ class QueryService:
         return {**sections, "others": self._others.look(sections["clients"], sections["health"])}
 
     def error(self, error: Exception) -> Answer:
-        """The answer to what went wrong."""
+        """The answer to an error."""
         return self._reach.error(error)
 
     def close(self) -> None:
@@ -282,13 +282,13 @@ _REMOVE_S = timedelta(seconds=5)
 
 
 class Actions:
-    """Asks and tells one client."""
+    """Queries and commands one client."""
 
     def __init__(self, streams: QueriedStreams) -> None:
         self._streams = streams
 
     def threads(self) -> Answer:
-        """The stream threads, what each has, and how far its pipelines are."""
+        """The stream threads, the work of each, and the positions of its pipelines."""
         found = [_thread(each) for each in self._streams.metadata_for_local_threads()]
         return self._answer(paused=self._streams.is_paused, threads=found)
 
@@ -297,7 +297,7 @@ class Actions:
         return self._answer(failures=[each.as_dict() for each in self._streams.failures])
 
     def pause(self, paused: bool) -> Answer:
-        """Pause, or go on."""
+        """Pause, or resume."""
         log.warning("%s is %s over HTTP", self._streams.client_id, "paused" if paused else "resumed")
         if paused:
             self._streams.pause()
@@ -306,13 +306,13 @@ class Actions:
         return self._answer(paused=self._streams.is_paused)
 
     def close(self) -> Answer:
-        """Have the client close, in the background: this server is a part of it, and has yet to answer."""
+        """Close the client, in the background: this server is a part of it, and must still answer."""
         log.warning("%s is closed over HTTP", self._streams.client_id)
         self._streams.close(timedelta(0))
         return self._answer(closing=True)
 
     def change_threads(self, body: bytes) -> Answer:
-        """Add a thread, or remove one; `done`: whether the one that goes has ended.
+        """Add a thread, or remove one; `done`: whether the removed one has ended.
 
         Raises:
             Refused: the body says neither.

@@ -43,11 +43,11 @@ _HEAD_BYTES = 1 << 14
 """The largest head of a request, path and query included."""
 _START_S = 10.0
 _GRACE_S = 2
-"""How long closing waits for the answers that are on their way."""
+"""How long closing waits for answers in progress."""
 _BACKLOG = 512
 _SEAT = "seat"
 _TICK_S = 1.0
-"""How often the header Date is set anew."""
+"""How often the header Date is updated."""
 
 
 class QueryServer:
@@ -57,20 +57,20 @@ class QueryServer:
 
     Args:
         streams: the client.
-        listen: the address to listen at; port 0: one that is free.
-        token: what requests have to show; None: nothing, which is refused where others can reach the address.
+        listen: the address to listen on; port 0: any free port.
+        token: required of requests; None: no token, which is refused if others can reach the address.
         host: this client's `application.server`, by which other clients know it; by default `listen`.
         allow_anonymous: serve without a token on an address that others can reach.
-        limits: how much a request may take.
-        peers: which endpoints of other clients may be asked (`query.server.peers`).
-        sql: whether stores can be asked in SQL, by who shows the token (`query.server.sql.enabled`).
-        cors: the origins whose pages may read answers in a browser (`query.server.cors.origins`).
+        limits: the limits of requests.
+        peers: which endpoints of other clients may be queried (`query.server.peers`).
+        sql: whether stores can be queried in SQL, with the token (`query.server.sql.enabled`).
+        cors: the origins whose pages may read responses in a browser (`query.server.cors.origins`).
         ui: whether it serves the dashboard, at `/ui/`.
-        tls: it speaks https, and asks the other clients over https (`query.server.ssl.*`); None: neither.
+        tls: serve https, and query the other clients over https (`query.server.ssl.*`); None: neither.
 
     Raises:
-        ConfigException: others could reach it, and there is no token; or one of `peers` is no endpoint,
-            or one of `cors` no origin.
+        ConfigException: others could reach it, and there is no token; or one of `peers` is not an endpoint,
+            or one of `cors` is not an origin.
         SetupException: uvicorn is not installed.
 
     Differs: Kafka Streams has no such server; `application.server` there only names one of the user's.
@@ -107,7 +107,7 @@ class QueryServer:
         self._limits = _fitting(limits or Limits())
         peers = tuple(peers)
         cors = tuple(cors)
-        Allowed(peers, has_token=token is not None)  # told now, and not when it starts
+        Allowed(peers, has_token=token is not None)  # raises now, and not at the start
         Origins(cors)
         self._make = partial(
             QueryApplication,
@@ -134,10 +134,10 @@ class QueryServer:
         self._failure: BaseException | None = None
 
     def start(self) -> QueryServer:
-        """Listen, and answer from now on.
+        """Listen, and start to answer requests.
 
         Raises:
-            StreamsException: the address cannot be listened at.
+            StreamsException: the server cannot listen on the address.
             IllegalStateException: it was started or closed before.
         """
         with self._lock:
@@ -162,7 +162,7 @@ class QueryServer:
         return self
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Finish the answers that are on their way, and stop; whether all is ended in time. Idempotent."""
+        """Finish the answers in progress, and stop; returns whether all ended in time. Idempotent."""
         with self._lock:
             self._closed = True
             server, thread, bound, made = self._server, self._thread, self._socket, self._application
@@ -190,17 +190,17 @@ class QueryServer:
 
     @property
     def address(self) -> HostInfo:
-        """Where it listens; the port is the real one once it has started."""
+        """The address it listens on; the port is the real one once it has started."""
         return self._address
 
     @property
     def url(self) -> str:
-        """The address as `RemoteStore` takes it."""
+        """The URL for `RemoteStore`."""
         return f"{'http' if self._tls is None else 'https'}://{self.address}"
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it has ended, though nobody has closed it; the client's health tells it too."""
+        """Why it has ended without being closed; the client's health reports it too."""
         return self._failure
 
     def __enter__(self) -> QueryServer:
@@ -213,7 +213,7 @@ class QueryServer:
         return f"<QueryServer of client '{self._client_id}' at {self.url}>"
 
     def _bound(self) -> socket.socket:
-        """A listening socket, so that an address that is in use is told by `start()`."""
+        """A listening socket, so that `start()` reports an address that is in use."""
         host, port = self._listen
         bound: socket.socket | None = None
         try:
@@ -252,7 +252,8 @@ def _names_of(listen: HostInfo, host: HostInfo | None) -> Iterable[str]:
 
 
 def _fitting(limits: Limits) -> Limits:
-    """No more connections than the process has files for, and fewer requests at a time than connections."""
+    """No more connections than the process has file descriptors for, and fewer concurrent requests than
+    that."""
     connections = most_connections(limits.connections)
     concurrent = max(1, min(limits.concurrent, connections // 2))
     return replace(limits, connections=connections, concurrent=concurrent)
@@ -261,11 +262,11 @@ def _fitting(limits: Limits) -> Limits:
 def _uvicorn_server(
     application: QueryApplication, limits: Limits, ready: threading.Event, tls: ssl.SSLContext | None
 ) -> Any:
-    """uvicorn, set up to do no more than it is asked for: no logs of paths, no headers that tell of it."""
+    """uvicorn, configured to do no more than needed: no logs of paths, no headers that reveal it."""
     import uvicorn
 
     class Server(uvicorn.Server):
-        """One that is told when to end, and does not look ten times a second whether it is to."""
+        """A server that is notified when to end, instead of checking ten times a second."""
 
         _loop: asyncio.AbstractEventLoop | None = None
 
@@ -285,7 +286,7 @@ def _uvicorn_server(
         async def main_loop(self) -> None:
             self._told = asyncio.Event()
             self._loop = asyncio.get_running_loop()
-            while not await self.on_tick(0):  # 0: it sets the header Date anew
+            while not await self.on_tick(0):  # 0: it updates the header Date
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._told.wait(), _TICK_S)
 
@@ -320,12 +321,12 @@ def _uvicorn_server(
 
 
 def _guarded(limits: Limits) -> Any:
-    """uvicorn's protocol, with the deadlines that it lacks, and with its seat in the doorway."""
+    """uvicorn's protocol, with the missing deadlines, and with its seat in the doorway."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Guarded(H11Protocol):
-        """A connection that ends if a request's head, or the taking of an answer, lasts too long."""
+        """A connection that ends if receiving a request's head, or sending an answer, takes too long."""
 
         _head: asyncio.TimerHandle | None = None
         _taking: asyncio.TimerHandle | None = None
@@ -354,7 +355,7 @@ def _guarded(limits: Limits) -> Any:
             answering = self.cycle is not None and not self.cycle.response_complete
             self._seat.is_idle(not answering)
             if answering:
-                self._stop_head()  # the head is complete; the application minds the body
+                self._stop_head()  # the head is complete; the application limits the body
             elif expects and self._head is None:
                 self._await_head()
 
@@ -393,16 +394,16 @@ def _guarded(limits: Limits) -> Any:
 
 _LOOPBACK = "127.0.0.1"
 _SHORT = 16
-"""A token of fewer characters is worth a warning where others reach the server."""
+"""A shorter token is worth a warning if others can reach the server."""
 
 
 def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
-    """A server that answers already: `query.server.*`.
+    """A started server, by the configuration: `query.server.*`.
 
     Raises:
         ConfigException: an address is none, or a peer; or others could reach it, and there is no token.
         SetupException: uvicorn is not installed.
-        StreamsException: the address cannot be listened at.
+        StreamsException: the server cannot listen on the address.
     """
     host = _host("application.server", config.application_server)
     listen = listening_address(_host("query.server.listen", str(config["query.server.listen"])), host)
@@ -440,7 +441,7 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
 
 
 def _tls(config: StreamsConfig) -> Tls | None:
-    """What the configuration says of TLS; None: nothing."""
+    """The TLS settings of the configuration; None: there are none."""
     names = ("certificate.location", "key.location", "key.password", "ca.location")
     certificate, key, password, ca = (config.get(f"query.server.ssl.{name}") for name in names)
     if certificate is not None:
@@ -454,7 +455,7 @@ def _tls(config: StreamsConfig) -> Tls | None:
 
 
 def listening_address(listen: HostInfo | None, host: HostInfo | None) -> HostInfo:
-    """Where to listen, by `query.server.listen` and `application.server`. Pure."""
+    """The address to listen on, by `query.server.listen` and `application.server`. Pure."""
     if listen is not None:
         return listen
     if host is None:

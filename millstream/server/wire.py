@@ -45,12 +45,12 @@ T = TypeVar("T")
 
 
 def server_closed() -> StateStoreNotAvailableException:
-    """What is answered once the server is being closed."""
+    """The error once the server is closing."""
     return StateStoreNotAvailableException("this query server is closed; ask another client's")
 
 
 class Deadline:
-    """When a request has to be done. Any thread may ask."""
+    """The deadline of a request. Any thread may use it."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -58,7 +58,7 @@ class Deadline:
 
     @property
     def remaining_s(self) -> float:
-        """How long there still is; negative when it is over."""
+        """The time left; negative once it is over."""
         return self._at - time.monotonic()
 
     def check(self) -> None:
@@ -74,7 +74,7 @@ class Deadline:
 
 
 class Workers:
-    """A few threads that do one job after the other; `<name>-<n>` each."""
+    """A few threads that run jobs, each one at a time; their names are `<name>-<n>`."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
@@ -83,11 +83,11 @@ class Workers:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._outstanding = 0
-        """Jobs that wait or are being done."""
+        """Jobs that wait or are running."""
         self._closed = False
 
     async def run(self, job: Callable[[], T]) -> T:
-        """What `job` gives, from a thread of these. If the caller stops waiting, the job goes on.
+        """The result of `job`, run on one of these threads. If the caller stops waiting, the job continues.
 
         Raises:
             Exception: what the job raised.
@@ -114,7 +114,7 @@ class Workers:
             try:
                 loop.call_soon_threadsafe(settle)
             except RuntimeError:
-                return  # the loop has ended, and nobody waits any more
+                return  # the loop has ended, and no caller waits any more
 
         self._add(work)
         return await future
@@ -141,7 +141,7 @@ class Workers:
                     self._outstanding -= 1
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """End the threads, each after the job it is at; whether all have ended in time. Idempotent."""
+        """End the threads, each after its current job; returns whether all ended in time. Idempotent."""
         with self._lock:
             first = not self._closed
             self._closed = True
@@ -158,7 +158,7 @@ class Workers:
 log = logging.getLogger(__name__)
 
 NOT_OURS = "NotOurs"
-"""Instead of the name of an error: the answer was none of a query server's."""
+"""Instead of the name of an error: the answer did not come from a query server."""
 
 _MOST_IDLE = 8
 _CHUNK = 1 << 16
@@ -166,10 +166,10 @@ _LARGEST = 64 << 20
 """The largest answer that is read."""
 _LARGEST_PROOF = 4096
 _PROOF_S = 3.0
-"""How long an endpoint may take to prove itself: whoever announces one could keep all that ask it waiting."""
+"""How long an endpoint may take to prove itself: a rogue endpoint could otherwise block all its clients."""
 
 _NO_ANSWER = (http.client.HTTPException, OSError, UnicodeError)
-"""What asking may raise; a UnicodeError: there cannot be a host of that name."""
+"""What a request may raise; a UnicodeError: the name is not a valid host name."""
 
 
 class WireError(Exception):
@@ -207,7 +207,7 @@ class Base(NamedTuple):
 
 
 def base_of(url: str) -> Base:
-    """The server that an address means, such as `http://localhost:8080`.
+    """The server that a URL names, such as `http://localhost:8080`.
 
     Raises:
         ConfigException: it is none.
@@ -240,13 +240,13 @@ class _Line:
 
 
 class Wire:
-    """Questions to one server. Any number of threads may ask.
+    """Requests to one server. Any number of threads may use it.
 
     Args:
-        token: shown to the server with each question: only for one that the user has named.
-        secret: proved instead, by the server first (`secret_of` a token): for one that others have named.
-        name: the endpoint that it has to prove to be, as the others have named it.
-        tls: which certificates are believed, over https; None: those of authorities that the machine trusts.
+        token: sent to the server with each request: only for one that the user has named.
+        secret: proved instead, by the server first (`secret_of` a token): for one that others have announced.
+        name: the endpoint that it has to prove to be, as the others have announced it.
+        tls: which certificates are trusted, over https; None: those of authorities that the machine trusts.
     """
 
     def __init__(
@@ -276,10 +276,11 @@ class Wire:
         body: bytes | None = None,
         forwarded: bool = False,
     ) -> Reply:
-        """The answer to one question; whatever its status.
+        """The answer to one request, whatever its status.
 
         Raises:
-            Unproven: the server is not one that knows the token, so it was not asked, or is not believed.
+            Unproven: the server has not proved that it knows the token, so it was not queried, or is not
+                trusted.
             WireError: there was no answer.
         """
         line = self._idle_one()
@@ -340,7 +341,7 @@ class Wire:
                 line.http.close()
 
     def _proved(self, line: _Line, secret: bytes, deadline: Deadline) -> Proven:
-        """What the other end of a new connection has proved, before it hears anything else.
+        """The proof of the other end of a new connection, before anything else is sent to it.
 
         Raises:
             Unproven: nothing.
@@ -364,7 +365,7 @@ class Wire:
             raise Unproven(f"the server at {self.base} does not prove that it knows the token")
         if response.will_close:
             raise Unproven(f"the server at {self.base} closes the connection on which it proved itself")
-        line.http.auto_open = 0  # the next question goes over this connection or none
+        line.http.auto_open = 0  # the next request goes over this connection or none
         self._limit(line, deadline)
         return found
 
@@ -383,7 +384,7 @@ class Wire:
             if not chunk:
                 if response.length:
                     raise http.client.IncompleteRead(b"", response.length)
-                response.close()  # read1 does not, and the connection takes no other question before that
+                response.close()  # read1 does not, and the connection accepts no other request before that
                 return b"".join(chunks)
             chunks.append(chunk)
             size += len(chunk)
@@ -391,7 +392,7 @@ class Wire:
                 raise WireError(f"the query server at {self.base} answered with more than {largest} bytes")
 
     def _limit(self, line: _Line, deadline: Deadline) -> None:
-        """No single wait is longer than what is left of the deadline."""
+        """Limit each single wait to the time left until the deadline."""
         left = deadline.remaining_s
         if left <= 0:
             raise self._unreachable(TimeoutError(), deadline)
@@ -437,7 +438,7 @@ class Wire:
             return True
 
     def close(self) -> None:
-        """Close the connections that are idle; one in use is closed by who uses it. Idempotent."""
+        """Close the idle connections; one in use is closed by its user. Idempotent."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -458,8 +459,8 @@ class Tls:
     """How connections are encrypted. All files are PEM.
 
     Attributes:
-        certificate: the server's certificate, and those between it and its authority.
-        key: its key; None: it is in the same file. `password`: what opens the key.
+        certificate: the server's certificate, and the intermediate ones up to its authority.
+        key: its key; None: it is in the same file. `password`: the key's password.
         ca: the authorities of the other clients' certificates; None: those that the machine trusts.
     """
 
@@ -469,10 +470,10 @@ class Tls:
     ca: str | None = None
 
     def serving(self) -> ssl.SSLContext:
-        """For who is connected to.
+        """The context of a server.
 
         Raises:
-            ConfigException: the files are not there, do not fit each other, or the password is another.
+            ConfigException: the files are missing, do not match, or the password is wrong.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -489,7 +490,7 @@ class Tls:
         return context
 
     def asking(self) -> ssl.SSLContext:
-        """For who connects to other clients.
+        """The context for connections to other clients.
 
         Raises:
             ConfigException: the file of authorities cannot be read.
@@ -498,7 +499,7 @@ class Tls:
 
 
 def trusting(ca: str | None) -> ssl.SSLContext:
-    """Believes servers whose certificate is of these authorities, and has the name that they are called by.
+    """Trusts servers whose certificate is from these authorities and matches the requested host name.
 
     Raises:
         ConfigException: the file cannot be read.

@@ -26,6 +26,7 @@ from millstream.spark.frames import UserWriter
 from millstream.spark.handlers import FAIL
 from millstream.spark.operators import BY_SPARK, build_operators, operators
 from millstream.spark.record_failures import asking, needs_letters
+from millstream.spark.settled import settled
 from millstream.spark.sink import output_rows, with_epoch
 from millstream.spark.trace import translated
 from millstream.topology import nodes
@@ -120,7 +121,7 @@ class Compiled:
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
-        return None if self.rows is None else with_epoch(self.rows, epoch)
+        return None if self.rows is None else settled(with_epoch(self.rows, epoch))
 
 
 def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:

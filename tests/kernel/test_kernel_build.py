@@ -73,6 +73,15 @@ IN_SIGNATURES = {
 }
 """Classes of Spark's inner packages of which its public interfaces speak; and where each may be used."""
 
+IN_PLANS = (
+    "org.apache.spark.sql.catalyst.",
+    "org.apache.spark.sql.classic.",
+    "org.apache.spark.sql.Encoder",
+    "scala.",
+)
+"""What `plan/` may use of Spark's inner packages: it makes queries faster, and where one of these classes is
+missing, they run as before."""
+
 CORE_MAY_NOT = ("org.apache.spark.", "org.apache.kafka.clients.")
 """What a pure core does not know."""
 
@@ -117,6 +126,8 @@ def names_in(text: str) -> set[str]:
 
 
 def is_allowed(name: str, file: str) -> bool:
+    if file.startswith("plan/") and name.startswith(IN_PLANS):
+        return True
     if name in IN_SIGNATURES:
         return file.startswith(IN_SIGNATURES[name])
     if file.startswith("core/") and name.startswith(CORE_MAY_NOT):
@@ -151,6 +162,8 @@ def test_the_kernel_uses_public_interfaces_only() -> None:
         ("import org.apache.spark.sql.execution.SparkPlan;", "state/A.java", False),
         ("import org.apache.spark.sql.DatasetHolder;", "state/A.java", False),
         ("import scala.Option;", "state/A.java", False),
+        ("import org.apache.spark.sql.catalyst.rules.Rule;", "plan/A.java", True),
+        ("import org.apache.spark.sql.execution.SparkPlan;", "plan/A.java", False),
         ("class A { org.apache.spark.SparkEnv env; }", "state/A.java", False),
         ("// scala.Option\nclass A { String a = \"\\\"scala.Option\"; char b = '\"'; }", "A.java", True),
         ("import org.apache.spark.sql.Row;", "core/A.java", False),
@@ -176,13 +189,13 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 9,100 lines, without comments and empty ones. A thousand of them are joins,
+    """It consists of few parts: 9,300 lines, without comments and empty ones. A thousand of them are joins,
     which Spark has no operator for (docs/decisions/0033), and three hundred what these have in memory; eight
     hundred run processors (0034), a thousand are formats that it cannot read (0035), and two hundred and
     fifty are object stores (0049).
     """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 9100
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 9300
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

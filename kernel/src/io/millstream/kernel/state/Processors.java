@@ -1,5 +1,6 @@
 package io.millstream.kernel.state;
 
+import io.millstream.kernel.plan.Encodings;
 import io.millstream.kernel.python.Processing;
 import io.millstream.kernel.python.Program;
 import java.util.ArrayList;
@@ -80,8 +81,8 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-        entries = getHandle().getMapState("entries", Encoders.BINARY(), Encoders.BINARY(), TTLConfig.NONE());
-        kept = getHandle().getValueState("task", Encoders.row(TASK), TTLConfig.NONE());
+        entries = getHandle().getMapState("entries", Encodings.binary(), Encodings.binary(), TTLConfig.NONE());
+        kept = getHandle().getValueState("task", Encodings.row(TASK), TTLConfig.NONE());
         query = getHandle().getQueryInfo();
         processing = new Processing(program, query.getQueryId().toString());
     }

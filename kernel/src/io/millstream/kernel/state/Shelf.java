@@ -20,12 +20,12 @@ import io.millstream.kernel.core.Task;
 import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Waiting;
 import io.millstream.kernel.core.Window;
+import io.millstream.kernel.plan.Encodings;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.TreeMap;
 import java.util.function.Supplier;
-import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.MapState;
@@ -108,10 +108,10 @@ final class Shelf implements Kept {
         StructType slice = item.isSliced()
                 ? new StructType().add("windows", DataTypes.createArrayType(window))
                 : window;
-        slices = handle.getMapState("slices" + number, Encoders.BINARY(), Encoders.row(slice), TTLConfig.NONE());
+        slices = handle.getMapState("slices" + number, Encodings.binary(), Encodings.row(slice), TTLConfig.NONE());
         if (item.isWindowed()) {
-            clock = handle.getValueState("clock" + number, Encoders.row(CLOCK), TTLConfig.NONE());
-            pages = handle.getMapState("due" + number, Encoders.BINARY(), Encoders.row(PAGE), TTLConfig.NONE());
+            clock = handle.getValueState("clock" + number, Encodings.row(CLOCK), TTLConfig.NONE());
+            pages = handle.getMapState("due" + number, Encodings.binary(), Encodings.row(PAGE), TTLConfig.NONE());
         } else {
             clock = null;
             pages = null;

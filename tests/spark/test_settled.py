@@ -1,0 +1,80 @@
+"""The plan of a streaming query is optimized before it starts, and says the same as before."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millstream import Consumed, Serdes, StreamsBuilder
+from millstream.spark.settled import settled
+from millstream.testing import TopologyTestDriver
+
+pytestmark = pytest.mark.spark
+
+_BOUND = re.compile(r"analysis\.Analyzer\$ResolveDeserializer .* (\d+) / \d+\s*$", re.MULTILINE)
+
+
+def _stream(spark: SparkSession) -> DataFrame:
+    """What a program's operators come to: one projection behind the other."""
+    rows = spark.readStream.format("rate").load().withColumn("doubled", F.col("value") * 2)
+    rows = rows.withColumn("unused", F.concat(F.lit("a"), F.lit("b"))).where(F.lit(True))
+    return rows.withColumn("more", F.when(F.lit(True), F.col("doubled")).otherwise(0)).select("more")
+
+
+def _text(rows: DataFrame) -> str:
+    return str(rows._jdf.queryExecution().analyzed().toString())
+
+
+def test_the_plan_has_one_projection_and_its_constants_are_computed(spark: SparkSession) -> None:
+    """Spark would do this in each micro-batch."""
+    before, after = _text(_stream(spark)), _text(settled(_stream(spark)))
+    assert before.count("Project") == 4
+    assert "CASE WHEN" in before
+    assert after.count("Project") == 1
+    assert "CASE WHEN" not in after
+
+
+def test_a_settled_plan_leaves_the_optimizer_nothing_that_it_would_change(spark: SparkSession) -> None:
+    """Settling it again gives the same plan."""
+    once = settled(_stream(spark))
+    assert settled(once)._jdf.queryExecution().analyzed().fastEquals(once._jdf.queryExecution().analyzed())
+
+
+def test_a_plan_with_the_time_of_day_stays_as_it_is(spark: SparkSession) -> None:
+    """Each micro-batch has its own time: computed before the start it would be that of the start for ever."""
+    rows = _stream(spark).withColumn("now", F.current_timestamp())
+    assert _text(settled(rows)) == _text(rows)
+
+
+def test_the_rows_are_the_same(spark: SparkSession) -> None:
+    """With nulls, a generator, and a condition that a projection hides."""
+    rows = spark.range(20).withColumn("half", F.when(F.col("id") % 2 == 0, F.col("id") / 2))
+    rows = rows.withColumn("both", F.array("half", F.col("id").cast("double"))).where("id > 3")
+    rows = rows.select("id", F.explode("both").alias("one")).where(F.col("one").isNotNull())
+    assert settled(rows).collect() == rows.collect()
+
+
+def test_random_values_stay_random(spark: SparkSession) -> None:
+    """Nothing that has another value in each row becomes a constant."""
+    found: Any = settled(spark.range(50).select(F.uuid().alias("u"))).select(F.count_distinct("u")).first()
+    assert found[0] == 50
+
+
+def test_a_task_does_not_have_its_encoders_resolved_anew(spark: SparkSession) -> None:
+    """State variables of all tasks share encoders; Spark resolves only those of the batch itself."""
+    builder = StreamsBuilder()
+    strings = Consumed.with_(Serdes.string(), Serdes.string())
+    builder.stream("in", strings).group_by_key().count().to_stream().to("out")
+    rules = spark._jvm.org.apache.spark.sql.catalyst.rules.RuleExecutor  # type: ignore[union-attr]
+    with TopologyTestDriver(builder.build()) as driver:
+        topic = driver.create_input_topic("in", Serdes.string(), Serdes.string())
+        topic.pipe_input("a", "1")
+        rules.resetMetrics()
+        topic.pipe_input("a", "2")
+        found = _BOUND.search(rules.dumpTimeSpent())
+    assert found is not None
+    assert int(found[1]) <= 2  # those of the micro-batch itself, and of the sink in memory

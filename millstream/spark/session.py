@@ -49,7 +49,14 @@ from millstream.spark.settings import (
 from millstream.spark.stale import forget_java_halves
 from millstream.spark.testing_later import postpone_testing
 
-__all__ = ["SharedSession", "check_connector", "class_data_archive", "has_jvm_ended", "with_settings"]
+__all__ = [
+    "SharedSession",
+    "check_connector",
+    "class_data_archive",
+    "hadoop_version",
+    "has_jvm_ended",
+    "with_settings",
+]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -321,7 +328,7 @@ def _start(
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
     if object_store and not has_s3a(chosen):
-        own += ensure_jars(object_store_set(_hadoop_version()))
+        own += ensure_jars(object_store_set(hadoop_version()))
     own_heap = not {*told, *settings} & {"spark.driver.memory"}
     chosen["spark.driver.extraJavaOptions"] = java_options(
         chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
@@ -375,7 +382,7 @@ def _end_jvm_without_s3a() -> None:
         SparkContext._jvm = None
 
 
-def _hadoop_version() -> str:
+def hadoop_version() -> str:
     """Of the Hadoop that PySpark brings."""
     found = sorted((_HOME / "jars").glob("hadoop-client-api-*.jar"))
     return found[-1].stem.removeprefix("hadoop-client-api-") if found else "unknown"

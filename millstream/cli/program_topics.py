@@ -95,7 +95,10 @@ def topics(
     repartition topics, when it starts. Exit code 1 if a topic is missing or does not fit.
     """
     if not create and (partitions is not None or replication_factor is not None):
-        raise typer.BadParameter("it says what to create, so it needs --create", param_hint="--partitions")
+        raise typer.BadParameter(
+            "--partitions and --replication-factor say what to create; give --create too",
+            param_hint="--create",
+        )
     topology = load_topology(program, app_dir)
     config = cluster_config(config_file, set_, bootstrap_server, application_id)
     made: list[str] = []

@@ -136,7 +136,7 @@ def test_what_exists_with_other_counts_is_refused() -> None:
 def test_counts_are_for_what_is_created(tmp_path: Path) -> None:
     """Without --create they would do nothing, and nobody would notice."""
     code, text = run("topics", "any:topology", "--partitions", "3")
-    assert (code, "needs --create" in text) == (2, True), text
+    assert (code, "give --create too" in text) == (2, True), text
 
 
 @pytest.mark.kafka

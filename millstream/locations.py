@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from millstream.errors import ConfigException
 
-__all__ = ["Kind", "kind_of"]
+__all__ = ["Kind", "caution", "kind_of", "scheme_of"]
 
 
 class Kind(Enum):
@@ -42,15 +42,19 @@ _INSTEAD = {
 }
 
 
+def scheme_of(location: str) -> str:
+    """The scheme of a URI, in lower case, whether or not an authority follows it; "" for a path."""
+    scheme = urlsplit(location).scheme.lower() if ":/" in location else ""
+    return "" if len(scheme) == 1 else scheme  # a drive
+
+
 def kind_of(location: str) -> Kind:
     """What claims at this path or URI stand on.
 
     Raises:
         ConfigException: it is not known that two clients cannot have one checkpoint there.
     """
-    scheme = urlsplit(location).scheme.lower() if "://" in location or ":/" in location else ""
-    if len(scheme) == 1:
-        scheme = ""  # a drive
+    scheme = scheme_of(location)
     try:
         return _KINDS[scheme]
     except KeyError:
@@ -60,3 +64,18 @@ def kind_of(location: str) -> Kind:
             f"has no known way to stop a second client from writing to it. Use a path, or {known}"
             + (f"; {_INSTEAD[scheme]}" if scheme in _INSTEAD else "")
         ) from None
+
+
+def caution(location: str) -> str | None:
+    """What whoever keeps checkpoints there should know, for the log; None: nothing.
+
+    Raises:
+        ConfigException: as for `kind_of`.
+    """
+    if kind_of(location) is not Kind.OBJECTS:
+        return None
+    return (
+        f"checkpoint.location '{location}' is in an object store, which is new: clients that take it over "
+        "from one another were tried on a test server only. For what matters use a file system that all "
+        "clients reach"
+    )

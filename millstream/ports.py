@@ -266,12 +266,17 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic that exists. `topic_id` differs after it was deleted and created again (KIP-516)."""
+    """A topic that exists. `topic_id` differs after it was deleted and created again (KIP-516).
+
+    Attributes:
+        replicas: of each partition; 0: not known.
+    """
 
     name: str
     partitions: int
     topic_id: str = ""
     configs: Mapping[str, str] = field(default_factory=dict)
+    replicas: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,11 @@ class Client:
         from millstream.server.wire import Wire, base_of, trusting
 
         try:
-            self._base = base_of(url)
             tls = None if ca_file is None else trusting(ca_file)
+        except ConfigException as error:
+            raise typer.BadParameter(str(error), param_hint="--ca-file") from None
+        try:
+            self._base = base_of(url)
             self._wire = Wire(self._base, checked_token(token), tls=tls)
         except ConfigException as error:
             raise typer.BadParameter(str(error), param_hint="--url") from None

@@ -302,7 +302,8 @@ def topics(facts: Facts) -> Verdict | None:
             f"topics {listed(lost)} do not exist, or this user may not DESCRIBE them"
             if len(lost) > 1
             else f"topic {listed(lost)} does not exist, or this user may not DESCRIBE it",
-            "create what is missing: applications do not create the topics that they share with others",
+            "create what is missing (`millstream topics PROGRAM --create`): applications do not create the "
+            "topics that they share with others",
         )
     if cluster.internal_problems:
         return Verdict("topics", Grade.FAILED, "; ".join(cluster.internal_problems), "see `millstream reset`")

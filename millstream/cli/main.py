@@ -19,6 +19,7 @@ from millstream.cli.kafka import kafka
 from millstream.cli.lag import lag
 from millstream.cli.output import Json, tell
 from millstream.cli.prepare import prepare
+from millstream.cli.program_topics import topics
 from millstream.cli.query import query
 from millstream.cli.registry import registry
 from millstream.cli.reset import reset
@@ -40,7 +41,7 @@ app = typer.Typer(
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "A program": (run, describe, explain, graph),
     "An application": (top, ui, status, stores, failures, pause, resume, threads, lag, reset),
-    "Topics": (tail, produce),
+    "Topics": (topics, tail, produce),
     "This machine": (doctor, prepare, demo, kafka, registry, completion),
 }
 for _panel, _commands in _COMMANDS.items():

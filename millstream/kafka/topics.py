@@ -112,6 +112,7 @@ class KafkaTopics:
                 configs={
                     entry.name: entry.value for entry in configs[name].values() if entry.value is not None
                 },
+                replicas=_replicas(topic),
             )
             for name, topic in found.items()
             if name in configs
@@ -125,7 +126,9 @@ class KafkaTopics:
         """
         timeout_s = self._timeout_s if patient else min(self._timeout_s, _LOOK_S)
         return {
-            name: TopicDescription(name, len(topic.partitions), str(topic.topic_id))
+            name: TopicDescription(
+                name, len(topic.partitions), str(topic.topic_id), replicas=_replicas(topic)
+            )
             for name, topic in self._described(names, timeout_s).items()
         }
 
@@ -457,6 +460,11 @@ class KafkaTopics:
     def _answered(self) -> None:
         with self._lock:
             self._silence.answered()
+
+
+def _replicas(topic: Any) -> int:
+    """Of each partition; of the one that has the fewest, where they differ."""
+    return min((len(partition.replicas) for partition in topic.partitions), default=0)
 
 
 def _few(names: Iterable[str]) -> str:

@@ -27,6 +27,7 @@ from millstream.errors import (
 )
 from millstream.foreign import printable
 from millstream.group.trust import PipelineOwner, proof
+from millstream.locations import caution
 from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics, rocksdb_readings
 from millstream.metrics.rocksdb import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
@@ -261,6 +262,8 @@ class Assembly:
         self.hold("state directory", self._directory.close)
         # 2. Whether the checkpoints are this program's, before anything is created.
         if self._topology.queries:
+            if said := caution(self._config.checkpoint_location or ""):
+                log.warning("%s", said)
             self._checkpoints.check(self._topology.queries)
             self._identity = checkpoint_identity(self._checkpoints.root)
         self._view.compiled(self._declared_serdes())

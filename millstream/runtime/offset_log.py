@@ -17,7 +17,7 @@ from typing import Any
 
 from millstream.errors import StreamsException
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointFiles, Scan
+from millstream.ports import FENCE, CheckpointFiles, Scan
 from millstream.runtime.object_fencing import live_of
 
 __all__ = [
@@ -178,13 +178,14 @@ def _is_in_first_batch(files: CheckpointFiles, directory: str) -> bool:
     """Whether a query has begun, and no batch was planned or done.
 
     In Real-Time Mode the first batch writes records, for minutes, before Spark writes down at its end what it
-    has read. Where it began to read stands there from the start.
+    has read. Where it began to read stands there from the start. Looking at one source is enough: no batch
+    begins before all of them have written it, the first one first.
     """
     names = files.list(directory)
     return (
         "metadata" in names
         and bool(_numbers(files.list(f"{directory}/sources/0")))
-        and not (_numbers(files.list(f"{directory}/commits")))
+        and not _numbers(files.list(f"{directory}/commits"))
     )
 
 
@@ -194,7 +195,9 @@ def log_of(files: CheckpointFiles, directory: str) -> OffsetLog | None:
     Files that are damaged are Spark's to tell.
     """
     done = _numbers(files.list(f"{directory}/commits"))
-    for batch in sorted(done, reverse=True)[:1]:
+    for batch in sorted(done, reverse=True):
+        if files.read(f"{directory}/commits/{batch}") == FENCE:
+            continue  # another client is claiming the checkpoint: the batch was planned, and is not done
         content = files.read(f"{directory}/offsets/{batch}")
         try:
             return None if content is None else OffsetLog.parse(batch, content)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -25,7 +26,7 @@ from millstream.spark.failures import first_line
 from millstream.spark.java_names import java_class
 from millstream.spark.kernel import S3A
 
-__all__ = ["HadoopCheckpointFiles", "ObjectCheckpointFiles", "check_location", "checkpoint_files"]
+__all__ = ["HadoopCheckpointFiles", "ObjectCheckpointFiles", "check_location", "checkpoint_files", "tried"]
 
 _KERNEL = "io.millstream.kernel.files.ObjectFiles"
 _WRITERS = 4
@@ -60,9 +61,7 @@ def check_location(spark: SparkSession, location: str) -> None:
     name = f".check-{uuid.uuid4().hex}"
     try:
         files.read(name)  # is it there at all?
-        won = files.winners(name, _WRITERS)
-        again = files.create_file(name)
-        files.delete(name)
+        won, again = tried(files, name)
     finally:
         files.close()
     if won == 1 and not again:
@@ -77,6 +76,20 @@ def check_location(spark: SparkSession, location: str) -> None:
             else "Use a file system that creates files exclusively"
         )
     )
+
+
+def tried(files: Any, name: str) -> tuple[int, bool]:
+    """How many of some writers created a file, and whether one more did. No file is left behind, if the
+    location lets us delete it.
+    """
+    try:
+        tried = files.winners(name, _WRITERS), files.create_file(name)
+    except BaseException:
+        with suppress(StreamsException):  # what went wrong first says more
+            files.delete(name)
+        raise
+    files.delete(name)
+    return tried
 
 
 class HadoopCheckpointFiles:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException, TopologyException
-from millstream.locations import Kind, kind_of
+from millstream.locations import Kind, kind_of, scheme_of
 from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
@@ -155,19 +155,12 @@ class SparkEngine:
             defaults=launch_defaults() if settings.modes.any else {},
             object_store=kind_of(settings.checkpoints or "") is Kind.OBJECTS,
         )
-        if settings.checkpoints is not None and "://" in settings.checkpoints:
+        if settings.checkpoints is not None and scheme_of(settings.checkpoints):
             try:
                 check_location(self.spark, settings.checkpoints)
             except BaseException:
                 self._session.close()
                 raise
-            if kind_of(settings.checkpoints) is Kind.OBJECTS:
-                log.warning(
-                    "checkpoint.location '%s' is in an object store, which is new: clients that take it over "
-                    "from one another were tried on a test server only. For what matters use a file system "
-                    "that all clients reach",
-                    settings.checkpoints,
-                )
         if settings.transaction_timeout_ms is not None:
             fit_session(self.spark, settings.spark)
             check_session(self.spark)

@@ -112,7 +112,7 @@ class Executors:
             if self._have_looked(self._there(root)):
                 return  # each pipeline asks; for executors that only just start none of them waits again
             slots = slots_of(self._spark, closing)
-            there = self._there(root)
+            there = self._there(root)  # again: more of them may have come while it waited
             try:
                 missing = _missing(self._spark, Path(root), max(1, slots), closing)
             except Py4JError as error:

@@ -11,7 +11,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -49,7 +50,14 @@ from millstream.spark.settings import (
 from millstream.spark.stale import forget_java_halves
 from millstream.spark.testing_later import postpone_testing
 
-__all__ = ["SharedSession", "check_connector", "class_data_archive", "has_jvm_ended", "with_settings"]
+__all__ = [
+    "SharedSession",
+    "check_connector",
+    "class_data_archive",
+    "hadoop_version",
+    "has_jvm_ended",
+    "with_settings",
+]
 
 log = logging.getLogger(__name__)
 # py4j tells each connection that it closes, at INFO.
@@ -61,6 +69,7 @@ _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 """With it Hadoop sets the permissions of each file that it makes, whatever the process's umask is."""
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_PYTHON = "PYSPARK_PYTHON"
 _END_SECONDS = 2.0
 
 
@@ -315,13 +324,11 @@ def _start(
     told = {**defaults, **told}
     chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
-    if python := chosen.get("spark.pyspark.python"):
-        os.environ["PYSPARK_PYTHON"] = python  # PySpark itself looks at nothing else
     own = [shipped_kernel().jar]
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
     if object_store and not has_s3a(chosen):
-        own += ensure_jars(object_store_set(_hadoop_version()))
+        own += ensure_jars(object_store_set(hadoop_version()))
     own_heap = not {*told, *settings} & {"spark.driver.memory"}
     chosen["spark.driver.extraJavaOptions"] = java_options(
         chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
@@ -339,16 +346,17 @@ def _start(
     for name, value in chosen.items():
         conf.set(name, value)
     try:
-        if SparkContext._gateway is None:
+        with _workers_python(chosen.get("spark.pyspark.python")):
+            if SparkContext._gateway is None:
+                _go_on_unless(closing)
+                path = direct.class_path(_HOME, own) if hindrance is None else None
+                gateway = _launch_unless(closing, conf, path)
+                SparkContext._ensure_initialized(gateway=gateway, conf=conf)
             _go_on_unless(closing)
-            path = direct.class_path(_HOME, own) if hindrance is None else None
-            gateway = _launch_unless(closing, conf, path)
-            SparkContext._ensure_initialized(gateway=gateway, conf=conf)
-        _go_on_unless(closing)
-        if SharedSession._starts:
-            forget_java_halves()
-        SharedSession._starts += 1
-        session = SparkSession(SparkContext.getOrCreate(conf))
+            if SharedSession._starts:
+                forget_java_halves()
+            SharedSession._starts += 1
+            session = SparkSession(SparkContext.getOrCreate(conf))
         _keep_quiet(session)
         _write_no_checksum_files(session)
         _forget_origins(session)
@@ -358,6 +366,24 @@ def _start(
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+@contextmanager
+def _workers_python(chosen: str | None) -> Iterator[None]:
+    """Have PySpark, while it starts, find the Python of its workers.
+
+    It reads only the environment, and only then: a context keeps what it has read, and the JVM its copy of
+    the environment. So the variable is afterwards the program's own again.
+    """
+    before = os.environ.get(_PYTHON)
+    os.environ[_PYTHON] = chosen or before or sys.executable
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_PYTHON, None)
+        else:
+            os.environ[_PYTHON] = before
 
 
 def _end_jvm_without_s3a() -> None:
@@ -375,7 +401,7 @@ def _end_jvm_without_s3a() -> None:
         SparkContext._jvm = None
 
 
-def _hadoop_version() -> str:
+def hadoop_version() -> str:
     """Of the Hadoop that PySpark brings."""
     found = sorted((_HOME / "jars").glob("hadoop-client-api-*.jar"))
     return found[-1].stem.removeprefix("hadoop-client-api-") if found else "unknown"
@@ -392,7 +418,7 @@ def _why_not_directly(settings: Mapping[str, str]) -> str | None:
 
 def _workers_are_ours(settings: Mapping[str, str]) -> bool:
     """Whether Python workers run in this environment, so that they find this package."""
-    chosen = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    chosen = settings.get("spark.pyspark.python") or os.environ.get(_PYTHON) or sys.executable
     return chosen == sys.executable and _is_installed()
 
 
@@ -470,8 +496,6 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     options = [given, *quiet_options(given, has_log_file=log_file is not None)]
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    # Python workers are started later, with the same variable.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     told = conf.get(_UMASK) or ""
     # Blocks, the state of queries and temporary files have records in them.
     umask = int(told, 8) if told.isdigit() else umask_of_children()

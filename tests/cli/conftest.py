@@ -14,7 +14,8 @@ def _no_settings_of_the_developers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands take settings from the environment; a developer's own must not get into a test."""
     for name in (*os.environ,):
         found, unknown = from_environment({name: "x"})
-        if found or unknown or name in ("MILLSTREAM_CONFIG_FILE", "MILLSTREAM_TOKEN", "MILLSTREAM_URL"):
+        of_commands = ("CA_FILE", "CONFIG_FILE", "TOKEN", "URL")
+        if found or unknown or name.removeprefix("MILLSTREAM_") in of_commands:
             monkeypatch.delenv(name)
 
 

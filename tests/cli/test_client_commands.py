@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from certificates import made_in
 from cli_running import run
 from waiting import wait_until
 
@@ -181,6 +182,56 @@ def test_who_cannot_be_asked_is_told_with_what_to_do(
     """Exit code 1 where nobody answers, 2 where what was given is wrong."""
     found, text = run(*arguments)
     assert (found, said in text) == (code, True), text
+
+
+OVER_TLS = [
+    ("status",),
+    ("stores",),
+    ("failures",),
+    ("threads",),
+    ("top", "--once"),
+    ("query", "get", "prices", "apple"),
+    ("query", "range", "prices"),
+    ("pause",),
+    ("resume",),
+]
+
+
+@pytest.mark.disk
+def test_the_authority_of_an_encrypted_server_is_named_by_an_option_or_the_environment(
+    world: FakeWorld, tmp_path: Path
+) -> None:
+    """Without it, or with another one, no command shows the token or gets an answer."""
+    files = made_in(tmp_path, "IP:127.0.0.1")
+    more = {**files.config, "query.server.token": TOKEN}
+    streams = started(world, tmp_path, **more)
+    try:
+        assert str(streams.query_server_url).startswith("https://127.0.0.1:")
+        trusted = ("--ca-file", files.certificate)
+        filled = ("query", "get", "prices", "apple", *trusted)
+        wait_until(lambda: asked(streams, *filled)[0] == 0, "it is filled", 10)
+        for command in OVER_TLS:
+            for trusts in (("--ca-file", files.other), ()):
+                code, text = asked(streams, *command, *trusts)
+                assert code == 1, f"{command}: {text}"
+                assert "CERTIFICATE_VERIFY_FAILED" in text
+            code, text = asked(streams, *command, *trusted)
+            assert code == 0, f"{command}: {text}"
+        where = {"MILLSTREAM_URL": str(streams.query_server_url), "MILLSTREAM_TOKEN": TOKEN}
+        code, text = run("query", "get", "prices", "pear", **where, MILLSTREAM_CA_FILE=files.certificate)
+        assert (code, text) == (0, "5\n")
+    finally:
+        streams.close()
+
+
+def test_a_file_without_authorities_is_refused(tmp_path: Path) -> None:
+    """As the option that it is, before anything is sent."""
+    (tmp_path / "empty.pem").write_text("")
+    for file in ("empty.pem", "nowhere.pem"):
+        code, text = run("status", "-u", "https://localhost:1", "--ca-file", str(tmp_path / file))
+        assert code == 2, text
+        assert "--ca-file" in text
+        assert "cannot be read as CA certificates" in text
 
 
 def test_unknown_stores_and_wrong_queries_are_told(streams: KafkaStreams) -> None:

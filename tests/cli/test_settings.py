@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from millstream.cli.main import app
 from millstream.cli.settings import from_environment, from_flags, from_properties, from_toml, settings
 from millstream.config import StreamsConfig
 from millstream.config_keys import KEYS
@@ -116,3 +118,15 @@ def test_a_slip_in_a_variable_is_told_and_what_orchestrators_set_is_not() -> Non
         }
     )
     assert (found, unknown) == ({}, ["MILLSTREAM_STATE_DRI"])
+
+
+def test_variables_of_options_are_not_taken_for_settings() -> None:
+    """Each command's; a warning that one is unknown would be wrong."""
+
+    def variables(command: Any) -> set[str]:
+        found = {each.envvar for each in command.params if isinstance(each.envvar, str)}
+        return found.union(*(variables(each) for each in getattr(command, "commands", {}).values()))
+
+    named = variables(typer.main.get_command(app))
+    assert {"MILLSTREAM_CA_FILE", "MILLSTREAM_TOKEN", "MILLSTREAM_URL"} <= named
+    assert from_environment(dict.fromkeys(named, "x")) == ({}, [])

@@ -9,28 +9,15 @@ import json
 import sys
 from datetime import timedelta
 
-from pyspark.sql import functions as F
+from counting import content, counted, lines_of
 from spark_start import WITHOUT_CODE, java_options
 
-from millstream import (
-    Consumed,
-    KafkaStreams,
-    Materialized,
-    QueryableStoreTypes,
-    Serdes,
-    StoreQueryParameters,
-    StreamsBuilder,
-)
+from millstream import KafkaStreams, StreamsBuilder
 
 
 def main(servers: str, application_id: str, topic: str, state_dir: str) -> None:
     builder = StreamsBuilder()
-    (
-        builder.stream(topic, Consumed.with_(Serdes.string(), Serdes.string()))
-        .flat_map_values(lambda line: F.split(line, " "))
-        .group_by(lambda key, word: word)
-        .count(Materialized.as_("counts"))
-    )
+    counted(lines_of(builder, topic))
     config = {
         "application.id": application_id,
         "bootstrap.servers": servers,
@@ -42,12 +29,8 @@ def main(servers: str, application_id: str, topic: str, state_dir: str) -> None:
     with KafkaStreams(builder.build(), config) as streams:
         streams.wait_until_running(timedelta(seconds=90))
         print("RUNNING", flush=True)
-        store = streams.store(
-            StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
-        )
         for _ in sys.stdin:
-            with store.all() as entries:
-                print(json.dumps(dict(entries)), flush=True)
+            print(json.dumps(content(streams, "counts")), flush=True)
 
 
 if __name__ == "__main__":

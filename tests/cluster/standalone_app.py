@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import lengths  # type: ignore[import-not-found]
+from counting import content, counted, lines_of
 from pyspark.sql import functions as F
 
 from millstream import (
-    Consumed,
     KafkaStreams,
     Materialized,
-    QueryableStoreTypes,
     Serdes,
-    StoreQueryParameters,
     StreamsBuilder,
     StreamsException,
     Topology,
@@ -35,21 +33,10 @@ WAIT = timedelta(seconds=170)
 
 def topology(topic: str) -> Topology:
     builder = StreamsBuilder()
-    words = (
-        builder.stream(topic, Consumed.with_(Serdes.string(), Serdes.string()))
-        .map_values(lambda line: F.udf(lengths.lower, "string")(line))
-        .flat_map_values(lambda line: F.split(line, " "))
-        .group_by(lambda key, word: word)
-    )
-    words.count(Materialized.as_("counts"))
+    lines = lines_of(builder, topic).map_values(lambda line: F.udf(lengths.lower, "string")(line))
+    words = counted(lines)
     words.aggregate(lambda: 0, lengths.added, Materialized.as_("lengths").with_value_serde(Serdes.long()))
     return builder.build()
-
-
-def content(streams: KafkaStreams, store: str) -> dict[str, int]:
-    kind = QueryableStoreTypes.key_value_store()
-    with streams.store(StoreQueryParameters.from_name_and_type(store, kind)).all() as entries:
-        return dict(entries)
 
 
 def refusal(topic: str, config: dict[str, Any]) -> str:

@@ -742,3 +742,14 @@ def test_a_jvm_that_is_gone_is_replaced_with_the_thread(make: Make, world: FakeW
     client.wait_until_running(SOON)
     assert lost.closed
     assert world.engine is not lost
+
+
+@pytest.mark.parametrize(("location", "warned"), [("s3a://bucket/cp", True), ("hdfs://nn/cp", False)])
+def test_whoever_keeps_checkpoints_in_an_object_store_is_told_at_the_start_that_this_is_new(
+    location: str, warned: bool, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before anything else, and so also by a client that then does not reach the store."""
+    client = make(checkpoint__location=location)
+    with caplog.at_level(logging.WARNING):
+        client.start()
+    assert (f"checkpoint.location '{location}' is in an object store, which is new" in caplog.text) is warned

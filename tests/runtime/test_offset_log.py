@@ -11,9 +11,10 @@ from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.errors import CheckpointException, StreamsException
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointClaim, CompiledPipeline, Scan
+from millstream.ports import FENCE, CheckpointClaim, CompiledPipeline, Scan
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.identity import Policies
+from millstream.runtime.object_fencing import ObjectClaims
 from millstream.runtime.offset_log import (
     OffsetLog,
     aligned,
@@ -25,7 +26,7 @@ from millstream.runtime.offset_log import (
     unfinished,
 )
 from millstream.runtime.reconcile import Reconciler
-from millstream.testing.fakes import FakeCheckpointFiles, FakeLog, FakeTopics
+from millstream.testing.fakes import FakeCheckpointFiles, FakeLog, FakeObjectFiles, FakeTopics
 
 HEAD = ("v1", '{"batchWatermarkMs":0,"conf":{}}')
 A, B = {"a": {"0": 5, "1": 7}}, {"b": {"0": 3}}
@@ -110,6 +111,73 @@ def test_a_first_batch_that_lasts_for_minutes_is_a_checkpoint_that_has_finished_
     assert positions_of(files, "p0") == {}
     files.write("p0.3/commits/0", b"v1\n{}")
     assert positions_of(files, "p0") is None, "a log that is gone is lost"
+
+
+BEGUN = ("metadata", "sources/0/0")
+FIRST_BATCH: dict[str, tuple[tuple[str, ...], bool]] = {
+    "claimed only": (("offsets", "commits"), False),
+    "a query that has not looked where to begin": (("metadata",), False),
+    "and is about to write it": (("metadata", "sources/0/.0.tmp"), False),
+    "a query that has begun": (BEGUN, True),
+    "with several sources, all of which begin before the batch": ((*BEGUN, "sources/1/0"), True),
+    "whose state is written before the log": ((*BEGUN, "state/0/0/1.zip"), True),
+    "which is about to log the batch": ((*BEGUN, "offsets/.0.tmp"), True),
+    "which has logged the batch, and not committed it": ((*BEGUN, "offsets/0"), True),
+    "which is about to commit it": ((*BEGUN, "offsets/0", "commits/.0.tmp"), True),
+    "a batch that is logged, of a query of an earlier version": (("offsets/0",), True),
+    "where a reset says to begin": (("sources/0/0",), False),
+    "a commit without a log": ((*BEGUN, "commits/0"), False),
+}
+
+
+@pytest.mark.parametrize("case", FIRST_BATCH)
+def test_whoever_looks_during_the_first_batch_sees_whether_a_query_has_begun(case: str) -> None:
+    """At each step of it: the checkpoint has finished nothing, or nothing has begun. A client that joins then
+    takes neither for a checkpoint that is lost; what was logged and not committed is not read yet."""
+    paths, begun = FIRST_BATCH[case]
+    files = FakeCheckpointFiles()
+    for path in paths:
+        if path in ("offsets", "commits"):
+            files.make_directories(f"p0.3/{path}")
+        else:
+            files.write(f"p0.3/{path}", log(A).to_bytes() if path == "offsets/0" else b"v1\n{}")
+    assert positions_of(files, "p0") == ({} if begun else None)
+    assert log_of(files, "p0.3") is None
+    half = unfinished(files, "p0.3")
+    assert (half is not None) is ("offsets/0" in paths)
+    if "commits/0" in paths:
+        return
+    # As if it had never run, where its input is another now.
+    forget_unfinished(files, "p0.3")
+    assert positions_of(files, "p0") is None
+    # And then it begins as any other.
+    for path in BEGUN:
+        files.write(f"p0.3/{path}", b"v1\n{}")
+    assert positions_of(files, "p0") == {}
+    files.write("p0.3/offsets/0", log(A).to_bytes())
+    files.write("p0.3/commits/0", b"v1\n{}")
+    assert positions_of(files, "p0") == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
+
+
+def test_a_first_batch_that_is_claimed_by_another_client_stays_one() -> None:
+    """In an object store a claim fences the log before it copies: the fences are no batch, and not copied."""
+    for logged in (False, True):
+        files = FakeObjectFiles()
+        claims = ObjectClaims(files, "s3a://bucket/app")
+        claims.claim("p0", 1, "first")
+        for path in BEGUN:
+            files.write(f"p0.1/{path}", b"v1\n{}")
+        if logged:
+            files.write("p0.1/offsets/0", log(A).to_bytes())
+        assert positions_of(files, "p0") == {}
+        # A claim that is on its way, or whose client has died.
+        files.create(f"p0.1/offsets/{int(logged)}", FENCE)
+        if logged:
+            files.create("p0.1/commits/0", FENCE)
+        assert positions_of(files, "p0") == {}
+        claims.claim("p0", 2, "second")
+        assert positions_of(files, "p0") == {}
+        assert (unfinished(files, "p0.2") is not None) is logged
 
 
 def test_what_is_moved_is_moved_in_both_files_that_spark_reads() -> None:

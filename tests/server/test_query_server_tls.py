@@ -6,14 +6,13 @@ import json
 import logging
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
+from certificates import PASSWORD, Files, made_in
 from server_world import FakeStreams, application, key_in
 
 from millstream.config import StreamsConfig
@@ -25,31 +24,10 @@ from millstream.server.wire import Tls
 
 pytestmark = pytest.mark.disk
 
-PASSWORD = "s3cr3t-of-the-key"
-
-
-@dataclass(frozen=True)
-class Files:
-    """A certificate of localhost, which is its own authority, its key, and another one like it."""
-
-    certificate: str
-    key: str
-    other: str
-
-    @property
-    def tls(self) -> Tls:
-        return Tls(self.certificate, self.key, PASSWORD, self.certificate)
-
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    folder = tmp_path_factory.mktemp("tls")
-    for name in ("own", "other"):
-        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-subj", "/CN=localhost"]
-        names = ["-addext", "subjectAltName=DNS:localhost", "-passout", f"pass:{PASSWORD}"]
-        out = ["-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem")]
-        subprocess.run([*made, *names, *out], check=True, capture_output=True)
-    return Files(str(folder / "own.pem"), str(folder / "own.key"), str(folder / "other.pem"))
+    return made_in(tmp_path_factory.mktemp("tls"))
 
 
 def filled() -> FakeStreams:

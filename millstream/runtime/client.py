@@ -506,14 +506,14 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         """Reset the application: it reads its input from where `to` says, with empty state.
 
         Its internal topics are deleted (the next start recreates them), and so are the checkpoints and the
-        local state. Its output topics are kept. The same as the command
-        `millstream reset`; docs/reset.md has more.
+        local state. Its output topics are kept. The command `millstream reset` does the same; see
+        docs/reset.md.
 
         Args:
             to: "earliest", "latest", a datetime, a timedelta before now, an offset of every partition, or the
                 offset of each partition.
             topics: the input topics; None: all of the topology. Other topics are read from where
-            `auto.offset.reset` says.
+                `auto.offset.reset` says.
             dry_run: change nothing; return what would be done.
             force: remove dead members from the group.
 

@@ -39,7 +39,7 @@ _STYLE = """
   .key3 { fill: #f3e8fb; stroke: #8444b4; }
   .key4 { fill: #ffffff; stroke: #5b7088; }
   .gone { fill: #ffffff; stroke-dasharray: 3 3; }
-  .reach { fill-opacity: 0.8; stroke: none; }
+  .reach { fill-opacity: 0.8; }
   .head { fill: #5b7088; }
   @media (prefers-color-scheme: dark) {
     svg { background: #14191f; color: #dbe4ec; }
@@ -299,6 +299,7 @@ def spans(title: str, examples: Sequence[Told]) -> str:
             before = windows.setdefault(result.key, {}).get(result.window)
             windows[result.key][result.window] = (result, before[0] if before and result.gone else result)
     reached = [time for by_window in windows.values() for window in by_window for time in window]
+    reached += [each.record.at or 0 for each in examples]
     x_of = _time_line(sheet, reached, 14 + CHARACTER * max(len(f"windows of {key}") for key in windows))
     y = 36.0
     for key, by_window in windows.items():

@@ -189,7 +189,8 @@ class MissingSourceTopicException(StreamsException):
 
     Next: create the topics, or change the topology. If the handler answers REPLACE_THREAD, the client
     retries, and continues once a missing topic exists.
-    Source: KIP-662. Differs: names the topics and says what happened to them (upstream's message has none).
+    Source: KIP-662. Differs: names the topics and says what happened to them; the message of
+    Kafka Streams names none.
     """
 
     def __init__(
@@ -270,7 +271,7 @@ class ApplicationShutdownException(StreamsException):
         client: the client id of the one that requested it.
 
     Next: the message has its reason; see that client's log.
-    Source: KIP-671. Differs: upstream's other clients do not learn who requested it and why.
+    Source: KIP-671. Differs: in Kafka Streams the other clients do not learn who requested it, or why.
     """
 
     def __init__(self, message: str, *, client: str = "") -> None:
@@ -447,7 +448,7 @@ class StreamsRebalancingException(InvalidStateStoreException):
     """The store cannot be read now: the thread that owns it is not RUNNING.
 
     Next: keep the handle and retry when the client is RUNNING.
-    Source: KIP-216. Differs: upstream declares this class and never throws it.
+    Source: KIP-216. Differs: Kafka Streams declares this class and never throws it.
     """
 
     retriable = True
@@ -457,7 +458,7 @@ class StateStoreMigratedException(InvalidStateStoreException):
     """The store that this handle or iterator reads was closed here; the client keeps running.
 
     Next: ask `KafkaStreams.store()` for a new handle; the store may be on another client now.
-    Source: KIP-216. Differs: upstream declares this class and never throws it.
+    Source: KIP-216. Differs: Kafka Streams declares this class and never throws it.
     """
 
     retriable = False
@@ -467,7 +468,7 @@ class StateStoreNotAvailableException(InvalidStateStoreException):
     """The client is stopping, stopped or in ERROR, so its stores are gone.
 
     Next: query another client, or start a new one.
-    Source: KIP-216. Differs: upstream declares this class and never throws it.
+    Source: KIP-216. Differs: Kafka Streams declares this class and never throws it.
     """
 
 
@@ -491,5 +492,5 @@ class InvalidStateStoreTypeException(InvalidStateStoreException):
     """The store is of another type than the one asked for.
 
     Next: the message names the store's type.
-    Differs: upstream throws the parent class, and only at the first read.
+    Differs: Kafka Streams throws the parent class, and only at the first read.
     """

@@ -162,7 +162,7 @@ CLIENT: Rules[State] = Rules(
     allowed={
         _C.CREATED: (_C.REBALANCING, _C.PENDING_SHUTDOWN),
         _C.REBALANCING: (_C.RUNNING, _C.PENDING_SHUTDOWN, _C.PENDING_ERROR),
-        # Upstream's listener is told of RUNNING -> RUNNING too; we never ask for it.
+        # Kafka Streams reports RUNNING -> RUNNING to its listener too; we never request that change.
         _C.RUNNING: (_C.REBALANCING, _C.RUNNING, _C.PENDING_SHUTDOWN, _C.PENDING_ERROR),
         _C.PENDING_SHUTDOWN: (_C.NOT_RUNNING,),
         _C.NOT_RUNNING: (),

@@ -1,7 +1,8 @@
 """docs/dsl/: the programs on its pages, and their drawings.
 
 A section of a page (`##`) is a program: what it reads and which records arrive, then examples (`###`), each
-with what comes of these records. Every example has a drawing, which this file makes from its topology.
+with what comes of these records. Every example has a drawing, which this file makes from its topology; some
+have a marble diagram too, which it makes from the records and results on the page.
 """
 
 from __future__ import annotations
@@ -13,12 +14,38 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from millstream import StreamsBuilder
+import marbles
+
+from millstream import StreamsBuilder, Topology
 from millstream.topology.drawing import BoxKind, Drawing, drawing_of
+from millstream.topology.nodes import Sink, StreamJoin
 from millstream.topology.svg import svg
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "dsl"
 IMAGES = PAGES / "images"
+MARBLES = {
+    "KStream.join with a table": "arrivals",
+    "KStream.left_join with a table": "arrivals",
+    "Materialized.with_history": "arrivals",
+    "Joined.with_grace_period": "arrivals",
+    "KStream.join with a global table": "arrivals",
+    "KStream.join with a stream": "pairs",
+    "KStream.left_join with a stream": "pairs",
+    "KTable.join": "arrivals",
+    "KTable.left_join": "arrivals",
+    "KTable.outer_join": "arrivals",
+    "KTable.join with a foreign key": "arrivals",
+    "KGroupedStream.windowed_by": "spans",
+    "TimeWindows.advance_by": "spans",
+    "SlidingWindows": "spans",
+    "SessionWindows": "spans",
+    "KTable.suppress": "arrivals",
+    "KTable.filter": "arrivals",
+    "KTable.group_by": "arrivals",
+}
+"""The examples with a marble diagram, and its kind in marbles.py."""
+THROUGH = {"KTable.suppress": "KGroupedStream.windowed_by"}
+"""An operator on a table that another example has: its changes are shown too."""
 _PARTS = re.compile(r"^(###? [^\n]*)$|^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -114,16 +141,35 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
+@cache
 def drawings() -> Mapping[str, str]:
-    """The SVG of every example, by its file name; of several examples under one heading, of the first."""
+    """The SVGs of every example, by their file names; of several examples under one heading, of the first."""
     made: dict[str, str] = {}
     for section in sections():
         for example in section.examples:
             name = f"{anchor(example.heading)}.svg"
             if name not in made:
-                whole = drawing_of(program(section, example.code).build())
-                made[name] = svg(_used(whole), f"Topology: {example.heading}")
+                topology = program(section, example.code).build()
+                made[name] = svg(_used(drawing_of(topology)), f"Topology: {example.heading}")
+                if example.heading in MARBLES:
+                    made[f"marbles-{name}"] = _marbles(section, example, topology)
     return made
+
+
+def _marbles(section: Section, example: Example, topology: Topology) -> str:
+    """The marble diagram of an example."""
+    title, kind, told = example.heading, MARBLES[example.heading], marbles.told(map(halves, example.results))
+    (output,) = (node.topic for node in topology.nodes if isinstance(node, Sink) and node.topic)
+    if kind == "spans":
+        return marbles.spans(title, told)
+    if kind == "pairs":
+        (join,) = (node for node in topology.nodes if isinstance(node, StreamJoin))
+        reach = (join.windows.before_ms / 60_000, join.windows.after_ms / 60_000)
+        return marbles.pairs(title, told, output, section.records[0].split()[1], reach)
+    below = THROUGH.get(title)
+    tables = [one for one in section.examples if one.heading == below]
+    through = (below, marbles.told(map(halves, tables[0].results))) if below else None
+    return marbles.arrivals(title, told, output, through)
 
 
 def _used(whole: Drawing) -> Drawing:

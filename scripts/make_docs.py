@@ -61,9 +61,9 @@ def configuration() -> str:
     """All keys, those that do something first."""
     parts = []
     for effect, title in (
-        (Effect.YES, "Keys that are used"),
-        (Effect.LATER, "Known, and not used yet"),
-        (Effect.NONE, "Known, and without effect here"),
+        (Effect.YES, "Supported keys"),
+        (Effect.LATER, "Known keys that are not used yet"),
+        (Effect.NONE, "Known keys without effect"),
     ):
         rows = [_row(key) for key in sorted(KEYS.values(), key=lambda key: key.name) if key.effect is effect]
         if rows:
@@ -83,9 +83,9 @@ def _without_prefix() -> str:
         f"- {' and '.join(f'`{prefix}`' for prefix in prefixes)}: {', '.join(names)}"
         for prefixes, names in kinds.items()
     ]
-    lines += ["", "| taken, and without effect | because |", "| --- | --- |"]
+    lines += ["", "| accepted, but without effect | because |", "| --- | --- |"]
     lines += [f"| `{name}` | {reason} |" for name, reason in NO_EFFECT.items()]
-    return "\n".join(["### Settings of Kafka's clients that need no prefix", "", *lines])
+    return "\n".join(["### Kafka client settings that need no prefix", "", *lines])
 
 
 def _row(key: Key) -> str:

@@ -1,19 +1,23 @@
 """docs/dsl/: its examples give what it says they give, and no operator is left out.
 
 A section of a page is a program: what it reads and which records come, then examples, each with what
-comes of these records. All examples of a section run side by side, and each record is processed alone.
+comes of these records. All examples of a section run side by side, and each record is processed alone. The
+marble diagrams are made of the same records and results.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from xml.etree import ElementTree
 
+import marbles
 import pytest
-from dsl_pages import Example, Section, anchor, halves, pages, program, sections
+from dsl_pages import MARBLES, Example, Section, anchor, drawings, halves, pages, program, sections
 
 from millstream import (
     BranchedKStream,
@@ -95,10 +99,58 @@ def test_each_operator_has_a_section() -> None:
 
 
 def test_each_operator_has_its_drawing() -> None:
-    """Under its example, one image; `make docs` draws them, and test_docs.py holds that they are current."""
+    """Under its example, after the marble diagram if it has one; test_docs.py holds that they are current."""
     for page, headings in HEADINGS.items():
         images = re.findall(r"^!\[.+\]\(images/(.+)\)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-        assert images == [f"{anchor(title)}.svg" for title in headings], page.name
+        expected = [
+            name
+            for title in headings
+            for name in (f"marbles-{anchor(title)}.svg", f"{anchor(title)}.svg")
+            if title in MARBLES or not name.startswith("marbles-")
+        ]
+        assert images == expected, page.name
+    assert MARBLES.keys() <= {title for titles in HEADINGS.values() for title in titles}
+
+
+def test_a_marble_diagram_has_the_records_and_the_results_of_its_example() -> None:
+    """All of them; of a window its last value, and of one that is deleted, the last value before."""
+    for _, example in first_examples():
+        picture = ElementTree.fromstring(drawings()[f"marbles-{anchor(example.heading)}.svg"])
+        shown = {title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")}
+        windows: dict[str, str] = {}
+        for given, result in map(halves, example.results):
+            assert given in shown, (example.heading, given)
+            if MARBLES[example.heading] != "spans":
+                assert not result or result in shown, (example.heading, result)
+            elif result:
+                key = RECORD.fullmatch(result)
+                assert key is not None
+                windows[key[3]] = result
+        assert set(windows.values()) <= shown, example.heading
+
+
+def test_no_text_of_a_marble_diagram_covers_another() -> None:
+    """By the width of its characters, which is the same for all."""
+    for _, example in first_examples():
+        picture = ElementTree.fromstring(drawings()[f"marbles-{anchor(example.heading)}.svg"])
+        places = list[tuple[float, float, float, str]]()
+        for text in picture.iter("{http://www.w3.org/2000/svg}text"):
+            words = text.text or ""
+            width = len(words) * marbles.CHARACTER
+            left = (
+                float(text.attrib["x"])
+                - {"start": 0, "middle": width / 2, "end": width}[text.attrib["text-anchor"]]
+            )
+            places.append((left, left + width, float(text.attrib["y"]), words))
+        for one, other in itertools.combinations(places, 2):
+            apart = one[1] <= other[0] or other[1] <= one[0] or abs(one[2] - other[2]) >= 11
+            assert apart, (example.heading, one, other)
+
+
+def first_examples() -> Iterator[tuple[Section, Example]]:
+    """The examples that have a marble diagram."""
+    for title in MARBLES:
+        yield next((section, example) for section, example in EXAMPLES if example.heading == title)
 
 
 def test_the_contents_are_the_headings() -> None:

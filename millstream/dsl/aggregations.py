@@ -50,7 +50,7 @@ class Aggregating(ABC):
             named,
             "KSTREAM-AGGREGATE-",
             value_serde=given.value_serde or Serdes.long(),
-            # As upstream: SlidingWindowedKStreamImpl came after that was a mistake.
+            # As in Kafka Streams: SlidingWindowedKStreamImpl is newer than the discovery of this mistake.
             burns_a_count=unnamed and not isinstance(self._windows, SlidingWindows),
         )
 

@@ -378,7 +378,7 @@ def _joins_null_keys(node: Node) -> bool:
 
 
 def _parents(draft: Draft, owners: dict[Draft, Draft]) -> list[Draft]:
-    """What a draft is behind, once owners have taken over; they come last, as upstream attaches them anew.
+    """What a draft is behind, once owners have taken over; they come last, as in Kafka Streams.
 
     Joins and cogroups have sides, so with them they come where those were whose place they take.
     """

@@ -105,7 +105,7 @@ class KGroupedStream(Unmerged, TellsWhatIsMissing):
         if self._repartition_required and (self._repartition is None or self._name is None):
             check_repartition(drafts, self._name or materialized.store_name)
         if burns_a_count:
-            drafts.names.store(prefix)  # count(Materialized) does this upstream, for compatibility
+            drafts.names.store(prefix)  # as count(Materialized) in Kafka Streams, for compatibility
         key_serde = materialized.key_serde or self._key_serde
         store = declare_store(materialized, drafts.names, prefix, key_serde, value_serde, windows=windows)
         name = drafts.names.processor(prefix, given)

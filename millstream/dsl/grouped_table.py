@@ -159,7 +159,7 @@ class KGroupedTable(TellsWhatIsMissing):
         if prefix_of_topic is not None and not shared:
             drafts.check_internal_topic(f"{prefix_of_topic}-repartition")
         key_serde = materialized.key_serde or self._key_serde
-        # The store is an aggregation's in any case, as upstream.
+        # The store is an aggregation's in any case, as in Kafka Streams.
         store = declare_store(materialized, names, "KTABLE-AGGREGATE-", key_serde, value_serde)
         sink = names.processor("KSTREAM-SINK-", given and f"{given}-sink")
         source = names.processor("KSTREAM-SOURCE-", given and f"{given}-source")

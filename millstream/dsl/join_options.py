@@ -42,15 +42,15 @@ class _WithOtherSerde(WithSerdesAndName):
 class Joined(_WithOtherSerde):
     """How a stream is joined with a table. The name is the join's, and its repartition topic's.
 
-    Attributes:
-        grace_period: how long a record waits, in stream time, for updates of the table that are older than
-            it. It is then joined with the row as of its own time. None: it does not wait.
-
-            So a click gets the price as of its own time, even if that arrives up to a minute of stream time
-            later:
+    With a grace period, a click gets the price as of its own time, even if the price arrives up to a minute
+    of stream time later:
 
         prices = builder.table("prices", Materialized.as_("prices").with_history(timedelta(hours=1)))
         clicks.join(prices, pay, Joined().with_grace_period(timedelta(minutes=1)))
+
+    Attributes:
+        grace_period: how long a record waits, in stream time, for updates of the table that are older than
+            it. It is then joined with the row as of its own time. None: it does not wait.
 
     Source: org.apache.kafka.streams.kstream.Joined, KIP-923.
     """

@@ -286,7 +286,7 @@ class StreamJoins:
         name = name_of(named)
         drafts = self._drafts
         drafts.check(name)
-        # An inner join is called a left join too, as upstream.
+        # An inner join is called a left join too, as in Kafka Streams.
         given = drafts.names.processor("KSTREAM-LEFTJOIN-", name)
         node = nodes.StreamGlobalTableJoin(given, (), key_selector, joiner, type)
         draft = drafts.add(node, self._draft, table._draft)
@@ -350,7 +350,7 @@ class StreamJoins:
                 value_serde=value_serde,
                 queryable=False,
                 logged=options.logging_enabled,
-                # Its changelog is never compacted, whatever was configured: as upstream.
+                # Its changelog is never compacted, whatever was configured: as in Kafka Streams.
                 topic_config={
                     key: value for key, value in options.topic_config.items() if key != "cleanup.policy"
                 },

@@ -257,7 +257,7 @@ class KTable(TellsWhatIsMissing):
         drafts, name, buffer = self._drafts, suppressed.name, suppressed.buffer
         store_name = None if name is None else f"{name}-store"
         drafts.check(name, store=store_name)
-        # Unlike everywhere else, upstream counts no node if there is a name.
+        # Unlike everywhere else, Kafka Streams counts no node here if there is a name.
         given = name or drafts.names.processor("KTABLE-SUPPRESS-")
         delay_ms = (
             _close_delay_ms(self._draft) if suppressed.wait is None else milliseconds(suppressed.wait, "")

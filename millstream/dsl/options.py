@@ -258,7 +258,7 @@ class Repartitioned(WithSerdesAndName):
     """How a repartition topic is created. The name is used for the topic: `<name>-repartition`.
 
     Attributes:
-        number_of_partitions: of the topic; None: as many as upstream has.
+        number_of_partitions: of the topic; None: as many as the topics before it.
         partitioner: `lambda key, value: …` to the Column of partition numbers; None, or if the result is
             NULL: by the key, as Kafka's producers do.
 
@@ -285,7 +285,7 @@ class Repartitioned(WithSerdesAndName):
         number_of_partitions: int | None = None,
         partitioner: Partitioner | None = None,
     ) -> Repartitioned:
-        """A topic with these serdes; without a number, it has as many partitions as upstream."""
+        """A topic with these serdes; without a number, as many partitions as those before it."""
         return cls(key_serde, value_serde, None, number_of_partitions, partitioner)
 
     def with_stream_partitioner(self, partitioner: Partitioner | None) -> Repartitioned:

@@ -14,8 +14,8 @@ The order of the decisions:
    one that has it has let go of it: two clients never run a pipeline at once because the group said so.
    A task that changes hands is warmed up first where it goes (`warmed_up_first`).
 
-Upstream (StreamsPartitionAssignor.assign) decides in this order too, and has no 3. Because of that one the
-leader may be the odd one out itself. What it knows of topics is then about another program, so it says
+Kafka Streams (StreamsPartitionAssignor.assign) decides in this order too, and has no 3. Because of that one
+the leader may be the odd one out itself. What it knows of topics is then about another program, so it says
 nothing of them, and leads with what the others say that their topology has (`Program`).
 """
 

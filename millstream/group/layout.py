@@ -60,8 +60,8 @@ class SubscriptionInfo:
 
     Source: org.apache.kafka.streams.processor.internals.assignment.SubscriptionInfo,
     SubscriptionInfoData.json.
-    Differs: versions 1 to 10 are refused. There are no named topologies, which upstream has removed from its
-    API as well; a task of one cannot be decoded.
+    Differs: versions 1 to 10 are refused. There are no named topologies, which Kafka Streams has removed
+    from its API as well; a task of one cannot be decoded.
     """
 
     process_id: UUID = _NO_PROCESS
@@ -185,7 +185,7 @@ class AssignmentInfo:
             plans them itself.
         error_code: a number of `AssignorError`; kept as it came, for codes that we do not know.
         next_rebalance_ms: when the member is to join again, in milliseconds since the epoch. Equality leaves
-            it out, as upstream's does.
+            it out, as in Kafka Streams.
 
     Source: org.apache.kafka.streams.processor.internals.assignment.AssignmentInfo, of Kafka 4.3.1.
     """

@@ -168,8 +168,8 @@ class MemberInfo:
     @classmethod
     def from_subscription(cls, info: SubscriptionInfo) -> MemberInfo:
         """What a subscription says. A tag that is missing has its default, and capacity is then 0: a member
-        that is no Millstream client gets no work. An error code that we do not know is as none, as upstream
-        has it.
+        that is no Millstream client gets no work. An unknown error code counts as none, as in Kafka
+        Streams.
 
         Raises:
             TaskAssignmentException: a tag has a value that it cannot have.

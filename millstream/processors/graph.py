@@ -260,7 +260,7 @@ def _transforming(node: TableTransformValues, telling: Collection[Node], cached:
         None if store is None else store.name,
         tells_old=node in telling,
         has_history=store is not None and store.history_ms is not None,
-        # Upstream's cache does not forward the deletion of an absent row.
+        # The cache of Kafka Streams does not forward the deletion of an absent row.
         is_cached=cached and store is not None and store.cached,
     )
 

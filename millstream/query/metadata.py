@@ -212,8 +212,8 @@ def clients_of_store(
         UnknownStateStoreException: the topology has no such store.
         TypeError: the store's name is empty.
 
-    Source: KafkaStreams.streamsMetadataForStore. Differs: upstream returns an empty result for an unknown
-        store.
+    Source: KafkaStreams.streamsMetadataForStore. Differs: Kafka Streams returns an empty result
+        for an unknown store.
     """
     _check(snapshot, store)
     return tuple(
@@ -245,8 +245,8 @@ def host_of_key(
         ValueError: the partitioner's result is not a valid partition.
 
     Source: KafkaStreams.queryMetadataForKey; KIP-535.
-    Differs: upstream returns NOT_AVAILABLE, and later null, for an unknown store. A partitioner takes the key
-        and the number of partitions.
+    Differs: Kafka Streams returns NOT_AVAILABLE, and later null, for an unknown store. A partitioner takes
+        the key and the number of partitions.
     """
     if key is None:
         raise TypeError(f"query_metadata_for_key('{store}', key) needs a key; got None")
@@ -331,8 +331,8 @@ def _bytes_of(store: str, key: Any, serializer: Serializer) -> bytes:
 def _partition_of(declaration: StoreDeclaration, data: bytes, partitions: int) -> int:
     if declaration.partition_of is not None:
         return declaration.partition_of(data)
-    # The changelog is a topic that other programs write. As upstream, they are assumed to partition like
-    # Kafka's own producers; a partitioner overrides that.
+    # The changelog is a topic that other programs write. As in Kafka Streams, they are assumed to partition
+    # like Kafka's own producers; a partitioner overrides that.
     return default_partition(data, partitions)
 
 

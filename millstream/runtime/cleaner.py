@@ -67,13 +67,13 @@ class StateCleaner:
     A task is never deleted while it is owned. For that, whoever takes a task over does three things in this
     order: makes `owned` give it, calls `wait_until_idle`, opens its stores.
 
-    Differs: upstream looks at the time of the task's directory alone, which changes only when a store is
+    Differs: Kafka Streams looks only at the time of the task's directory, which changes only when a store is
     added; here any file of the task counts.
 
     Args:
         owned: the tasks that this client has or is getting, asked anew before each deletion.
         delay_s: `state.cleanup.delay.ms`.
-        every_s: how often to look; by default the delay, as upstream.
+        every_s: how often to look; by default the delay, as in Kafka Streams.
     """
 
     def __init__(

@@ -506,14 +506,14 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         """Reset the application: it reads its input from where `to` says, with empty state.
 
         Its internal topics are deleted (the next start recreates them), and so are the checkpoints and the
-        local state. Its output topics are kept. The same as the command
-        `millstream reset`; docs/reset.md has more.
+        local state. Its output topics are kept. The command `millstream reset` does the same; see
+        docs/reset.md.
 
         Args:
             to: "earliest", "latest", a datetime, a timedelta before now, an offset of every partition, or the
                 offset of each partition.
             topics: the input topics; None: all of the topology. Other topics are read from where
-            `auto.offset.reset` says.
+                `auto.offset.reset` says.
             dry_run: change nothing; return what would be done.
             force: remove dead members from the group.
 
@@ -572,7 +572,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             IllegalStateException: the client was started before.
             TypeError: it cannot be called like that.
 
-        Source: KIP-671. Differs: None deletes the handler, as the KIP says (upstream: NullPointerException).
+        Source: KIP-671. Differs: None deletes the handler, as the KIP says; Kafka Streams throws a
+            NullPointerException.
         """
         self._only_created("UncaughtExceptionHandler")
         if handler is not None:
@@ -717,8 +718,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         Active ones, those that are being restored, and standbys. End offsets are the last known ones. Each
         call triggers a new look-up, at most once a second, so repeated calls return current values.
 
-        Source: KIP-535; KafkaStreams.allLocalStorePartitionLags. Differs: upstream asks the brokers each
-            time, and waits for them.
+        Source: KIP-535; KafkaStreams.allLocalStorePartitionLags. Differs: Kafka Streams queries the
+            brokers on each call, and waits for the answer.
         """
         lags = self._crew.lags()
         if self._global is not None:

@@ -60,7 +60,7 @@ class FailureContext:
         is_global: whether it is the global thread.
         previous: the failures before this one, oldest first; a bounded number.
 
-    Differs: upstream's handler gets the exception only.
+    Differs: the handler of Kafka Streams gets only the exception.
     """
 
     thread: str
@@ -204,7 +204,7 @@ class Resolved:
 def resolve(handler: Handler | None, hook: Hook | None) -> Resolved:
     """The handler goes before the deprecated hook.
 
-    Source: KIP-671 "Compatibility"; the warning is upstream's.
+    Source: KIP-671 "Compatibility"; the warning is that of Kafka Streams.
     """
     if handler is not None and hook is not None:
         return Resolved(
@@ -222,9 +222,9 @@ def ask(
     """What to do about `failure`. Runs the handler, on this very thread; never raises.
 
     Source: KIP-671; KafkaStreams.defaultStreamsUncaughtExceptionHandler.
-    Differs: a handler that returns None or anything else that is no response, or raises, means
-        SHUTDOWN_CLIENT (upstream: the thread dies, and the client stays RUNNING without it). A handler may
-        return a policy too.
+    Differs: a handler that raises, or returns anything but a response (such as None), means
+        SHUTDOWN_CLIENT; in Kafka Streams the thread dies, and the client stays RUNNING without it. A
+        handler may also return a policy.
     """
     told = resolve(handler, hook)
     if told.warning is not None:

@@ -27,7 +27,7 @@ class Health:
 
     Attributes:
         live: whether to keep it. False: it will not recover, so start a new one. Rebalancing, restoring and
-        waiting for a retry are no reason to end a client.
+            waiting for a retry are no reason to end a client.
         ready: whether it does its work and its stores answer queries.
         status: one word: created, running, paused, degraded, restoring, rebalancing, waiting, missing,
             lost, empty, closing, closed or failed.

@@ -158,7 +158,7 @@ def plan_retry(
         previous: the failures before this one, oldest first; those of other pipelines do not count.
         draw: a random number from 0 up to, and without, 1, such as `random.random`.
 
-    Differs: upstream replaces a thread without limit and without a pause.
+    Differs: Kafka Streams replaces a thread without a limit and without a pause.
     """
     before = len(in_a_row(previous, failure, budget.window, now))
     if before >= budget.max_failures:

@@ -34,7 +34,7 @@ class UncaughtExceptionPolicy:
     A policy is frozen, compares by value, and can be called with an exception as any handler can; it can also
     be what a handler returns.
 
-    Differs: upstream has no policies; its users write them in their handlers.
+    Differs: Kafka Streams has no policies; its users write them in their handlers.
     """
 
     __slots__ = ()

@@ -89,7 +89,7 @@ def check_internal(wanted: InternalTopic, found: TopicDescription) -> None:
         InternalTopicException: another partition count, or another clean-up policy.
 
     Source: org.apache.kafka.streams.processor.internals.InternalTopicManager.validateTopic.
-    Differs: upstream checks the partition count only, unless the topics are set up by hand.
+    Differs: Kafka Streams checks only the partition count, unless the topics are set up by hand.
     """
     way_out = (
         f"If the application may start afresh, delete the topic '{wanted.name}' and call "
@@ -210,7 +210,7 @@ def kept_counts(
     since then change nothing about it: keys are spread over its partitions by a rule of its own. Only what
     the user asked for by number has to be as asked.
 
-    Differs: upstream refuses to start when a source topic got partitions.
+    Differs: Kafka Streams refuses to start if partitions were added to a source topic.
     """
     asked = {
         internal_topic(application_id, node.topic)

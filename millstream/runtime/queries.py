@@ -307,8 +307,8 @@ class InteractiveQueries(TellsWhatIsMissing):
             StreamsNotStartedException: the client is CREATED.
             StateStoreNotAvailableException: it is ending or has ended.
 
-        Source: KafkaStreams.metadataForAllStreamsClients. Differs: what upstream remembers of an agreement
-            that does not hold any more is forgotten here.
+        Source: KafkaStreams.metadataForAllStreamsClients. Differs: a client that has left its group
+            forgets the group's last assignment; Kafka Streams still returns it.
         """
         return all_clients(self._view.snapshot(), self._participation.placement)
 
@@ -320,8 +320,8 @@ class InteractiveQueries(TellsWhatIsMissing):
             StateStoreNotAvailableException: it is ending or has ended.
             UnknownStateStoreException: the topology has no such store.
 
-        Source: KafkaStreams.streamsMetadataForStore. Differs: upstream has an empty answer for an unknown
-            store.
+        Source: KafkaStreams.streamsMetadataForStore. Differs: Kafka Streams returns an empty
+            result for an unknown store.
         """
         return clients_of_store(self._view.snapshot(), self._participation.placement, store)
 
@@ -347,8 +347,8 @@ class InteractiveQueries(TellsWhatIsMissing):
             SerializationException: the key does not fit.
             TypeError, ValueError: there is no key; the last argument, or the partitioner's answer, is wrong.
 
-        Source: KIP-535; KafkaStreams.queryMetadataForKey. Differs: upstream answers NOT_AVAILABLE for an
-            unknown store, and always without `application.server`.
+        Source: KIP-535; KafkaStreams.queryMetadataForKey. Differs: Kafka Streams returns
+            NOT_AVAILABLE for an unknown store, and for every key if `application.server` is not set.
         """
         return host_of_key(
             self._view.snapshot(), self._participation.placement, store, key, serializer_or_partitioner

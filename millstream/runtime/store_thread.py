@@ -330,7 +330,7 @@ def told(error: BaseException, before: str = "") -> StreamsException:
     Args:
         before: what the message begins with, if it is another exception.
 
-    Differs: upstream hands on `Error`s, and what the global thread fails with, as they are.
+    Differs: Kafka Streams passes on every `Error`, and any exception of the global thread, unchanged.
     """
     if isinstance(error, StreamsException):
         return error

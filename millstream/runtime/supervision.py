@@ -139,10 +139,11 @@ def decide(
     removal; of one that is about this client, its closing; SHUTDOWN_APPLICATION goes before both.
 
     Source: KIP-671 "Proposed Changes" and its earlier draft (SHUTDOWN_THREAD); KIP-696 (SHUTDOWN_CLIENT ends
-        in ERROR); KafkaStreams.handleStreamsUncaughtException. Messages are upstream's where it has one.
-    Differs: a handler that fails is SHUTDOWN_CLIENT (upstream: a client that is RUNNING without threads);
-        REPLACE_THREAD has a budget; on the global thread it reverts to SHUTDOWN_CLIENT, as the KIP says
-        (upstream: ClassCastException); SHUTDOWN_APPLICATION needs no other live thread.
+        in ERROR); KafkaStreams.handleStreamsUncaughtException. Messages are those of Kafka Streams
+        where it has one.
+    Differs: a handler that fails means SHUTDOWN_CLIENT (in Kafka Streams the client stays RUNNING without
+        threads); REPLACE_THREAD has a budget; on the global thread it reverts to SHUTDOWN_CLIENT, as the KIP
+        says (Kafka Streams throws a ClassCastException); SHUTDOWN_APPLICATION needs no other live thread.
     """
     if not view.state.is_running_or_rebalancing:
         return _while_closing(answer, failure, view)

@@ -119,7 +119,8 @@ def compare(
         names: the topics that sources name.
         patterns: the sources' patterns.
 
-    Differs: upstream does not compare ids, so that a topic that was deleted and created again goes unseen.
+    Differs: Kafka Streams does not compare topic ids, so it does not notice a topic that was deleted and
+    created again.
     """
     named = set(names)
     deleted = [name for name in sorted(known) if name not in now]

@@ -90,7 +90,7 @@ class GlobalStoreDescription:
     processor: NodeDescription
 
     def __str__(self) -> str:
-        # No empty line behind it, unlike behind a subtopology: so it is upstream.
+        # No empty line behind it, unlike behind a subtopology: so it is in Kafka Streams.
         return (
             f"Sub-topology: {self.id} for global store (will not generate tasks)\n"
             f"    {self.source}\n    {self.processor}\n"
@@ -165,8 +165,8 @@ def _compare(one: _Vertex, other: _Vertex) -> int:
 def _describe(processors: tuple[Processor, ...]) -> tuple[NodeDescription, ...]:
     """The nodes of one subtopology, each with its neighbours in Kafka Streams' order.
 
-    Upstream connects nodes while their sizes still grow, and each connection is put where it belongs by the
-    sizes of that moment. So the order of the work shows in the text, and is kept.
+    Kafka Streams connects nodes while their sizes still grow, and places each connection by the sizes of that
+    moment. So the order of the work shows in the text, and is kept.
     """
     vertices = {processor.name: _Vertex(processor) for processor in processors}
     for name in hash_order(hash_order(vertices)):
@@ -187,7 +187,7 @@ def _node(vertex: _Vertex) -> NodeDescription:
         processor.name,
         tuple(each.processor.name for each in vertex.predecessors),
         tuple(each.processor.name for each in vertex.successors),
-        # Two HashSets upstream: the one of the graph's node, and the one of its description.
+        # Two HashSets in Kafka Streams: the one of the graph's node, and the one of its description.
         topics=tuple(hash_order(topics, len(topics))),
         pattern=processor.pattern,
         stores=tuple(hash_order(processor.stores, len(processor.stores))),

@@ -342,7 +342,7 @@ class Repartition(Node):
             filter that drops null keys, which Kafka Streams 4.3 puts before every repartition of a stream,
             including `repartition()`; None if there is none (repartitions of tables).
         null_keys: whether that filter lets null keys pass, because a later left join has results for them.
-        partitions: the requested number, or None for as many as upstream.
+        partitions: the requested number, or None for as many as the topics before it.
         implicit: whether it was added by an aggregation whose key may have changed. Spark can shuffle
             instead, so it needs no topic; a repartition that the user asked for has a topic.
         partitioner: chooses each record's partition. If it returns NULL, or there is none, the key does.

@@ -98,13 +98,13 @@ def test_an_unknown_field_is_named_with_those_that_are_there() -> None:
     [
         (
             lambda s: s.filter(lambda value: F.length(value)).to("out"),
-            "KSTREAM-FILTER-0000000001 (test_trace.py:N <lambda>): a predicate has to return a boolean "
-            "Column, this one returns int",
+            "KSTREAM-FILTER-0000000001 (test_trace.py:N <lambda>): a predicate must return a boolean "
+            "Column; this one returns int",
         ),
         (
             lambda s: s.split().branch(lambda value: value).no_default_branch(),
-            "KSTREAM-BRANCH-0000000001 (test_trace.py:N <lambda>): a predicate has to return a boolean "
-            "Column, this one returns string",
+            "KSTREAM-BRANCH-0000000001 (test_trace.py:N <lambda>): a predicate must return a boolean "
+            "Column; this one returns string",
         ),
         (
             lambda s: s.map(lambda key, value: value).to("out"),
@@ -113,8 +113,8 @@ def test_an_unknown_field_is_named_with_those_that_are_there() -> None:
         ),
         (
             lambda s: s.flat_map_values(lambda value: value).to("out"),
-            "KSTREAM-FLATMAPVALUES-0000000001 (test_trace.py:N <lambda>): has to return an array Column or a "
-            "list, this one returns string",
+            "KSTREAM-FLATMAPVALUES-0000000001 (test_trace.py:N <lambda>): the function must return an array "
+            "Column or a list; this one returns string",
         ),
         (
             lambda s: s.flat_map(lambda key, value: F.split(value, " ")).to("out"),

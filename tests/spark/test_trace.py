@@ -239,15 +239,18 @@ SLIPS: list[tuple[Callable[[KStream], Any], str]] = [
     (mapped(lambda v: [tag for tag in v.tags]), "flat_map_values takes the array itself"),  # noqa: C416
     (mapped(lambda v: [*v.tags]), "F.transform(value.tags, lambda tag: ...)"),
     (mapped(lambda v: len(v.user)), "use F.length(...) for text, F.size(...) for an array"),
-    (mapped(lambda v: max(v.n, v.d)), "max() is Python's own and does not know Columns: use F.max(value)"),
-    (mapped(lambda v: sum(v.tags)), "sum() is Python's own and does not know Columns: use F.sum(value)"),
+    (mapped(lambda v: max(v.n, v.d)), "max() is Python's own and does not support Columns: use F.max(value)"),
+    (mapped(lambda v: sum(v.tags)), "sum() is Python's own and does not support Columns: use F.sum(value)"),
     (filtered(lambda v: "x" in v.tags), "F.array_contains(value.tags, ...)"),
     (filtered(lambda v: v.user in ("x", "y")), "`value.isin(...)` for in"),
     (mapped(lambda v: int(v.user)), 'use .cast("bigint")'),
     (mapped(lambda v: math.sqrt(v.n)), "such as F.sqrt(...)"),
     (mapped(lambda v: {"a": 1}[v.user]), "F.create_map(...)[...]"),
     (mapped(lambda v: json.loads(v.user)), "F.from_json(...)"),
-    (lambda s: s.group_by_key().reduce(sum), "sum() is Python's own and does not know Columns: use F.sum("),
+    (
+        lambda s: s.group_by_key().reduce(sum),
+        "sum() is Python's own and does not support Columns: use F.sum(",
+    ),
     (lambda s: s.group_by_key().aggregate(max), "use F.max(value) in an aggregation"),
 ]
 PLACE = re.compile(

@@ -277,7 +277,7 @@ def test_a_session_of_the_users_own(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr[-3000:]
     given, made_with_it, not_given, after_its_end, made_anew = ended.stdout.splitlines()
     assert (given, made_with_it, made_anew) == ("Bern", "Bern", "Bern")
-    assert "started by someone else; hand its session to the client" in not_given
+    assert "started by someone else; pass its session to the client" in not_given
     assert (
         "in another Spark than the client's, or in one that has ended; make it anew, with a" in after_its_end
     )

@@ -83,9 +83,10 @@ class Failure:
         error: a `StreamsException`, with the original exception as its `__cause__`.
         is_global: whether it was the global thread.
         pipeline: the pipeline whose query failed; None if it was not a query.
-        task_id: the task it happened in, where that is known.
-        offsets: what the failing micro-batch was to read: from the first up to, and without, the second.
-        batch_id: the failing micro-batch, where it is known.
+        task_id: the task it happened in, if known.
+        offsets: what the failing micro-batch was to read: from the first offset (inclusive) to the second
+            (exclusive).
+        batch_id: the failing micro-batch, if known.
         line: which line of threads it belongs to: a replacement goes on with the line of the one before it.
         What
             fails all threads at once (a missing topic) so counts once for each of them, not once for all.

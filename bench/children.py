@@ -55,11 +55,11 @@ class Child:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 list(map(str, command)),
-                stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
+                stdin=subprocess.PIPE,  # it ends when the pipe does, so also when this process is killed
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                start_new_session=True,  # so that all of it can be killed, and Ctrl-C comes here alone
+                start_new_session=True,  # so that all of it can be killed, and only this process gets Ctrl-C
                 env={**os.environ, **(environment or {})},
             )
         _running.add(self)
@@ -125,7 +125,7 @@ class Child:
     def close(self, patience_s: float = 15.0) -> None:
         """End it, by the end of its input; kill what is left of it then. Idempotent."""
         if self._process.stdin is not None:
-            with suppress(OSError):  # it ended before it had read all
+            with suppress(OSError):  # it ended before it had read everything
                 self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
@@ -175,7 +175,7 @@ def usage(pid: int) -> Used:
         try:
             times, rss = process.cpu_times(), process.memory_info().rss
         except psutil.Error:
-            continue  # it ended meanwhile
+            continue  # it has ended meanwhile
         cpu += times.user + times.system + times.children_user + times.children_system
         memory += rss / 1e6
     return Used(cpu, memory)

@@ -32,7 +32,7 @@ def program(source: str, output: str, flag: Path | None = None, *, counts: bool)
 
     from millstream import Consumed, Materialized, Serdes, StreamsBuilder
 
-    path, poison = str(flag), POISON  # the function below travels to Python's workers, and takes these along
+    path, poison = str(flag), POISON  # the function below is sent to Python's workers together with these
 
     def is_good(value: str) -> bool:
         if value == poison and os.path.exists(path):
@@ -132,7 +132,7 @@ class Child:
                 if event.what == what and detail in ("", event.detail) and event.at >= after:
                     return event
             if ended:
-                raise RuntimeError(f"the client has ended without '{what} {detail}'; see {self._log}")
+                raise RuntimeError(f"the client ended without '{what} {detail}'; see {self._log}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no '{what} {detail}' in {_PATIENCE_S:g} s; see {self._log}")
             time.sleep(0.005)

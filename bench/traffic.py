@@ -43,7 +43,7 @@ def latencies_ms(sent: list[tuple[str, int, float]], seen: Mapping[str, Mapping[
     try:
         return [(seen[key][str(number)] - at) * 1000 for key, number, at in sent]
     except KeyError as missing:
-        raise ValueError(f"record {missing} never came out") from None
+        raise ValueError(f"record {missing} never arrived") from None
 
 
 class _Sender:
@@ -113,7 +113,7 @@ class _Reader:
             self.look(0.05)
             if time.monotonic() > deadline:
                 late = sum(max(0, number - self._reached.get(key, 0)) for key, number in numbers.items())
-                raise TimeoutError(f"{late} of {sum(numbers.values())} records have not come out")
+                raise TimeoutError(f"{late} of {sum(numbers.values())} records have not arrived")
         seen, self._seen = self._seen, {}
         return seen
 
@@ -137,7 +137,7 @@ def main() -> None:
     def read() -> None:
         for line in sys.stdin:
             lines.put(line)
-        os._exit(0)  # whoever has started this is gone
+        os._exit(0)  # the parent is gone
 
     threading.Thread(target=read, name="input", daemon=True).start()
     sender = _Sender(servers, topic) if role == "send" else None

@@ -164,7 +164,7 @@ def java_api() -> str:
             snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", method).lower()
             spelled = {snake, f"{snake}_", snake.removeprefix("get_")} & here
             if (new is not None and new not in here) or (missing is not None and spelled):
-                raise ValueError(f"java_api.toml: {key} is otherwise")
+                raise ValueError(f"java_api.toml: {key} is listed with another value")
             if new is None and missing is None and not spelled:
                 raise ValueError(f"java_api.toml: {key} is neither in Millstream nor in the list")
             used |= {key} if new or missing else set()

@@ -104,9 +104,9 @@ def main(arguments: Sequence[str]) -> int:
     wanted = parser.parse_args(own).tiers.split()
     unknown = [name for name in wanted if name not in TIERS]
     if unknown:
-        parser.error(f"there is no tier '{unknown[0]}'; there are {', '.join(TIERS)}")
+        parser.error(f"there is no tier '{unknown[0]}'; the tiers are {', '.join(TIERS)}")
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)  # started in the background, too
+        signal.signal(number, signal.default_int_handler)  # also if started in the background
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # the terminal is closed; nohup ignores it
         signal.signal(signal.SIGHUP, signal.default_int_handler)
 
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         try:
             run.stop(_GRACE_S)
-        except KeyboardInterrupt:  # whoever asks twice does not want to wait
+        except KeyboardInterrupt:  # a second Ctrl-C means not to wait
             run.stop(0)
         print("\ninterrupted", flush=True)
         return INTERRUPTED
@@ -171,7 +171,7 @@ class Run:
             outcome = Outcome(name, 0.0, LOST)
             try:
                 outcome = self._run(TIERS[name])
-            finally:  # a tier of which nothing is known has failed, whatever becomes of this thread
+            finally:  # a tier without a result has failed, whatever happens to this thread
                 with self._lock:
                     self.outcomes.append(outcome)
 
@@ -185,7 +185,7 @@ class Run:
         deadline = time.monotonic() + patience_s
         for process in running:
             _end(process, deadline)
-        for thread in self._threads:  # each shows what its tier has printed so far
+        for thread in self._threads:  # each shows its tier's output so far
             thread.join(5)
 
     def _run(self, tier: Tier) -> Outcome:
@@ -291,7 +291,7 @@ def report(outcomes: Sequence[Outcome]) -> int:
         print(f"{outcome.tier:<8} {counts} {outcome.seconds:>7.1f} s   {note}".rstrip())
     passed = sum(outcome.passed for outcome in outcomes)
     bad = [outcome for outcome in outcomes if not outcome.good]
-    # A tier that ended badly without a failed test, killed or hanging, has failed all the same.
+    # A tier that ended badly without a failed test (killed or hanging) has also failed.
     failed = sum(max(outcome.failed, 0 if outcome.good else 1) for outcome in outcomes)
     if not passed and not bad:
         print("no test was run")

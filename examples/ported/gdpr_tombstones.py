@@ -70,7 +70,7 @@ def on_item(
         yield record.with_value({"key": key, "item": record.value})
     else:
         metadata = context.record_metadata
-        assert metadata is not None  # only what is called by time has none
+        assert metadata is not None  # only punctuators have none
         waiting.put(place(record.key, metadata.partition, metadata.offset), record.value)
 
 

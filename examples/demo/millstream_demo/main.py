@@ -171,7 +171,7 @@ def _end(run: DemoRun, interrupts: Interrupts, code: int) -> None:
         _say_stopped(time.monotonic() - began)
     elif gently:
         return
-    # Threads that are still starting something would start it anew, or hold up the exit.
+    # Threads that are still starting something would start it again, or delay the exit.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # the terminal may be gone
             stream.flush()
@@ -267,7 +267,7 @@ def _show_logs(run: DemoRun, log_file: Path) -> None:
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
-            continue  # it wrote none
+            continue  # it wrote no log
         if lines:
             print(f"\nthe last of {whose}'s log", file=sys.stderr)
             for line in lines[-_TAIL_LINES:]:

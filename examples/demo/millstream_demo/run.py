@@ -120,7 +120,7 @@ class Lines:
             StreamsException: one could not be.
         """
         while len(self._producer) and not self._closed.is_set():
-            self._producer.flush(_LOOK_S)  # which ends: a line fails when nobody has taken it for minutes
+            self._producer.flush(_LOOK_S)  # this ends, because a line fails if it is not accepted for minutes
         self._check()
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class DemoRun:
         self._streams: KafkaStreams | None = None
         self._spark_ready = threading.Event()
 
-    # --- for whoever shows it ----------------------------------------------------------------------------
+    # --- for the display ---------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start everything; returns at once."""
@@ -247,13 +247,13 @@ class DemoRun:
         self._closing.set()
         closer = threading.Thread(target=self._close_gently, name="demo-close", daemon=True)
         closer.start()
-        # Spark that is still starting cannot be asked to stop.
+        # A Spark that is still starting cannot be stopped.
         starting = "spark" in self._steps and not self._spark_ready.is_set()
         closer.join(0.2 if starting else patience_s)
         gently = not closer.is_alive() and not starting
         self.kill_children()
         for _ in range(_REMOVALS):
-            # A thread that has not ended may be making a file just now.
+            # A thread that has not ended may be creating a file right now.
             shutil.rmtree(self.work, ignore_errors=True)
             if not self.work.exists():
                 break
@@ -366,7 +366,7 @@ class DemoRun:
                     raise TimeoutException(
                         f"nothing has moved for {STALL_S:.0f} s: {progress.counted:,} of "
                         f"{progress.lines:,} lines are counted, the store is {progress.store_lag:,} records "
-                        f"behind, client '{streams.client_id}' is {streams.state}; the logs say more"
+                        f"behind, client '{streams.client_id}' is {streams.state}; see the logs"
                     )
                 self._closing.wait(_LOOK_S)
         finally:
@@ -407,8 +407,8 @@ class DemoRun:
         }
         if any(position.get(at, 0) < end for at, end in self._ends.items()):
             return False
-        # A batch is in a position only when it is written, so the changelog's ends are final by now. The
-        # client's own knowledge of them may be a second old.
+        # A position includes a batch only after it is written, so the changelog's ends are final by now. The
+        # client's own values may be a second old.
         stored = {
             at: offset
             for thread in threads
@@ -470,9 +470,9 @@ class DemoRun:
                 "bootstrap.servers": servers,
                 "state.dir": self.work / "state",
                 "num.stream.threads": THREADS,
-                # So that there is something to see: by default the backlog would be a single batch.
+                # To show progress: by default the backlog would be a single batch.
                 "max.batch.records": max(_LEAST_BATCH, self.corpus.size // 35 // _BATCHES),
-                # All that Spark and Java write goes with the rest.
+                # Everything that Spark and Java write is removed with the rest.
                 "spark.local.dir": str(self.work / "spark"),
                 "spark.driver.extraJavaOptions": f'{_JAVA_OPTIONS} -Djava.io.tmpdir="{self.work / "java"}"',
             }
@@ -503,8 +503,8 @@ class DemoRun:
         try:
             work()
         except BaseException as error:
-            # The boundary of a thread: whoever watches gets the first failure. What fails because
-            # everything is being closed is none.
+            # The boundary of a thread: the observer gets the first failure. Errors caused by closing are not
+            # failures.
             if not self._closing.is_set():
                 with self._lock:
                     self.failure = self.failure or error

@@ -82,7 +82,7 @@ class LivePresenter:
         done = [step for step in view.steps if step.ended is not None and step.name not in self._printed]
         self._printed.update(step.name for step in done)
         self._live.update(self._picture(view), refresh=not done)
-        # Printing draws the picture anew below, which is without them by now.
+        # Printing redraws the picture below, which no longer contains them.
         for step in done:
             self._live.console.print(self._step(step), no_wrap=True, overflow="ellipsis", crop=True)
 
@@ -101,7 +101,7 @@ class LivePresenter:
         if view.state:
             parts += [Text(""), _numbers(view), _bar(view, width)]
             parts += [Text(""), _threads(view.threads)]
-        # The title, and what is printed above the picture.
+        # The title, and the output above the picture.
         used = 2 + len(self._printed) + sum(_height(part) for part in parts)
         rows = min(_MOST_WORDS, max(_LEAST_WORDS, size.height - used - 3))
         if view.counts.top:
@@ -232,7 +232,7 @@ class PlainPresenter:
         self.show(view)
 
     def _line(self, view: View, name: str, text: str) -> None:
-        # No wrapping: a line of a log is a line, however long.
+        # No wrapping: a log line stays one line, however long.
         line = Text(f"{view.seconds:6.1f} s  {name:<{_NAME_WIDTH}}{text}")
         self._console.print(line, soft_wrap=True)
 

@@ -97,7 +97,7 @@ _PARTS: Mapping[str, Part] = {
 
 
 def main() -> int:
-    """Run what was asked for and print tables.
+    """Run the requested parts and print tables.
 
     Returns:
         2 when a part failed; 1, with `--strict`, when a goal was missed
@@ -176,7 +176,7 @@ def _report(name: str, console: Console, begun: float, end: float, *, quick: boo
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raises `OutOfTimeError` in the main thread after so long."""
+    """Raises `OutOfTimeError` in the main thread after this time."""
 
     def give_up(*_: object) -> None:
         raise OutOfTimeError(f"given up after {seconds:.0f} s")
@@ -208,7 +208,7 @@ def _show(console: Console, report: Report) -> None:
 
 
 def _write(facts: dict[str, object], quick: bool, reports: list[Report]) -> None:
-    """After each benchmark, so that an interrupted run leaves what it has."""
+    """Written after each benchmark, so that an interrupted run keeps its results."""
     found = {"machine": facts, "quick": quick, "benchmarks": [report.as_json() for report in reports]}
     (_OUT / "latest.json").write_text(json.dumps(found, indent=1, default=str))
 

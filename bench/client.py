@@ -54,7 +54,7 @@ def program(source: str, output: str, flag: Path | None = None, *, counts: bool)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a client: its new state, work that the group gave it, its handler asked.
+    """Something that happened to a client: a new state, work from the group, a call of its handler.
 
     Attributes:
         at: the time of day, in seconds, the same for all processes of a machine.
@@ -138,7 +138,7 @@ class Child:
             time.sleep(0.005)
 
     def is_up(self) -> bool:
-        """Whether it runs, and has not ended in ERROR."""
+        """Whether it is running, and has not ended in ERROR."""
         return self._reader.is_alive() and not any(event.detail == "ERROR" for event in tuple(self.events))
 
     def say(self, word: str) -> None:

@@ -1,4 +1,4 @@
-"""Who sends records at a pace, and who notes when each came out: two processes beside the contestants.
+"""Sends records at a given rate, and notes when each result arrives: two processes beside the contestants.
 
     python -m bench.traffic send | read SERVERS TOPIC [OUTPUT FORMAT]
 
@@ -47,7 +47,7 @@ def latencies_ms(sent: list[tuple[str, int, float]], seen: Mapping[str, Mapping[
 
 
 class _Sender:
-    """Sends at random moments, so many a second, whatever comes of it."""
+    """Sends at random moments, at a given rate, regardless of the results."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._topic = topic
@@ -55,7 +55,7 @@ class _Sender:
         self._sent_of: dict[str, int] = {}
 
     def send(self, rate: float, seconds: float, keys: int = KEYS) -> list[tuple[str, int, float]]:
-        """Send for so long; which records, and when."""
+        """Send for this time. Returns which records, and when."""
         chance = random.Random(7)
         sent = []
         due = time.monotonic()
@@ -118,7 +118,7 @@ class _Reader:
         return seen
 
     def one_at_a_time(self, times: int) -> list[float]:
-        """Send so many, each some moments after the last one has come out; how long each took, in ms."""
+        """Send this many, each shortly after the previous result. Returns how long each took, in ms."""
         chance = random.Random(5)
         taken = []
         for _ in range(times):

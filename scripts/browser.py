@@ -51,7 +51,7 @@ class NoBrowser(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """A Chromium, and what its environment needs to have for it to start."""
+    """A Chromium, and the environment variables it needs to start."""
 
     path: Path
     environment: dict[str, str]
@@ -80,7 +80,7 @@ def find() -> Browser:
 
 
 def _install(home: Path) -> None:
-    """Make the folder, whole or not at all, whoever else is making it."""
+    """Create the folder completely or not at all, even if other processes are creating it."""
     with tempfile.TemporaryDirectory(dir=home.parent, prefix="new-") as folder:
         made = Path(folder, VERSION)
         made.mkdir()

@@ -71,14 +71,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class SetupError(Exception):
-    """Something that stands in the way; the message says what to do about it."""
+    """The setup cannot continue; the message says what to do about it."""
 
 
 # --- the virtual environment -----------------------------------------------------------------------------
 
 
 def setup(venv: Path, spark: str) -> None:
-    """Make the environment be what its lock says, and the kernel what its sources say.
+    """Bring the environment in line with its lock, and the kernel with its sources.
 
     Does nothing, in well under a second, when they are.
     """
@@ -145,12 +145,12 @@ def _make(
 
 
 def _python_identity(venv: Path) -> list[str]:
-    """What an environment cannot change without being made anew: its Python and its place."""
+    """What an environment cannot change without being recreated: its Python and its location."""
     return [sys.version, sys.base_prefix, str(venv)]
 
 
 def _content_identity(lock_file: Path) -> str:
-    """A digest of what the content depends on: locks, pyproject.toml, scripts, and the Java there is."""
+    """A digest of what the content depends on: locks, pyproject.toml, scripts, and the available Java."""
     java = (os.environ.get("JAVA_HOME"), shutil.which("java"))
     locks = tuple(REQUIREMENTS / name for name in ("java.lock", "node.lock", "build.lock"))
     files = (*locks, ROOT / "pyproject.toml", BROWSER)
@@ -167,7 +167,7 @@ def _digest(*files: Path, also: str = "") -> str:
 
 
 def _read_stamp(stamp: Path) -> dict[str, object]:
-    """What the last complete run wrote; empty when there is none, or it cannot be read."""
+    """The stamp of the last complete run; empty if there is none, or it cannot be read."""
     try:
         content = json.loads(stamp.read_text())
     except (OSError, ValueError):
@@ -192,7 +192,7 @@ def _has_java(python: str) -> bool:
 
 
 def find_uv() -> str:
-    """The uv to use; where there is none, or an old one, the pinned one is installed first."""
+    """The uv to use; if there is none, or an old one, the pinned one is installed first."""
     for candidate in (shutil.which("uv"), str(UV_PRIVATE / "bin" / "uv")):
         if candidate is not None and _uv_version(candidate) >= UV_OLDEST:
             return candidate
@@ -202,7 +202,7 @@ def find_uv() -> str:
 
 
 def _uv_version(uv: str) -> tuple[int, ...]:
-    """(0, 13, 8); empty when there is no uv there, or one that does not run."""
+    """Such as (0, 13, 8); empty if there is no uv, or one that does not run."""
     try:
         said = subprocess.run(
             [uv, "--version"], capture_output=True, text=True, timeout=60, check=False
@@ -325,7 +325,8 @@ _OF_PIP = {
 """pip's settings that uv knows by other names."""
 
 _TRANSPORT = {"SSL_CERT_FILE", "UV_SYSTEM_CERTS", "UV_INSECURE_HOST", "ALL_PROXY", "UV_HTTP_TIMEOUT"}
-"""How the network is reached; a lock is made with these alone, since what it says must not depend on more."""
+"""Settings for reaching the network. A lock is made with these alone, because its content must not depend on
+more."""
 
 
 def uv_settings(environment: Mapping[str, str], of_pip: Mapping[str, str]) -> dict[str, str]:
@@ -355,7 +356,7 @@ def uv_settings(environment: Mapping[str, str], of_pip: Mapping[str, str]) -> di
 
 @cache
 def pip_settings() -> dict[str, str]:
-    """pip's settings on this machine, from its files and its variables, as pip itself tells them.
+    """pip's settings on this machine, from its files and its variables, as reported by pip itself.
 
     A variable goes before a file, and what is said for `pip install` before what is said for all commands.
     """

@@ -100,7 +100,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _page_of(place: str) -> str:
-    """A page that shows a file, or says what is in a folder; not found by the search."""
+    """A page that shows a file, or lists a folder; excluded from the search."""
     path = ROOT / place
     head = f"---\nsearch: {{exclude: true}}\nhide: [toc]\n---\n\n# {place}\n\n"
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""Checks orders, for stock and for customers who order too much, and writes each order's new state.
+"""Checks orders for stock and for customers who order too much, and writes each order's new state.
 
 Ported from: InventoryService.java of confluentinc/kafka-streams-examples (Apache License 2.0), with
     FraudService.java and ValidationsAggregatorService.java of the same: three applications are one here.

@@ -1,4 +1,4 @@
-"""The text that the demo counts: which files, and what is in them.
+"""The text that the demo counts: the files and their contents.
 
 Text is UTF-8; bytes that are not are read as U+FFFD, which no word has. What was read is remembered by size
 and time, so that a file which somebody writes to meanwhile is not taken for a wrong count.

@@ -43,7 +43,7 @@ _TAIL_WIDTH = 200
 
 
 class Spark(Protocol):
-    """Spark that was started before there is a client."""
+    """A Spark that is started before the client exists."""
 
     @property
     def spark(self) -> SparkSession: ...
@@ -180,7 +180,7 @@ def _end(run: DemoRun, interrupts: Interrupts, code: int) -> None:
 
 
 def _watch(run: DemoRun, console: Console, interrupts: Interrupts, *, plain: bool) -> None:
-    """Start, and show what goes on until it has ended.
+    """Start, and show the progress until the end.
 
     Raises:
         KeyboardInterrupt: there was a signal.

@@ -58,7 +58,7 @@ PARTITIONS = 4
 THREADS = 2
 TOP = 100
 STALL_S = 180.0
-"""When nothing at all has moved for so long, it is given up."""
+"""The run is given up after this time without any progress."""
 
 _LOG = logging.getLogger(__name__)
 """For what librdkafka has to say, which would otherwise tear the screen."""
@@ -124,7 +124,7 @@ class Lines:
         self._check()
 
     def close(self) -> None:
-        """Drop what is not written yet, and end."""
+        """Drop unwritten lines, and end."""
         self._closed.set()
         self._producer.purge()
 
@@ -239,7 +239,7 @@ class DemoRun:
     # --- the end -----------------------------------------------------------------------------------------
 
     def close(self, patience_s: float) -> bool:
-        """End everything, and remove what was written. Whether all of it ended by itself in time.
+        """End everything, and remove all files. Returns whether everything ended by itself in time.
 
         What has not is killed, and then the caller should leave the process at once: threads that waited
         for it may start it anew.
@@ -396,7 +396,7 @@ class DemoRun:
         )
 
     def _is_complete(self, threads: tuple[ThreadMetadata, ...], offsets: Offsets) -> bool:
-        """Whether the pipeline is at the lines' ends, and the store at the end of what it wrote."""
+        """Whether the pipeline has read all lines, and the store has all of its output."""
         if self._ends is None:
             return False
         position = {
@@ -420,7 +420,7 @@ class DemoRun:
         return bool(changelog) and all(stored.get(at, 0) >= end for at, end in ends.items())
 
     def _scan(self, before: Counts) -> Counts:
-        """The top words, by interactive query; what was found before if the store cannot be read just now."""
+        """The top words, by interactive query; the previous result if the store cannot be read right now."""
         words = distinct = 0
 
         def entries() -> Iterator[tuple[str, int]]:

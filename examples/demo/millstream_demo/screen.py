@@ -87,7 +87,7 @@ class LivePresenter:
             self._live.console.print(self._step(step), no_wrap=True, overflow="ellipsis", crop=True)
 
     def stop(self, view: View) -> None:
-        """Leave the lines of what was done, and take the rest away."""
+        """Keep the lines of finished steps, and remove the rest."""
         self.show(view)
         self._live.update(Text(""), refresh=True)
         self._live.stop()
@@ -205,7 +205,7 @@ def _words(counts: Counts, rows: int, width: int, fancy: bool) -> Table:
 
 
 class PlainPresenter:
-    """Prints a line when something is done, and one every few seconds while the counting goes on."""
+    """Prints a line when a step is done, and one every few seconds during the counting."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -19,13 +19,13 @@ from typing import Any
 
 _OUT = Path("build") / "bench"
 _OUT.mkdir(parents=True, exist_ok=True)
-# What Spark's JVM prints would break up the tables. Set before anything starts it.
+# The output of Spark's JVM would break up the tables. Set before anything starts it.
 os.environ.setdefault("MILLSTREAM_SPARK_LOG", str((_OUT / "spark.log").absolute()))
-# Else each process compiles all that it imports, which no user's does.
+# Otherwise each process would compile everything it imports, which no user's process does.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _PANDAS = "PySpark does not yet fully support pandas"
 warnings.filterwarnings("ignore", message=_PANDAS)
-os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS}")  # for the processes that benchmarks start
+os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_PANDAS}")  # for the benchmarks' processes
 
 from rich.console import Console  # noqa: E402
 from rich.status import Status  # noqa: E402
@@ -99,14 +99,14 @@ _PARTS: Mapping[str, Part] = {
 
 
 def main() -> int:
-    """Run what was asked for and print tables.
+    """Run the requested parts and print tables.
 
     Returns:
         2 when a part failed; 1, with `--strict`, when a goal was missed
     """
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="name", help=f"of {', '.join(_PARTS)}; default: the usual"
+        "names", nargs="*", metavar="name", help=f"one of {', '.join(_PARTS)}; default: the usual ones"
     )
     parser.add_argument("--quick", action="store_true", help="less input, fewer rounds: a first look")
     parser.add_argument("--publish", action="store_true", help="write docs/performance.md and docs/sizing.md")
@@ -115,21 +115,21 @@ def main() -> int:
         type=float,
         default=1.0,
         metavar="N",
-        help="all limits of time N times: for a busy machine",
+        help="multiply all time limits by N, for a busy machine",
     )
-    parser.add_argument("--strict", action="store_true", help="exit with 1 when a goal is missed")
+    parser.add_argument("--strict", action="store_true", help="exit with status 1 if a goal is missed")
     given = parser.parse_args()
     unknown = sorted(set(given.names) - set(_PARTS))
     if unknown:
-        parser.error(f"no benchmark '{unknown[0]}'; there are {', '.join(_PARTS)}")
+        parser.error(f"no benchmark '{unknown[0]}'; the benchmarks are {', '.join(_PARTS)}")
     if given.publish and given.names:
-        parser.error("--publish is for a whole run: name no part")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that was started is ended
+        parser.error("--publish is for a whole run, without names of parts")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started is ended
     console = Console(width=max(120, Console().width))
     facts = machine_facts()
     console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
-    with suppress(NotMeasured):  # then each part says so
-        quix_python()  # the first time it is installed, which is in no part's time
+    with suppress(NotMeasured):  # each part then reports it
+        quix_python()  # the first call installs it, which counts for no part
     _prepare(console)
     begun = time.monotonic()
     end = math.inf if given.names else begun + given.patience * (_QUICK_S if given.quick else _ALL_OF_IT_S)
@@ -184,13 +184,13 @@ def _report(name: str, console: Console, begun: float, end: float, *, quick: boo
 
         def tell(what: str, status: Status = status) -> None:
             status.update(f"{name}: {what}")
-            if not console.is_terminal:  # where the line above shows nothing
+            if not console.is_terminal:  # there, the line above shows nothing
                 print(f"{time.monotonic() - begun:4.0f} s  {name}: {what}", file=sys.stderr, flush=True)
 
         paced = {"budget_s": budget_s} if part.paced else {}
         try:
             if most_s < _LEAST_S:
-                raise OutOfTimeError("the parts before it took all the time there is")
+                raise OutOfTimeError("the earlier parts used up all the time")
             with Lab(patience) as lab, _at_most(most_s):
                 return part.measure(lab, quick=quick, tell=tell, **paced)
         except Exception as error:
@@ -200,10 +200,10 @@ def _report(name: str, console: Console, begun: float, end: float, *, quick: boo
 
 @contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raises `OutOfTimeError` in the main thread after so long."""
+    """Raises `OutOfTimeError` in the main thread after this time."""
 
     def give_up(*_: object) -> None:
-        raise OutOfTimeError(f"it was given up after {seconds:.0f} s")
+        raise OutOfTimeError(f"given up after {seconds:.0f} s")
 
     before = signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -232,7 +232,7 @@ def _show(console: Console, report: Report) -> None:
 
 
 def _write(facts: dict[str, object], quick: bool, reports: list[Report]) -> None:
-    """After each benchmark, so that an interrupted run leaves what it has."""
+    """Written after each benchmark, so that an interrupted run keeps its results."""
     found = {"machine": facts, "quick": quick, "benchmarks": [report.as_json() for report in reports]}
     (_OUT / "latest.json").write_text(json.dumps(found, indent=1, default=str))
 

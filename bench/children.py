@@ -30,7 +30,7 @@ _GONE_S = 10.0
 
 
 class Failed(Exception):
-    """A process did not do what it was told; says what, and how its log ends."""
+    """A process did not do what it was told; the message has the command and the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class Child:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 list(map(str, command)),
-                stdin=subprocess.PIPE,  # it ends with it, so also when this process is killed
+                stdin=subprocess.PIPE,  # it ends when the pipe does, so also when this process is killed
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                start_new_session=True,  # so that all of it can be killed, and Ctrl-C comes here alone
+                start_new_session=True,  # so that all of it can be killed, and only this process gets Ctrl-C
                 env={**os.environ, **(environment or {})},
             )
         _running.add(self)
@@ -123,16 +123,16 @@ class Child:
         return usage(self.pid)
 
     def close(self, patience_s: float = 15.0) -> None:
-        """End it, by the end of its input; kill what is left of it then. Idempotent."""
+        """End it by closing its input, then kill what is left of it. Idempotent."""
         if self._process.stdin is not None:
-            with suppress(OSError):  # it ended before it had read all
+            with suppress(OSError):  # it ended before it had read everything
                 self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience_s)
         self.kill()
 
     def kill(self) -> None:
-        """With SIGKILL, and what it has started with it. Idempotent."""
+        """Kill it with SIGKILL, together with the processes it started. Idempotent."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(_GONE_S)
@@ -158,7 +158,7 @@ _running: set[Child] = set()
 
 
 def end_all() -> None:
-    """Kill all that are still there: whoever has started them was interrupted before it could."""
+    """Kill all remaining ones, whose owner was interrupted before it could do so."""
     for child in tuple(_running):
         child.kill()
 
@@ -175,7 +175,7 @@ def usage(pid: int) -> Used:
         try:
             times, rss = process.cpu_times(), process.memory_info().rss
         except psutil.Error:
-            continue  # it ended meanwhile
+            continue  # it has ended meanwhile
         cpu += times.user + times.system + times.children_user + times.children_system
         memory += rss / 1e6
     return Used(cpu, memory)

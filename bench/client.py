@@ -32,7 +32,7 @@ def program(source: str, output: str, flag: Path | None = None, *, counts: bool)
 
     from millstream import Consumed, Materialized, Serdes, StreamsBuilder
 
-    path, poison = str(flag), POISON  # the function below travels to Python's workers, and takes these along
+    path, poison = str(flag), POISON  # the function below is sent to Python's workers together with these
 
     def is_good(value: str) -> bool:
         if value == poison and os.path.exists(path):
@@ -54,7 +54,7 @@ def program(source: str, output: str, flag: Path | None = None, *, counts: bool)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a client: its new state, work that the group gave it, its handler asked.
+    """Something that happened to a client: a new state, work from the group, a call of its handler.
 
     Attributes:
         at: the time of day, in seconds, the same for all processes of a machine.
@@ -132,13 +132,13 @@ class Child:
                 if event.what == what and detail in ("", event.detail) and event.at >= after:
                     return event
             if ended:
-                raise RuntimeError(f"the client has ended without '{what} {detail}'; see {self._log}")
+                raise RuntimeError(f"the client ended without '{what} {detail}'; see {self._log}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no '{what} {detail}' in {_PATIENCE_S:g} s; see {self._log}")
             time.sleep(0.005)
 
     def is_up(self) -> bool:
-        """Whether it runs, and has not ended in ERROR."""
+        """Whether it is running, and has not ended in ERROR."""
         return self._reader.is_alive() and not any(event.detail == "ERROR" for event in tuple(self.events))
 
     def say(self, word: str) -> None:

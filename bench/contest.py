@@ -49,7 +49,7 @@ _STARTED_S = 100.0
 _ANSWER_S = 30.0
 _STOPPED_S = 70.0
 _MOST_FAILURES = 2
-"""After so many in a row a contestant is given up: each may take a minute."""
+"""After this many failures in a row a contestant is given up, because each may take a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Contestant(Protocol):
     """Who runs jobs, one after the other."""
 
     def wait_until_ready(self) -> None:
-        """It can be told what to do."""
+        """Wait until it accepts commands."""
 
     def start(self, job: str, left: str, right: str, output: str) -> None:
         """Begin a job; it runs, or soon will."""
@@ -207,7 +207,7 @@ class _Java:
 
 
 class _Quix:
-    """Quix Streams: a process for each job, since it has nothing that would become warm."""
+    """Quix Streams: a process for each job, because nothing in it would become warm."""
 
     def __init__(self, lab: Lab, linger_ms: int) -> None:
         self._lab, self._python = lab, quix_python()
@@ -273,7 +273,7 @@ def hire(
 
 
 class Contest:
-    """Those who take part. One that fails is started anew for the next job."""
+    """The contestants. One that fails is restarted for the next job."""
 
     def __init__(self, lab: Lab, names: Sequence[str], make: Callable[[str], Contestant]) -> None:
         self._lab, self._make = lab, make

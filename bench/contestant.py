@@ -68,7 +68,7 @@ def program(job: str, left: str, right: str, output: str) -> Any:
         words.count(Materialized.as_("counts")).to_stream().to(output)
     elif job == "count":
         builder.stream(left, strings).group_by_key().count(Materialized.as_("counts")).to_stream().to(output)
-    elif job.startswith("counts-"):  # so many pipelines, of topics whose names are numbered
+    elif job.startswith("counts-"):  # this number of pipelines, with numbered topics
         for number in range(int(job.removeprefix("counts-"))):
             stream = builder.stream(f"{left}-{number}", strings)
             stream.group_by_key().count(Materialized.as_(f"counts-{number}")).to_stream().to(output)
@@ -328,7 +328,7 @@ def obey(contestant: Contestant) -> None:
             with arrived:
                 waiting.append(line)
                 arrived.notify()
-        os._exit(0)  # whoever has started this is gone; Spark's JVM ends with this process
+        os._exit(0)  # the parent is gone; Spark's JVM ends with this process
 
     threading.Thread(target=read, name="bench-input", daemon=True).start()
     while True:
@@ -349,7 +349,7 @@ def obey(contestant: Contestant) -> None:
 def _done(contestant: Contestant, what: Mapping[str, Any]) -> dict[str, object]:
     match what["do"]:
         case "ready":
-            pass  # it has been made before it was asked
+            pass  # it was created before the request
         case "start":
             topics = (what["left"], what["right"], what["output"])
             begun = time.monotonic()

@@ -74,7 +74,8 @@ def _replacements(lab: Lab, name: str, counts: bool, times: int, tell: Progress)
         streams.wait_until_running()
         for number in range(times + 2):
             tell(f"replacing a thread, {name}: {number} of {times + 2}")
-            # The first record starts a Python worker; the second fails, and warms up what a failure needs.
+            # The first record starts a Python worker; the second fails, and warms up the handling of
+            # failures.
             poisonous = number > 0
             if poisonous:
                 flag.touch()
@@ -85,7 +86,7 @@ def _replacements(lab: Lab, name: str, counts: bool, times: int, tell: Progress)
                 found[again].append(arrived - sent)
             time.sleep(_PAUSE_S)
     if len(asked) != times + 1:
-        raise RuntimeError(f"{times + 1} records were to fail once each, and the handler was asked {asked}")
+        raise RuntimeError(f"{times + 1} records should fail once each, but the handler was called {asked}")
     return found
 
 
@@ -121,7 +122,7 @@ def _deletions(lab: Lab, times: int, tell: Progress) -> _Figures:
     return found
 
 
-# --- (e) the group agrees anew ---------------------------------------------------------------------------
+# --- (e) the group rebalances ----------------------------------------------------------------------------
 
 
 def _rejoins(lab: Lab, times: int, tell: Progress) -> _Figures:
@@ -142,7 +143,7 @@ def _rejoins(lab: Lab, times: int, tell: Progress) -> _Figures:
 
     with Agreements(told.__setitem__), clients[0] as first, clients[1] as second:
         for number in range(times):
-            tell(f"the group agrees anew: {number + 1} of {times}")
+            tell(f"rebalancing: {number + 1} of {times}")
             for change in (first.add_stream_thread, first.remove_stream_thread):
                 first.wait_until_running()
                 second.wait_until_running()

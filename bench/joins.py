@@ -407,7 +407,7 @@ class Jobs:
         def processed(records: int) -> None:
             self._wait(lambda: java.ask("seen"), records, "records processed", lambda: True)
             seen = 0
-            while seen < (seen := java.ask("seen")):  # until it is at rest
+            while seen < (seen := java.ask("seen")):  # until it is idle
                 time.sleep(_STILL_S)
 
         if case.is_lookup:

@@ -45,7 +45,7 @@ __all__ = [
 
 
 class NotMeasured(Exception):
-    """Somebody who was to be compared cannot run here; says why."""
+    """A contestant cannot run here; the message says why."""
 
 
 class OutOfTimeError(Exception):
@@ -156,7 +156,7 @@ def first_begun(checkpoint: Path) -> float:
 
 
 def batch_times(checkpoint: Path) -> BatchTimes:
-    """What a query's checkpoint says of its micro-batches: the same witness for whoever made the query."""
+    """What a query's checkpoint says about its micro-batches: the same witness for every kind of query."""
     commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
     last = max(commits, key=lambda path: int(path.name))
     return BatchTimes(first_begun(checkpoint), last.stat().st_mtime, len(commits))

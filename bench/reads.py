@@ -299,7 +299,7 @@ def _in_turns(runs: dict[str, Callable[[], float | None]]) -> dict[str, list[flo
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(_ROUNDS + 1):
         for name, run in runs.items():
-            begun = time.thread_time()  # a read is work of this thread alone; others' work does not count
+            begun = time.thread_time()  # a read is this thread's work only; other work does not count
             told = run()
             if number:  # the first round warms caches
                 seconds[name].append(time.thread_time() - begun if told is None else told)

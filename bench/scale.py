@@ -212,7 +212,7 @@ def batch_ms(checkpoints: Path, since: float = 0.0) -> float | None:
             ended = commit.stat().st_mtime
             begun = (commit.parent.parent / "offsets" / commit.name).stat().st_mtime
         except FileNotFoundError:
-            continue  # it was old, and is gone
+            continue  # an old one that is gone
         if ended > since:
             found.append((ended - begun) * 1000)
     return median(found) if found else None
@@ -237,7 +237,7 @@ def _store(lab: Lab, megabytes: int, tell: Progress) -> Point:
         raise NotMeasured(f"there is no room for a store of {megabytes:,} MB")
     store = RocksDBStore("large", TaskId(0, 0), folder)
     chance = random.Random(1)
-    pool = chance.randbytes(1_000_000)  # values that compression does not make smaller
+    pool = chance.randbytes(1_000_000)  # incompressible values
     count = megabytes * 1_000_000 // _VALUE
     used, begun = usage(os.getpid()).cpu_s, time.monotonic()
     try:

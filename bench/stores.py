@@ -60,7 +60,7 @@ def best(call: Callable[[], Any], times: int = 5) -> float:
     """The shortest of some runs, in CPU seconds: the one that was disturbed least."""
     shortest = float("inf")
     for _ in range(times):
-        started = time.thread_time()  # of this thread alone: other work on the machine does not count
+        started = time.thread_time()  # this thread's time only: other work on the machine does not count
         call()
         shortest = min(shortest, time.thread_time() - started)
     return shortest

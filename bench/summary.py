@@ -1,4 +1,4 @@
-"""The one table at the end: what was measured, of whom, and whether it is what it should be. Pure.
+"""The table at the end: what was measured, for whom, and whether it meets its goal. Pure.
 
 It is made of the figures that `build/bench/latest.json` has, so it can be made again from a file.
 """
@@ -21,7 +21,7 @@ _NONE = "-"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A goal: its text, and whether it is met; None: what it takes was not measured."""
+    """A goal: its text, and whether it is met; None: its figures were not measured."""
 
     text: str
     met: bool | None

@@ -1,4 +1,4 @@
-"""Who sends records at a pace, and who notes when each came out: two processes beside the contestants.
+"""Sends records at a given rate, and notes when each result arrives: two processes beside the contestants.
 
     python -m bench.traffic send | read SERVERS TOPIC [OUTPUT FORMAT]
 
@@ -43,11 +43,11 @@ def latencies_ms(sent: list[tuple[str, int, float]], seen: Mapping[str, Mapping[
     try:
         return [(seen[key][str(number)] - at) * 1000 for key, number, at in sent]
     except KeyError as missing:
-        raise ValueError(f"record {missing} never came out") from None
+        raise ValueError(f"record {missing} never arrived") from None
 
 
 class _Sender:
-    """Sends at random moments, so many a second, whatever comes of it."""
+    """Sends at random moments, at a given rate, regardless of the results."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._topic = topic
@@ -55,7 +55,7 @@ class _Sender:
         self._sent_of: dict[str, int] = {}
 
     def send(self, rate: float, seconds: float, keys: int = KEYS) -> list[tuple[str, int, float]]:
-        """Send for so long; which records, and when."""
+        """Send for this time. Returns which records, and when."""
         chance = random.Random(7)
         sent = []
         due = time.monotonic()
@@ -113,12 +113,12 @@ class _Reader:
             self.look(0.05)
             if time.monotonic() > deadline:
                 late = sum(max(0, number - self._reached.get(key, 0)) for key, number in numbers.items())
-                raise TimeoutError(f"{late} of {sum(numbers.values())} records have not come out")
+                raise TimeoutError(f"{late} of {sum(numbers.values())} records have not arrived")
         seen, self._seen = self._seen, {}
         return seen
 
     def one_at_a_time(self, times: int) -> list[float]:
-        """Send so many, each some moments after the last one has come out; how long each took, in ms."""
+        """Send this many, each shortly after the previous result. Returns how long each took, in ms."""
         chance = random.Random(5)
         taken = []
         for _ in range(times):
@@ -137,7 +137,7 @@ def main() -> None:
     def read() -> None:
         for line in sys.stdin:
             lines.put(line)
-        os._exit(0)  # whoever has started this is gone
+        os._exit(0)  # the parent is gone
 
     threading.Thread(target=read, name="input", daemon=True).start()
     sender = _Sender(servers, topic) if role == "send" else None

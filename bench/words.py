@@ -227,7 +227,7 @@ def wait_for(
         if time.monotonic() > deadline:
             raise TimeoutError(f"no {what} within {timeout_s:g} s")
         if not is_alive():
-            raise RuntimeError(f"what was to make {what} has ended")
+            raise RuntimeError(f"the source of {what} has ended")
         time.sleep(0.01)
 
 

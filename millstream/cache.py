@@ -1,4 +1,4 @@
-"""Where Millstream keeps what it downloads or makes once per machine."""
+"""Where Millstream keeps what it downloads or creates once per machine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CACHE_VARIABLE = "MILLSTREAM_CACHE_DIR"
 def cache_path(*parts: str) -> Path:
     """A path below the cache directory. It may not exist, or be read-only, as in a container.
 
-    `MILLSTREAM_CACHE_DIR`, or the place that the operating system has for a user's caches. Everything in
-    it can be deleted at any time; it is downloaded or made again.
+    `MILLSTREAM_CACHE_DIR`, or the operating system's place for a user's caches. Everything in it can be
+    deleted at any time, and is downloaded or created again.
     """
     root = Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("millstream"))
     return root.joinpath(*parts).absolute()
@@ -28,7 +28,7 @@ def cache_dir(*parts: str) -> Path:
     """A directory below the cache directory that can be written; it is created if it does not exist.
 
     Raises:
-        SetupException: it cannot be made or written.
+        SetupException: it cannot be created or written.
     """
     path = cache_path(*parts)
     try:

@@ -1,14 +1,14 @@
-"""Class-data archives (AppCDS): what a JVM has read of its classes once, so that the next one need not.
+"""Class-data archives (AppCDS): the classes that a JVM has loaded once, so that the next one starts faster.
 
-The first start of a Java and a set of jars writes the list of the classes that it loads. Once it runs, a
-second JVM, at the lowest priority, makes the archive from the list; it ends with this process if it is not
-done, and the next start tries again. From then on starts use the archive: an embedded broker is there after
-1.1 s instead of 1.8, and a start of Spark takes a quarter less of the processor.
+The first start of a Java with a set of jars writes the list of the classes that it loads. Once it runs, a
+second JVM, at the lowest priority, creates the archive from the list. If this process ends first, the next
+start tries again. Later starts use the archive: an embedded broker starts in 1.1 s instead of 1.8, and a
+start of Spark takes a quarter less CPU.
 
-An archive must never be why something does not start. It is used only if nobody else can have written it, for
-Java runs what is in it. Its name says its size, since Java crashes on a truncated one. Java itself checks its
-checksums, and goes on without it when they, or the version of Java, or the jars do not fit. And where a start
-with it fails all the same, it is deleted and the start is tried without.
+An archive must never prevent a start. It is used only if no one else can have written it, because Java runs
+its content. Its name contains its size, because Java crashes on a truncated archive. Java itself verifies
+checksums, and continues without the archive if they, its version, or the jars do not match. If a start with
+the archive still fails, the archive is deleted and the start is repeated without it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Archive", "ArchiveMaking", "short_of"]
 
 _MAKING_SECONDS = 600.0
 _FREE_BYTES = 3 << 29
-"""Of disk and of memory: less than this, and no archive is made."""
+"""The minimum of free disk space and memory for creating an archive."""
 _FOR_EVERY_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 _UNUSED_SECONDS = 30 * 86400.0
 
@@ -40,35 +40,35 @@ log = logging.getLogger(__name__)
 
 
 class Archive:
-    """The archive in a cache directory; each Java and set of jars has a directory of its own."""
+    """The archive in a cache directory; each Java and set of jars has its own directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     @property
     def refused(self) -> Path:
-        """Is there when making one failed, so that not every start tries again."""
+        """A file that exists if creating the archive failed, so that not every start tries again."""
         return self.directory / "archive.failed"
 
     def find(self) -> Path | None:
-        """The archive, if there is one of the size that its name says, which only we or root can write."""
+        """The archive, if its size matches its name and only we or root can write it."""
         if not (_is_safe(self.directory) and _is_closed(self.directory.parent)):
             return None
         for path in self.directory.glob("classes-*.jsa"):
-            with suppress(OSError):  # it is replaced in this moment
+            with suppress(OSError):  # it is just being replaced
                 if path.stem == f"classes-{path.stat().st_size}" and _is_safe(path):
                     return path
         return None
 
     def arguments(self, class_list: Path) -> list[str]:
-        """The JVM arguments to use the archive, or to write the list for one, or none."""
-        # A Java that is not OpenJDK does not know these options and must not stop at them. What Java says of
-        # archives that do not fit would be on the user's terminal.
+        """The JVM arguments that use the archive, or write the list for one, or none."""
+        # A Java that is not OpenJDK does not know these options and must not fail on them. Java's messages
+        # about unsuitable archives would appear on the user's terminal.
         lenient = ["-XX:+IgnoreUnrecognizedVMOptions", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         found = self.find()
         if found is not None:
             with suppress(OSError):
-                os.utime(found)  # it is in use
+                os.utime(found)  # marks it as used
             return [*lenient, "-Xshare:auto", f"-XX:SharedArchiveFile={found}", "-XX:+VerifySharedSpaces"]
         above = self.directory.parent
         if (
@@ -80,7 +80,7 @@ class Archive:
         return [*lenient, f"-XX:DumpLoadedClassList={class_list}"]
 
     def discard(self) -> None:
-        """Delete it, and do not make another: something started without it that did not start with it."""
+        """Delete it, and do not create another: a start that failed with it succeeded without it."""
         try:
             for path in self.directory.glob("classes-*.jsa"):
                 path.unlink(missing_ok=True)
@@ -89,14 +89,14 @@ class Archive:
             log.info("the class-data archive in '%s' cannot be removed: %s", self.directory, error)
 
     def keep(self, made: Path) -> None:
-        """Take a file that was just made as the archive."""
+        """Make a newly created file the archive."""
         for path in self.directory.glob("classes-*.jsa"):
-            path.unlink(missing_ok=True)  # one that was damaged; who runs on it keeps it until it ends
+            path.unlink(missing_ok=True)  # a damaged one; processes that use it keep it until they end
         made.chmod(0o600)
         made.replace(self.directory / f"classes-{made.stat().st_size}.jsa")
 
     def clear_others(self) -> None:
-        """Remove archives of other sets of jars, such as those of older versions, that nobody uses."""
+        """Remove unused archives of other sets of jars, such as those of older versions."""
         for path in self.directory.parent.glob("*/classes-*.jsa"):
             with suppress(OSError):
                 if path.parent != self.directory and path.stat().st_mtime < time.time() - _UNUSED_SECONDS:
@@ -108,7 +108,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_closed(directory: Path) -> bool:
-    """Whether nobody but this user and root can put something else in the place of what is in it."""
+    """Whether only this user and root can replace its contents."""
     if not hasattr(os, "geteuid"):
         return True
     found = directory.stat()
@@ -117,7 +117,7 @@ def _is_closed(directory: Path) -> bool:
 
 
 def _is_safe(path: Path) -> bool:
-    """Whether nobody but this user and root can have written it, or put it there."""
+    """Whether only this user and root can have written or placed it."""
     if not hasattr(os, "geteuid"):
         return True
     found = path.lstat()
@@ -126,10 +126,10 @@ def _is_safe(path: Path) -> bool:
 
 
 def short_of(directory: Path, needed: int, root: Path = Path("/")) -> str | None:
-    """What there is less of than needed, in bytes, to make an archive in a directory; None: nothing.
+    """The resource that is too scarce to create an archive in a directory; None: there is enough.
 
     Args:
-        root: where the system says how much memory is left, to all and to this container.
+        root: where the system reports the free memory of the machine and of this container.
     """
     if shutil.disk_usage(directory).free < needed:
         return "disk"
@@ -138,7 +138,7 @@ def short_of(directory: Path, needed: int, root: Path = Path("/")) -> str | None
         if free is not None and int(free[1]) * 1024 < needed:
             return "memory"
     for group in _groups(root):
-        with suppress(OSError, ValueError):  # no limit, or none of this kind
+        with suppress(OSError, ValueError):  # no limit, or not of this kind
             limit = int((group / "memory.max").read_text())
             if limit - int((group / "memory.current").read_text()) < needed:
                 return "memory"
@@ -146,7 +146,7 @@ def short_of(directory: Path, needed: int, root: Path = Path("/")) -> str | None
 
 
 def _groups(root: Path) -> list[Path]:
-    """The control groups that this process is in: its own, and each that has that one in it."""
+    """The control groups of this process: its own and all that contain it."""
     top = root / "sys/fs/cgroup"
     own = ""
     with suppress(OSError):
@@ -157,7 +157,7 @@ def _groups(root: Path) -> list[Path]:
 
 
 class ArchiveMaking:
-    """Makes the archive behind a running JVM. The thread ends with the process that it waits for."""
+    """Creates the archive while a JVM runs. The thread ends with the process it waits for."""
 
     def __init__(
         self,
@@ -173,9 +173,9 @@ class ArchiveMaking:
         """Begin.
 
         Args:
-            kind: whose classes these are, for the thread's name.
-            after_s: wait so long first, and until the list has hardly grown for as long.
-            needed: how much disk and how much memory has to be free.
+            kind: what the classes belong to, for the thread's name.
+            after_s: the time to wait first, and then until the list has hardly grown for as long.
+            needed: how much disk space and memory must be free.
         """
         self._archive = archive
         self._class_list = class_list
@@ -193,7 +193,7 @@ class ArchiveMaking:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it if it still runs. Idempotent."""
+        """Stop it if it still runs. Idempotent."""
         with self._lock:
             self._stopped.set()
             if self._process is not None:
@@ -201,7 +201,7 @@ class ArchiveMaking:
         self._thread.join()
 
     def wait_until_done(self, timeout_s: float) -> bool:
-        """Whether it has ended."""
+        """Wait for its end. Returns whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -226,13 +226,13 @@ class ArchiveMaking:
             log.info("no class-data archive was created, so processes start without one: %s", error)
 
     def _is_list_full(self) -> bool:
-        """Wait until the list hardly grows any more: a slow machine is not through its start by a clock."""
+        """Wait until the list hardly grows any more: on a slow machine a fixed time may not be enough."""
         before, size = -1, 0
         while size > before * 1.01:
             if self._stopped.wait(self._after_s):
                 return False
             before = size
-            with suppress(OSError):  # reading it says so
+            with suppress(OSError):  # reading it reports the error
                 size = self._class_list.stat().st_size
         return True
 
@@ -242,17 +242,17 @@ class ArchiveMaking:
         said = directory / "archive.log"
         for path in (part, said):
             path.unlink(missing_ok=True)
-        # A JVM that goes on writing has perhaps written half of a line.
+        # A JVM that is still writing may have written half a line.
         names.write_bytes(self._class_list.read_bytes().rpartition(b"\n")[0] + b"\n")
         shared = [f"-XX:SharedClassListFile={names}", f"-XX:SharedArchiveFile={part}"]
         with self._lock:
             if self._stopped.is_set():
                 return
             command = [*self._command, *shared, *self._jvm_arguments]
-            # What the user adds to each Java of theirs is not for this one: an agent, a heap, an archive.
+            # The user's options for all Javas do not apply to this one: an agent, a heap size, an archive.
             environment = {name: value for name, value in os.environ.items() if name not in _FOR_EVERY_JAVA}
             self._process = SupervisedProcess(command, log_file=said, environment=environment)
-            with suppress(OSError):  # a system without: short of memory, it ends this before what it is for
+            with suppress(OSError):  # Linux only: short of memory, it ends this one first
                 Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("1000")
         in_time = self._process.wait_until_ended(_MAKING_SECONDS)
         with self._lock:

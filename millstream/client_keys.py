@@ -1,10 +1,10 @@
-"""Settings of Kafka's clients that are taken without a prefix, as Kafka Streams takes them. No behaviour.
+"""Settings of Kafka's clients that are accepted without a prefix, as in Kafka Streams. No behaviour.
 
-`auto.offset.reset` reaches whatever has it, `consumer.auto.offset.reset` the consumers, and
-`main.consumer.auto.offset.reset` the one that reads sources; the longer prefix wins.
+`auto.offset.reset` applies to all clients that have it, `consumer.auto.offset.reset` to the consumers, and
+`main.consumer.auto.offset.reset` to the one that reads sources; the longer prefix wins.
 
 Source: StreamsConfig.getClientPropsWithPrefix; the names are those of ConsumerConfig, ProducerConfig and
-AdminClientConfig that are no keys of Kafka Streams itself.
+AdminClientConfig that are not keys of Kafka Streams itself.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _GROUP = "the group is the application's, and the leader's assignor shares out i
 _BYTES = "records are read and written as bytes; serdes are the topology's"
 
 NO_EFFECT: dict[str, str] = {
-    "allow.auto.create.topics": "a topic is never created by asking for it",
+    "allow.auto.create.topics": "querying a topic never creates it",
     "auto.commit.interval.ms": _OFFSETS,
     "bootstrap.controllers": "every client talks to brokers",
     "enable.auto.commit": _OFFSETS,
@@ -99,11 +99,11 @@ NO_EFFECT: dict[str, str] = {
     "key.deserializer": _BYTES,
     "key.serializer": _BYTES,
     "partition.assignment.strategy": _GROUP,
-    "transactional.id": "it is made of application.id, the pipeline and the sink partition",
+    "transactional.id": "it is derived from application.id, the pipeline and the sink partition",
     "value.deserializer": _BYTES,
     "value.serializer": _BYTES,
 }
 """Names that are accepted and change nothing, with the reason."""
 
 TOPIC_KEYS = ("cleanup.policy", "min.insync.replicas", "retention.ms", "segment.bytes")
-"""Settings of topics that somebody may give without 'topic.', which Kafka Streams does not take."""
+"""Settings of topics that users may write without 'topic.', which Kafka Streams does not accept."""

@@ -1,4 +1,4 @@
-"""Time as a port, so that what waits can be tested without waiting."""
+"""Time as a port, so that waiting code can be tested without waiting."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Clock", "SystemClock", "in_words", "seconds_of"]
 
 
 class Clock(Protocol):
-    """What the time is."""
+    """The source of the time."""
 
     def now(self) -> float:
-        """Seconds that only go forward; for deadlines and durations."""
+        """Seconds that only increase; for deadlines and durations."""
 
     def epoch_ms(self) -> int:
-        """Milliseconds since the epoch; for timestamps that people or records carry."""
+        """Milliseconds since the epoch; for timestamps in records and in output."""
 
 
 class SystemClock:
@@ -30,10 +30,10 @@ class SystemClock:
 
 
 def seconds_of(timeout: timedelta) -> float:
-    """A timeout that a caller gave, in seconds.
+    """A caller's timeout in seconds.
 
     Raises:
-        TypeError: it is no timedelta.
+        TypeError: it is not a timedelta.
         ValueError: it is negative.
     """
     if not isinstance(timeout, timedelta):
@@ -44,7 +44,7 @@ def seconds_of(timeout: timedelta) -> float:
 
 
 def in_words(span: timedelta) -> str:
-    """A span as people write it: `-1 ms`, `90 s`. Of a negative one, `str` makes a day and a time."""
+    """A time span in readable form: `-1 ms`, `90 s`. `str` shows a negative one as days and a time."""
     for unit, length in (("s", timedelta(seconds=1)), ("ms", timedelta(milliseconds=1))):
         if not span % length or (unit == "s" and abs(span) > length):
             return f"{span / length:,.10g} {unit}"

@@ -669,12 +669,12 @@ def _either(handlers: Mapping[str, str]) -> str:
 
 def _check_range(key: Key, value: Any) -> None:
     if key.most is not None and value > key.most:
-        raise ConfigException(f"'{key.name}' is {value}; it has to be {key.fits}")
+        raise ConfigException(f"'{key.name}' is {value}; it must be {key.fits}")
     if key.least is not None and value < key.least:
-        raise ConfigException(f"'{key.name}' is {value}; it has to be {key.fits}")
+        raise ConfigException(f"'{key.name}' is {value}; it must be {key.fits}")
     if key.name == "replication.factor" and value == 0:
         raise ConfigException(
-            "'replication.factor' is 0; it has to be 1 or more, or -1 for the brokers' default"
+            "'replication.factor' is 0; it must be 1 or more, or -1 for the brokers' default"
         )
     if not key.valid or (key.type is Type.HANDLER and not isinstance(value, str)):
         return
@@ -771,7 +771,7 @@ def _check_application_server(value: str) -> None:
 
 def _wrong(key: Key, value: Any, expected: str) -> ConfigException:
     shown = masked(key.name, value)
-    return ConfigException(f"'{key.name}' is {shown!r}, a {type(value).__name__}; it has to be {expected}")
+    return ConfigException(f"'{key.name}' is {shown!r}, a {type(value).__name__}; it must be {expected}")
 
 
 def _default_state_dir() -> str:

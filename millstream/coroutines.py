@@ -1,11 +1,11 @@
-"""How coroutines call what blocks, and wait for what changes: the one place for both.
+"""How coroutines make blocking calls and wait for changes: the one place for both.
 
-*Calls* run on threads: short ones (reads of stores) on a few that they share, long ones each on a thread of
-its own, so that none has to wait for another. Threads are daemons and end by themselves. A coroutine that is
-cancelled stops waiting at once; its call goes on to its end, and a failure that nobody hears of is logged.
+*Calls* run on threads: short ones (reads of stores) on a few shared threads, long ones each on a thread of
+its own, so that none has to wait for another. Threads are daemons and end by themselves. A cancelled
+coroutine stops waiting at once; its call still runs to its end, and a failure that no one sees is logged.
 
-*Waits* take no thread. A wait is written once, as a generator of what it waits for (`Until`); `block` goes
-through it on a thread, `awaited` in a coroutine. Cancelling one of these leaves nothing behind.
+*Waits* need no thread. A wait is written once, as a generator of what it waits for (`Until`); `block` runs it
+on a thread, `awaited` in a coroutine. Cancelling it leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 _MOST = 4
 """How many short calls run at once: stores are read in microseconds, and Python runs one thread at a time."""
 _IDLE_S = 5.0
-"""How long a thread of these waits for another call before it ends."""
+"""How long a shared thread waits for another call before it ends."""
 
 
 # --- calls -----------------------------------------------------------------------------------------------
 
 
 class _Threads:
-    """A few threads that begin when there is work, and end when there has been none for a while."""
+    """A few threads that start when there is work, and end when there has been none for a while."""
 
     def __init__(self, most: int, idle_s: float) -> None:
         self._most, self._idle_s = most, idle_s
@@ -91,7 +91,7 @@ if hasattr(os, "register_at_fork"):
 
 
 async def run(call: Callable[[], T], *, thread: str | None = None) -> T:
-    """What a blocking call returns or raises.
+    """Await the result or exception of a blocking call.
 
     Args:
         thread: the name of a thread of its own, for a call that can take long; None: a short call.
@@ -105,7 +105,7 @@ async def run(call: Callable[[], T], *, thread: str | None = None) -> T:
         result: Any = None
         try:
             result = in_context.run(call)
-        except StopIteration as problem:  # a future cannot have it; as in a generator (PEP 479)
+        except StopIteration as problem:  # a future cannot hold it; converted as in a generator (PEP 479)
             error = RuntimeError("a call raised StopIteration")
             error.__cause__ = problem
         except BaseException as problem:
@@ -137,7 +137,7 @@ def _log_unheard(error: BaseException | None) -> None:
 
 
 def awaitable(method: Callable[P, T], thread: str | None = None) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The same method for coroutines: a short call, or one on a thread of its own, as `run`."""
+    """The method for coroutines: a short call, or one on a thread of its own, as with `run`."""
 
     @wraps(method)
     async def method_async(*arguments: P.args, **named: P.kwargs) -> T:
@@ -153,14 +153,14 @@ def awaitable(method: Callable[P, T], thread: str | None = None) -> Callable[P, 
 
 
 class Changes:
-    """Tells the coroutines that wait that something has changed. Any thread may tell, with locks held."""
+    """Notifies waiting coroutines of changes. Any thread may notify, even with locks held."""
 
     def __init__(self) -> None:
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._lock = threading.Lock()
 
     def tell(self) -> None:
-        """Something has changed."""
+        """Report a change."""
         for listener in self._listeners:
             listener()
 
@@ -181,10 +181,10 @@ class Until:
     """Something to wait for.
 
     Attributes:
-        fits: whether it is so; quick, and callable on any thread.
-        timeout_s: how long to wait; None: as long as it takes.
-        block: waits on a thread; whether it is so.
-        changes: tells of all that can make it so.
+        fits: whether the condition holds; quick, and callable on any thread.
+        timeout_s: how long to wait; None: without limit.
+        block: waits on a thread, and returns whether the condition holds.
+        changes: reports everything that can change the condition.
     """
 
     fits: Callable[[], bool]
@@ -195,19 +195,19 @@ class Until:
 
 @dataclass(frozen=True)
 class Do:
-    """Something to be done within a wait that can take long: in a coroutine on a thread of this name."""
+    """A call within a wait that can take long; in a coroutine it runs on a thread of this name."""
 
     call: Callable[[], bool]
     thread: str
 
 
 Wait: TypeAlias = Generator[Until | Do, bool, T]
-"""Yields what it waits for, or what is to be done; is sent whether that has come in time, or what was
-returned; and returns or raises what follows."""
+"""Yields conditions to wait for and calls to make; is sent whether the condition held in time, or the call's
+result; and returns or raises the outcome."""
 
 
 def block(wait: Wait[T]) -> T:
-    """Go through a wait on this thread."""
+    """Run a wait on this thread."""
     try:
         step = next(wait)
         while True:
@@ -218,7 +218,7 @@ def block(wait: Wait[T]) -> T:
 
 
 async def awaited(wait: Wait[T]) -> T:
-    """Go through a wait in this coroutine."""
+    """Run a wait in this coroutine."""
     try:
         step = next(wait)
         while True:

@@ -1,8 +1,8 @@
-"""How things show in a notebook: small pieces of HTML. Pure.
+"""The display in notebooks: small pieces of HTML. Pure.
 
 All text is escaped, and there are no scripts. Colours are the page's own, with translucent lines, so that it
-can be read in light and in dark notebooks; what has a background of its own has its own colour of text too.
-Styles are inline: a style sheet would reach the rest of the page.
+is readable in light and dark notebooks; elements with their own background also have their own text colour.
+Styles are inline, because a style sheet would affect the rest of the page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = f"text-align:left;vertical-align:top;padding:3px 10px;border:0;border-bottom:{_LINE}"
 _COLOURS = {"good": "#1a7f4b", "waiting": "#8a5a00", "bad": "#b3261e", "neutral": "#566573"}
 _MOST = 80
-"""How many characters of a cell are shown."""
+"""The maximum number of characters shown in a cell."""
 
 
 def block(*parts: str) -> str:
@@ -26,13 +26,13 @@ def block(*parts: str) -> str:
 
 
 def title(kind: str, name: str, *after: str) -> str:
-    """What it is and which one; `after` are pieces, such as badges."""
+    """A kind and a name; `after` are further pieces, such as badges."""
     more = "".join(f" {piece}" for piece in after)
     return f"<div>{escape(kind)} <strong>{escape(name)}</strong>{more}</div>"
 
 
 def badge(word: str, kind: str) -> str:
-    """A word on a coloured ground: good, waiting, bad or neutral."""
+    """A word on a coloured background: good, waiting, bad or neutral."""
     return (
         f'<span style="background:{_COLOURS[kind]};color:#ffffff;border-radius:9px;padding:1px 9px;'
         f'font-size:85%;font-weight:600">{escape(word)}</span>'
@@ -45,7 +45,7 @@ def note(text: str) -> str:
 
 
 def facts(pairs: Mapping[str, object]) -> str:
-    """Names and values, one pair a line; pairs without a value are left out."""
+    """Names and values, one pair per line; pairs without a value are left out."""
     rows = "".join(
         f'<tr style="background:transparent"><th scope="row" style="{_CELL};font-weight:400;opacity:.75">'
         f'{escape(name)}</th><td style="{_CELL}">{_cell(value)}</td></tr>'
@@ -73,19 +73,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], more: str = 
 
 
 def preformatted(text: str) -> str:
-    """Text as it is, in lines."""
+    """Preformatted text."""
     return (
         f'<pre style="margin:4px 0;overflow-x:auto;background:transparent;color:inherit">{escape(text)}</pre>'
     )
 
 
 def details(summary: str, inner: str) -> str:
-    """A piece that is shown on a click, which needs no script."""
+    """A piece that a click shows, without a script."""
     return f"<details><summary>{escape(summary)}</summary>{inner}</details>"
 
 
 def image(svg: str, told: str) -> str:
-    """A drawing, as an image: its styles and ids stay within it. `told` is what a screen reader says."""
+    """A drawing, as an image: its styles and ids stay within it. `told` is the text for screen readers."""
     data = b64encode(svg.encode()).decode("ascii")
     return (
         f'<img alt="{escape(told)}" src="data:image/svg+xml;base64,{data}" '

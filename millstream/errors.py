@@ -1,12 +1,12 @@
 """Every exception that Millstream raises on purpose.
 
-    StreamsException                        has `task_id`; `__cause__` is what really happened
+    StreamsException      has `task_id`; `__cause__` is the original exception
     ├── ConfigException                     a configuration key is missing, unknown or has a wrong value
     ├── TopologyException                   the program cannot be a topology; shows the mistake and the fix
     ├── SerializationException              bytes that a serde cannot read, or a value that it cannot write
     ├── SchemaRegistryException             a schema registry cannot be reached, or rejects a request
     ├── MissingSourceTopicException         KIP-662: names the topics
-    ├── TaskAssignmentException             the group could not agree on who does what
+    ├── TaskAssignmentException    the group could not agree on an assignment
     ├── TaskMigratedException               another client has taken over; never reaches the handler
     ├── ApplicationShutdownException        KIP-671: a client requested that all of them shut down
     ├── LostTopicException                  a topic that a pipeline writes is gone, or was replaced
@@ -86,7 +86,7 @@ class StreamsException(Exception):
     """The root of what Millstream raises.
 
     Attributes:
-        task_id: the task it happened in, where that is known.
+        task_id: the task it happened in, if known.
 
     Source: org.apache.kafka.streams.errors.StreamsException.
     """
@@ -96,7 +96,7 @@ class StreamsException(Exception):
         self.task_id = task_id
 
     def __reduce__(self) -> Any:
-        # By what it holds, not by its constructor: subclasses have required keywords, and word the message.
+        # By its fields, not by its constructor: subclasses have required keywords, and word the message.
         return _restored, (type(self), self.args, dict(vars(self)))
 
 
@@ -117,7 +117,7 @@ class IllegalStateException(RuntimeError):
 
 
 class ConfigException(StreamsException):
-    """A configuration key is missing, unknown, or has a value that does not fit.
+    """A configuration key is missing or unknown, or has an invalid value.
 
     Next: correct the key that the message names; `StreamsConfig.describe()` lists them all.
     Source: org.apache.kafka.common.config.ConfigException.
@@ -127,7 +127,7 @@ class ConfigException(StreamsException):
 class TopologyException(StreamsException):
     """The program does not describe a topology.
 
-    Next: the message shows the node, the line of the program and, where it is a common slip, the fix.
+    Next: the message shows the node, the line of the program and, for common mistakes, the fix.
     Source: org.apache.kafka.streams.errors.TopologyException.
     """
 
@@ -139,11 +139,11 @@ class SerializationException(StreamsException):
     """Bytes that a serde cannot read, or a value that it cannot write.
 
     Attributes:
-        topic, partition, offset: of the record, where that is known; else None.
+        topic, partition, offset: those of the record, if known; else None.
 
-    Next: give the source, the sink or the store the serde that its data was written with; or drop such
-    records, `deserialization.exception.handler=continue`.
-    Source: org.apache.kafka.common.errors.SerializationException.
+    Next: use the serde that the data of the source, sink or store was written with; or drop such records with
+    `deserialization.exception.handler=continue`. Source:
+    org.apache.kafka.common.errors.SerializationException.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class SchemaRegistryException(StreamsException):
     """A schema registry cannot be reached, or rejects a request.
 
     Attributes:
-        error_code: the registry's own number for it, such as 409 or 40401, where it gave one.
+        error_code: the registry's own code, such as 409 or 40401, if it gave one.
 
     Next: the message has the address and the registry's answer. If the registry was down, the handler's
     REPLACE_THREAD retries.
@@ -182,10 +182,10 @@ class MissingSourceTopicException(StreamsException):
 
     Attributes:
         topics: the names of all of them, sorted.
-        deleted: those among them that were there when the client started.
-        recreated: those that exist, and were deleted and created again under the client, or while none ran
+        deleted: those among them that existed when the client started.
+        recreated: those that exist but were deleted and created again while the client ran, or while none did
             (topic ids, KIP-516).
-        emptied: those that have lost records which were still to be read, or end before what was read.
+        emptied: those that have lost unread records, or end before the offsets that were read.
 
     Next: create the topics, or change the topology. If the handler answers REPLACE_THREAD, the client
     retries, and continues once a missing topic exists.
@@ -217,7 +217,7 @@ class LostTopicException(StreamsException):
         topics: the names of all of them, sorted.
         deleted: those among them that do not exist.
         recreated: those that were deleted and created again (topic ids, KIP-516).
-        emptied: those that have lost records which nobody but compaction should remove.
+        emptied: those that have lost records that only compaction should remove.
 
     Next: the message lists the options; for a changelog, `changelog.lost.policy=rebuild` rewrites it from
     Spark's state.
@@ -248,8 +248,8 @@ class LostCheckpointException(StreamsException):
 
 
 class TaskAssignmentException(StreamsException):
-    """The group could not agree on who does what: a member with another topology, protocol or checkpoint
-    location, or user data that cannot be read.
+    """The group could not agree on an assignment: a member has another topology, protocol or checkpoint
+    location, or unreadable user data.
 
     Next: the message names the members that differ; make all clients of the application run the same program.
     Source: org.apache.kafka.streams.errors.TaskAssignmentException.
@@ -257,8 +257,8 @@ class TaskAssignmentException(StreamsException):
 
 
 class TaskMigratedException(StreamsException):
-    """Another client has taken over what this one was doing: it lost its membership, or its checkpoint was
-    claimed. The client drops what it no longer owns and rejoins the group; the handler is not called.
+    """Another client has taken over this one's work: it lost its membership, or its checkpoint was claimed.
+    The client drops what it no longer owns and rejoins the group; the handler is not called.
 
     Source: org.apache.kafka.streams.errors.TaskMigratedException.
     """
@@ -268,7 +268,7 @@ class ApplicationShutdownException(StreamsException):
     """A client of the application requested that all of them shut down, and this one has.
 
     Attributes:
-        client: the client id of the one that requested it.
+        client: the id of the client that requested it.
 
     Next: the message has its reason; see that client's log.
     Source: KIP-671. Differs: in Kafka Streams the other clients do not learn who requested it, or why.
@@ -308,12 +308,12 @@ class PipelineException(StreamsException):
 
     Attributes:
         pipeline: the pipeline's name, such as `p0`.
-        error_class: Spark's own error class, such as `CAST_INVALID_INPUT`, where it gave one.
-        offsets: what the failing micro-batch was to read of each source partition: from the first offset up
-            to, and without, the second. Empty where Spark did not say.
-        batch_id: the failing micro-batch; None where it is not known.
+        error_class: Spark's own error class, such as `CAST_INVALID_INPUT`, if it gave one.
+        offsets: what the failing micro-batch was to read of each source partition: from the first offset
+            (inclusive) to the second (exclusive). Empty if Spark did not report it.
+        batch_id: the failing micro-batch; None if unknown.
 
-    Next: `__cause__` and the message carry what Spark reported; correct that and start a new client.
+    Next: `__cause__` and the message contain Spark's report; correct the problem and start a new client.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class CheckpointException(PipelineException):
     """A pipeline's checkpoint is damaged, or has lost files: a power cut, a full disk, a deletion.
 
     Attributes:
-        path: the file or the directory that is wrong, as far as that is known; else the checkpoint.
+        path: the damaged file or directory, if known; else the checkpoint.
 
     Next: the message says what to delete so that the pipeline can continue, and what else you can do.
     """
@@ -407,7 +407,7 @@ class InvalidStateStoreException(StreamsException):
 
     Attributes:
         store: the store's name.
-        partition: the partition that the read needed; None: all that is here.
+        partition: the partition that the read needed; None: all partitions here.
         client_state: the client's state at that moment, such as `REBALANCING`.
         retriable: whether the same call can succeed later on this client.
         next_step: what to do next, in words; the message ends with it.
@@ -481,7 +481,7 @@ class UnknownStateStoreException(InvalidStateStoreException):
 
 
 class InvalidStateStorePartitionException(InvalidStateStoreException):
-    """The partition that was asked for is not on this client.
+    """The requested partition is not on this client.
 
     Next: ask the client that holds it.
     Source: KIP-216.
@@ -489,7 +489,7 @@ class InvalidStateStorePartitionException(InvalidStateStoreException):
 
 
 class InvalidStateStoreTypeException(InvalidStateStoreException):
-    """The store is of another type than the one asked for.
+    """The store is not of the requested type.
 
     Next: the message names the store's type.
     Differs: Kafka Streams throws the parent class, and only at the first read.

@@ -1,8 +1,8 @@
-"""Text that somebody else wrote, made fit for a log line or a message. Pure.
+"""Makes text from others safe for a log line or a message. Pure.
 
-Other members of the group, records, topics' names and HTTP requests are not ours. A newline in one of them
-would forge a line of the log, an escape sequence would command the terminal that shows it, and a megabyte
-would bury what matters.
+Such text comes from other group members, records, topic names and HTTP requests. A newline in it would forge
+a log line, an escape sequence would control the terminal that shows it, and a megabyte of it would bury what
+matters.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Iterable
 __all__ = ["ESCAPED", "MOST_CHARS", "listed", "printable", "printable_lines"]
 
 MOST_CHARS = 500
-"""How much of a text is shown, unless the caller says otherwise."""
+"""How much of a text is shown by default."""
 
 
 def printable(text: object, most: int = MOST_CHARS) -> str:
-    r"""The text on one line: what cannot be printed as `\n` or `\x1b`, and what is too long cut.
+    r"""The text on one line: unprintable characters as `\n` or `\x1b`, and truncated if too long.
 
-    Control and formatting characters (those that turn the direction of writing are among them) and lone
-    surrogates cannot be printed. `most` counts characters of `text`; it is the answer, too, where nothing
-    needs to be changed, so a text may go through this twice.
+    Control and formatting characters (including those that change the direction of writing) and lone
+    surrogates count as unprintable. `most` counts characters of `text`. A text that needs no change is
+    returned unchanged, so this can be applied twice.
     """
     whole = text if isinstance(text, str) else str(text)
     shown = whole if len(whole) <= most else whole[:most]
@@ -32,7 +32,7 @@ def printable(text: object, most: int = MOST_CHARS) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """A text of several lines, such as a traceback, on as many lines; everything else is escaped."""
+    """A text of several lines, such as a traceback, with its line breaks; everything else is escaped."""
     if text.isprintable():
         return text
     return "\n".join(
@@ -41,17 +41,17 @@ def printable_lines(text: str) -> str:
 
 
 def listed(names: Iterable[object], most: int = 10) -> str:
-    """Names in quotes, each made printable; of more than `most`, the first ones and how many more."""
+    """Quoted, printable names; if there are more than `most`, the first ones and how many more."""
     given = list(names)
     shown = ", ".join(f"'{printable(name, 200)}'" for name in given[:most])
     return f"{shown} and {len(given) - most:,} more" if len(given) > most else shown
 
 
 class _Escaped(logging.Filter):
-    """For loggers of what fails: exceptions may quote records.
+    """For loggers of failures, because exceptions may quote records.
 
-    Control characters leave the message. A traceback gets no line that begins where a log line would: the
-    text of an exception may have lines of its own.
+    Control characters are escaped in the message. All lines of a traceback are indented, because an
+    exception's text may contain lines that look like log lines.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

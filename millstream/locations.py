@@ -1,8 +1,8 @@
-"""Where checkpoints can be kept, by the scheme of their URI, and what claiming one stands on there. Pure.
+"""Where checkpoints can be kept, by the scheme of their URI, and what claims rely on there. Pure.
 
-A checkpoint has one owner (runtime/fencing.py), which takes a file system whose renames and exclusive
-creations are atomic, or an object store that can be told to write an object only where there is none. Any
-other place is refused.
+A checkpoint has one owner (runtime/fencing.py). That requires a file system with atomic renames and exclusive
+creation, or an object store that can write an object only if it does not exist. Any other location is
+refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Kind", "caution", "kind_of", "scheme_of"]
 
 
 class Kind(Enum):
-    """What a claim of a checkpoint stands on."""
+    """What a claim of a checkpoint relies on."""
 
     FILES = "atomic renames and exclusive creations"
     OBJECTS = "conditional writes"
@@ -49,10 +49,10 @@ def scheme_of(location: str) -> str:
 
 
 def kind_of(location: str) -> Kind:
-    """What claims at this path or URI stand on.
+    """What claims at this path or URI rely on.
 
     Raises:
-        ConfigException: it is not known that two clients cannot have one checkpoint there.
+        ConfigException: the location is not known to prevent two clients from owning one checkpoint.
     """
     scheme = scheme_of(location)
     try:

@@ -1,7 +1,7 @@
-"""Logs in one call: `millstream.logging()`. Readable lines, or a JSON object a line.
+"""Logging in one call: `millstream.logging()`. Readable lines, or one JSON object per line.
 
-The file is not called `logging`: a module of that name inside the package would be taken for Python's own by
-whoever looks at `millstream.logging`, which is this function.
+The file is not called `logging`, because `millstream.logging` is this function, and a module of that name
+would hide it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["JsonFormatter", "ReadableFormatter", "logging", "without_secrets"]
 
 _OWN = "millstream"
 _HIDDEN = "[hidden]"
-# What stands before the telling word has no place in these patterns: with it, a long word would be read anew
+# These patterns do not match the text before the key word, because a long word would then be scanned again
 # from each of its characters.
 _SECRET = re.compile(
     r"""(?ix)
@@ -34,13 +34,13 @@ _AUTHORIZATION = re.compile(
 )
 _IN_URL = re.compile(r"(://[^\s/:@]*):[^\s/@]+@")
 _MOST_CHARS = 20_000
-"""How much is written of a message, and of a traceback: both may quote a record."""
+"""The maximum length of a message and of a traceback, both of which may quote a record."""
 
 
 def without_secrets(text: str) -> str:
-    """The text with what stands behind `password=`, `"ssl.key.password":` and the like taken out.
+    """The text without the values after `password=`, `"ssl.key.password":` and the like.
 
-    What Millstream logs has no secrets in it; what it quotes, such as an error of a library, may.
+    Millstream's own messages contain no secrets, but quoted texts, such as a library's errors, may.
     """
     text = _SECRET.sub(rf"\1{_HIDDEN}", text)
     text = _AUTHORIZATION.sub(rf"\1 {_HIDDEN}", text)
@@ -58,7 +58,7 @@ class ReadableFormatter(std.Formatter):
 
 
 class JsonFormatter(std.Formatter):
-    """One JSON object: `timestamp`, `level`, `logger`, `thread`, `message`, and `exception` where there is
+    """One JSON object: `timestamp`, `level`, `logger`, `thread`, `message`, and `exception` if there is
     one."""
 
     def format(self, record: std.LogRecord) -> str:
@@ -76,27 +76,27 @@ class JsonFormatter(std.Formatter):
 
 
 class _Handler(std.StreamHandler[TextIO]):
-    """Ours: the one that the next call replaces."""
+    """Our handler, which the next call replaces."""
 
 
 def logging(
     level: int | str = "INFO", *, json: bool = False, stream: TextIO | None = None, root: bool = False
 ) -> std.Handler:
-    """Have logs written, as lines to read or as JSON. Called again, it takes the place of the call before.
+    """Write logs as readable lines or as JSON. A further call replaces the previous one.
 
-    Only Millstream's own loggers are set up: those of the program and of other libraries stay as they are,
-    and so does what the program has set up for itself. A message is then written once, here, and not by the
-    root logger's handlers as well. Secrets that a message quotes are hidden.
+    Only Millstream's own loggers are configured: those of the program and of other libraries stay unchanged,
+    and so does the program's own logging setup. Each message is written once, here, and not by the root
+    logger's handlers as well. Quoted secrets are hidden.
 
     Args:
-        level: of Millstream's messages, such as `"DEBUG"`; with `root`, of all.
-        json: an object a line, with UTC time, for whoever collects logs.
-        stream: where to; by default the program's standard error.
-        root: set up the root logger instead, and with it all that is logged in the program. Handlers that it
-            has already stay.
+        level: the level of Millstream's messages, such as `"DEBUG"`; with `root`, of all messages.
+        json: write one object per line, with UTC times, for log collectors.
+        stream: where to write; by default the program's standard error.
+        root: configure the root logger instead, and with it all logging of the program. Its existing handlers
+            stay.
 
     Returns:
-        The handler, for whoever wants to change it.
+        The handler, for further changes.
 
     Raises:
         ValueError: there is no such level.
@@ -132,14 +132,14 @@ def _message(record: std.LogRecord) -> str:
 
 
 def _shown(text: str) -> str:
-    """The text, cut before anything looks for secrets in it: a handler holds a lock meanwhile."""
+    """The text, truncated before the search for secrets, because a handler holds a lock meanwhile."""
     if len(text) <= _MOST_CHARS:
         return without_secrets(text)
     return f"{without_secrets(text[:_MOST_CHARS])}... ({len(text):,} characters)"
 
 
 def _traceback(formatter: std.Formatter, record: std.LogRecord) -> list[str]:
-    """Each line begins with a space, so that none looks like the beginning of a message."""
+    """The traceback's lines, indented so that none looks like the beginning of a message."""
     if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
         record.exc_text = formatter.formatException(record.exc_info)
     parts = [record.exc_text] if record.exc_text else []

@@ -1,11 +1,11 @@
 """A state machine whose rules are a table.
 
-Two rules hold here. Whatever decides about a transition is in a `Rules` table; there is no other
-condition anywhere. And nothing but the owner of a state changes it: a `Machine`, or, for the client, the one
-pure function of `runtime/reactions.py`, which goes by the same tables.
+Two rules hold here. Only a `Rules` table decides about transitions; there are no other conditions. And only
+the owner of a state changes it: a `Machine` or, for the client, the one pure function of
+`runtime/reactions.py`, which uses the same tables.
 
-Everything that moves also logs here (`Announcer`), in the words operators grep for:
-`State transition from RUNNING to REBALANCING`, at INFO, behind the owner's prefix.
+All transitions are logged here (`Announcer`), in the words that operators grep for:
+`State transition from RUNNING to REBALANCING`, at INFO, after the owner's prefix.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["Announcer", "Machine", "Rules"]
 
 S = TypeVar("S", bound=Enum)
 STORY_LENGTH = 10
-"""How many of the last events an illegal transition shows."""
+"""How many of the last events the error of an illegal transition shows."""
 
 
 @dataclass(frozen=True)
 class Rules(Generic[S]):
-    """Which transitions there are.
+    """The possible transitions.
 
     Attributes:
-        allowed: for each state, those that may follow it. Every state has its row.
-        ignored: requests that change nothing and are no mistake, each with the reason.
-            All that is in neither is a bug of ours.
-        causes: what happens, and where it leads from which state. In a state that is not in its row, a cause
-            changes nothing.
+        allowed: for each state, the states that may follow it. Every state has a row.
+        ignored: requests that change nothing and are not mistakes, each with the reason. Anything in neither
+            table is our bug.
+        causes: for each cause, the state that it leads to from each state. In a state that is not in its row,
+            a cause changes nothing.
     """
 
     allowed: Mapping[S, tuple[S, ...]]
@@ -62,7 +62,7 @@ class Rules(Generic[S]):
         return new in self.allowed[old]
 
     def after(self, state: S, cause: Enum) -> S:
-        """The state that `cause` leads to: the same one where the cause means nothing."""
+        """The state that `cause` leads to: the same state if the cause has no effect there."""
         return self.causes[cause].get(state, state)
 
     @property
@@ -72,14 +72,14 @@ class Rules(Generic[S]):
 
 
 class Announcer(Generic[S]):
-    """Tells of the transitions of one owner: its log, its listeners, and the story for a bug report.
+    """Announces the transitions of one owner: to the log, to listeners, and to the history for bug reports.
 
-    Listeners are called one at a time and in the order of the transitions: on the thread that delivers, or,
-    while another transition's listeners are still being called, on that one's thread. What a listener raises
-    is logged and changes nothing.
+    Listeners are called one at a time, in the order of the transitions: on the delivering thread or, while
+    another transition's listeners are still being called, on that one's thread. What a listener raises is
+    logged and changes nothing.
 
     Args:
-        owner: who it belongs to, as a log prefix: `stream-client [orders-1]`.
+        owner: the owner, as a log prefix: `stream-client [orders-1]`.
         log: the logger of the owner's module.
     """
 
@@ -95,17 +95,17 @@ class Announcer(Generic[S]):
         self._story: deque[str] = deque(maxlen=STORY_LENGTH)
 
     def announce(self, new: S, old: S) -> None:
-        """A transition has happened: remembered, and told by the next `deliver`."""
+        """Record a transition, to be announced by the next `deliver`."""
         with self._lock:
             self._note(f"{old.name} -> {new.name}")
             self._undelivered.append((new, old))
 
     def log_transition(self, new: S, old: S) -> None:
-        """In the words of Kafka Streams."""
+        """Log a transition in the words of Kafka Streams."""
         self._log.info("%s State transition from %s to %s", self.owner, old.name, new.name)
 
     def note(self, event: str) -> None:
-        """Remember an event that is no transition, for the story that a bug report shows."""
+        """Record an event that is not a transition, for the history in bug reports."""
         with self._lock:
             self._note(event)
 
@@ -120,13 +120,13 @@ class Announcer(Generic[S]):
             self._listeners.append(listener)
 
     def in_listener(self) -> bool:
-        """Whether this very thread is inside a listener's call, so that waiting here could be for ever."""
+        """Whether this thread is inside a listener's call, where waiting could last forever."""
         return self._deliverer == threading.get_ident()
 
     def deliver(self) -> None:
-        """Call the listeners for all that was announced; with no lock held that a listener may need."""
-        # Whoever finds nobody delivering does it for all that is there. So the calls keep the order of the
-        # transitions, and a transition made by a listener does not nest its calls in the one still going on.
+        """Call the listeners for all announced transitions, without any lock that a listener may need."""
+        # A thread that finds no other one delivering delivers everything pending. So the calls keep the order
+        # of the transitions, and a transition made by a listener does not nest its calls in the current one.
         with self._lock:
             if self._deliverer is not None or not self._undelivered:
                 return
@@ -155,14 +155,14 @@ class Announcer(Generic[S]):
 
 
 class Machine(Generic[S]):
-    """The state of one owner, and its only way to change.
+    """The state of one owner, and the only way to change it.
 
     Args:
         rules: the table.
-        initial: the state to begin with.
+        initial: the initial state.
         owner, log: see Announcer.
-        at_change: called with (new, old) inside the change, before anybody who waits for the state wakes up.
-            For what must never look older than the state; quick, and it never raises.
+        at_change: called with (new, old) inside the change, before any thread that waits for the state wakes
+            up. For values that must never be older than the state. It is quick and never raises.
     """
 
     def __init__(
@@ -190,10 +190,10 @@ class Machine(Generic[S]):
         return self._announcer.owner
 
     def to(self, new: S) -> bool:
-        """Move to `new`; whether that happened.
+        """Move to `new`. Returns whether that happened.
 
         Raises:
-            IllegalStateException: the table does not know this transition. Nothing has changed.
+            IllegalStateException: the table does not have this transition. Nothing has changed.
         """
         with self._changed:
             moved = self._move(new)
@@ -201,7 +201,7 @@ class Machine(Generic[S]):
         return moved
 
     def because(self, cause: Enum) -> bool:
-        """Move to where the table says that `cause` leads from here; whether there is such a place."""
+        """Move to the state that `cause` leads to by the table. Returns whether there is one."""
         with self._changed:
             new = self._rules.after(self._state, cause)
             if new is self._state:
@@ -231,7 +231,7 @@ class Machine(Generic[S]):
         return True
 
     def note(self, event: str) -> None:
-        """Remember an event that is no transition, for the story that a bug report shows."""
+        """Record an event that is not a transition, for the history in bug reports."""
         self._announcer.note(event)
 
     def story(self) -> tuple[str, ...]:
@@ -243,13 +243,13 @@ class Machine(Generic[S]):
         self._announcer.add_listener(listener)
 
     def in_listener(self) -> bool:
-        """Whether this very thread is inside a listener's call, so that waiting here could be for ever."""
+        """Whether this thread is inside a listener's call, where waiting could last forever."""
         return self._announcer.in_listener()
 
     def wait_until(self, states: Collection[S], timeout_s: float | None) -> bool:
-        """Wait until the state is one of `states`; whether it was before the time was over.
+        """Wait until the state is one of `states`. Returns whether it was in time.
 
-        None waits as long as it takes; Ctrl-C still interrupts it.
+        None waits without limit; Ctrl-C still interrupts it.
         """
         with self._changed:
             return self._changed.wait_for(lambda: self._state in states, timeout_s)

@@ -60,11 +60,11 @@ They partitioned changelogs by crc32, so one with this header cannot be read lik
 
 MIN_TIMESTAMP_MS = -62_135_596_800_000
 MAX_TIMESTAMP_MS = 253_402_300_799_999
-"""The years 1 to 9999. Pipelines take a record from before or after for one of the first or last millisecond.
+"""The years 1 to 9999. Pipelines treat an earlier or later record as one of the first or last millisecond.
 
 Kafka's timestamps are any 64 bits. Spark's have microseconds, Python's end with the year 9999, and a window
-ends after its record: one that cannot be represented would end the pipeline, again and again.
-Differs: Kafka Streams computes with what it gets, and its sums may overflow.
+ends after its record: a timestamp that cannot be represented would end the pipeline each time. Differs: Kafka
+Streams computes with any timestamp, and its sums may overflow.
 """
 
 
@@ -262,11 +262,11 @@ class TaskMetadata:
 class PipelineMetadata:
     """A thread's report on one of its pipelines.
 
-    `records` counts source records read since this query started; `position` is where it reads next, by
-    source partition, and `finished` how far all results of the records are written; None: as far as
-    `position`. `lag` is how many are still to be read; None if it is not known yet, or in Real-Time Mode.
-    `dropped` counts the records that were dropped because a record-level handler says 'continue', since this
-    query started. `lost_executors` describes those that its Spark cluster has lost in the last ten minutes.
+    `records` counts source records read since this query started. `position` is the next offset to read, by
+    source partition, and `finished` the offsets up to which all results are written; None: up to `position`.
+    `lag` is the number of unread records; None if it is unknown, or in Real-Time Mode. `dropped` counts the
+    records dropped by a record-level handler's 'continue' since this query started. `lost_executors`
+    describes the executors that its Spark cluster has lost in the last ten minutes.
     """
 
     name: str
@@ -284,10 +284,10 @@ class PipelineMetadata:
 
 @dataclass(frozen=True, slots=True)
 class OperatorReport:
-    """What Spark tells of the state of one of its operators, after a micro-batch.
+    """Spark's report on the state of one of its operators, after a micro-batch.
 
-    `memory_bytes` is of all of it; the others are of this micro-batch. `operator` is its number and Spark's
-    name for its kind, such as `0-transformWithState`. How many rows it has in all nobody counts: see
+    `memory_bytes` is for the whole state; the others are for this micro-batch. `operator` is its number and
+    Spark's name for its kind, such as `0-transformWithState`. The total number of rows is not counted: see
     spark/settings.py.
     """
 
@@ -297,17 +297,17 @@ class OperatorReport:
     memory_bytes: int = 0
     commit_ms: int = 0
     rocksdb: Mapping[str, int] = field(default_factory=dict)
-    """What its RocksDB counted, by Spark's names (`rocksdbGetCount`, …)."""
+    """Its RocksDB's counters, by Spark's names (`rocksdbGetCount`, …)."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport:
-    """What a micro-batch has written to a topic.
+    """What a micro-batch wrote to a topic.
 
     Attributes:
-        bytes: as Kafka's producer counts them, at most, and before it compresses.
-        timed: how many had a timestamp; of these `least_ms`, `most_ms` and `sum_ms` say how old they were
-            when they were sent, by the executor's clock.
+        bytes: an upper bound, as counted by Kafka's producer before compression.
+        timed: how many had a timestamp; for these, `least_ms`, `most_ms` and `sum_ms` give their age when
+            they were sent, by the executor's clock.
     """
 
     records: int
@@ -320,18 +320,18 @@ class WrittenReport:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What Spark reports of a query now and then: after each micro-batch, and while it waits for records.
+    """Spark's periodic report on a query: after each micro-batch, and while it waits for records.
 
     Attributes:
-        executed: whether it is about a micro-batch; else nothing was there to be done.
-        parts: how long it took in all (`triggerExecution`), and its parts, by Spark's names; in ms.
-        read: how many records were read of each source partition, by their offsets.
-        lag: how many there still are to read, by source partition; None where it is not known.
-        state: of each operator that keeps state.
+        executed: whether it is about a micro-batch; else there was nothing to do.
+        parts: the total duration (`triggerExecution`) and its parts, by Spark's names; in ms.
+        read: how many records of each source partition were read, by their offsets.
+        lag: how many are unread, by source partition; None if unknown.
+        state: the report of each stateful operator.
         dropped: how many records were dropped, by the reason and the name of the node.
-        written: what was written, by the topic's whole name; changelogs and dead letters too.
-        input_rate, processed_rate: records per second, as Spark reckons.
-        real_time_ms: how long each of its batches lasts, in Real-Time Mode; None: it has micro-batches.
+        written: what was written, by the topic's full name, including changelogs and dead letters.
+        input_rate, processed_rate: records per second, as computed by Spark.
+        real_time_ms: how long each batch lasts in Real-Time Mode; None: it runs in micro-batches.
     """
 
     pipeline: str
@@ -349,16 +349,16 @@ class BatchReport:
 
     @property
     def records(self) -> int:
-        """How many records it has read in all."""
+        """The total number of records read."""
         return sum(self.read.values())
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadMetadata:
-    """What the client tells about one of its threads.
+    """The client's report on one of its threads.
 
     Source: org.apache.kafka.streams.ThreadMetadata.
-    Differs: lists the thread's pipelines too; there are no client ids of consumers and producers to list.
+    Differs: also lists the thread's pipelines; there are no client ids of consumers and producers to list.
     """
 
     thread_name: str

@@ -1,8 +1,8 @@
-"""What Kafka Streams has and Millstream does not have yet, so that whoever asks for it reads that.
+"""What Kafka Streams has and Millstream does not have yet, so that errors can say so.
 
-A class says so by inheriting `TellsWhatIsMissing`, and of what is asked of the class itself, such as
-`Serdes.String()`, with the metaclass `TellsPythonNames`. Anything else that is not there is an AttributeError
-as always, with the name that was probably meant: Java's names are spelled otherwise here.
+A class does this by inheriting `TellsWhatIsMissing`, and for attributes of the class itself, such as
+`Serdes.String()`, by the metaclass `TellsPythonNames`. Any other missing attribute raises a normal
+AttributeError with the name that was probably meant, because Java's names are spelled differently here.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
 
 
 class TellsWhatIsMissing:
-    """A class whose AttributeErrors know Kafka Streams."""
+    """A class whose AttributeErrors mention Kafka Streams."""
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # a type checker should go on to find what is not there
+    if not TYPE_CHECKING:  # type checkers should still find missing attributes
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
             if hasattr(kind, name):
-                # A property of ours has failed with an AttributeError: that one is the one to be seen.
+                # One of our properties failed with an AttributeError, which must be visible.
                 return object.__getattribute__(self, name)
-            # The object is left out, or Python's own suggestion would follow ours in tracebacks.
+            # The object is left out; otherwise Python's own suggestion would follow ours in tracebacks.
             raise AttributeError(_sentence(kind, name), name=name, obj=None)
 
 
 class TellsPythonNames(type):
-    """A class of classes whose own AttributeErrors know how names are spelled here."""
+    """A metaclass whose AttributeErrors know how names are spelled here."""
 
     if not TYPE_CHECKING:
 
@@ -77,7 +77,7 @@ class TellsPythonNames(type):
 def _sentence(kind: type, name: str, whose: str = "{!r} object") -> str:
     told = f"{whose.format(kind.__name__)} has no attribute {name!r}"
     if name.startswith("_"):
-        return told  # copy, pickle, IPython and the like ask for what they can do without
+        return told  # copy, pickle, IPython and the like probe for optional attributes
     here = [each for each in dir(kind) if not each.startswith("_")]
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     for each in kind.__mro__:

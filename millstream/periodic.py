@@ -1,4 +1,4 @@
-"""A thread that does something every so often, until it is stopped."""
+"""A thread that does something periodically until it is stopped."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["PeriodicThread"]
 
 
 class PeriodicThread:
-    """Calls `action` every `every_s`, the first time after that, on a thread of its own called `name`.
+    """Calls `action` every `every_s`, the first time after that interval, on its own thread called `name`.
 
-    For work that a client can do without: what `action` raises is logged, and it is called again.
+    For optional work: what `action` raises is logged, and it is called again.
 
     Args:
-        log: where a failure of the action goes.
-        failure: what to say then.
+        log: the logger of the action's failures.
+        failure: the message for them.
     """
 
     def __init__(
@@ -30,16 +30,16 @@ class PeriodicThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop: a long action looks here on the way."""
+        """Whether it was told to stop; a long action checks this in between."""
         return self._stopping.is_set()
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """End the thread, after an action that is under way; whether it has ended. Idempotent."""
+        """End the thread, after the current action. Returns whether it has ended. Idempotent."""
         self._stopping.set()
         if self._thread.ident is None:
             return True

@@ -1,8 +1,7 @@
-"""Who may read what is kept on disk: this user and its group, and nobody else, as Kafka Streams has it.
+"""Restricts access to data on disk to this user and its group, as Kafka Streams does.
 
-Records are in stores, in Spark's state, in its temporary files and in a broker's data. A directory that
-nobody else may enter protects what is in it; so the top ones are private, and child processes, which write
-what they like, get a umask.
+Stores, Spark's state, its temporary files and a broker's data contain records. A directory that others cannot
+enter protects its contents; so the top directories are private, and child processes get a umask.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ _reading_umask = threading.Lock()
 
 
 def make_private(directory: Path, *, group_writes: bool = False) -> None:
-    """Make a directory, with those it is in, for this user and its group; take others' rights to one that is
-    there. What has less rights keeps them, and directories above one that is there stay as they are.
+    """Create a directory, and its parents, for this user and its group; remove others' permissions from an
+    existing one. Stricter permissions are kept, and parents of an existing directory are unchanged.
 
     Args:
-        group_writes: the group may write, too (`allow.os.group.write.access`).
+        group_writes: the group may also write (`allow.os.group.write.access`).
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
 
     Source: StateDirectory.configurePermissions.
-    Differs: that one gives rights, too, and sets those of a state.dir that was there before, which other
-        programs may use.
+    Differs: Kafka Streams also grants permissions, and changes those of an existing state.dir, which other
+    programs may use.
     """
     missing = []
     here = directory
@@ -43,7 +42,7 @@ def make_private(directory: Path, *, group_writes: bool = False) -> None:
         here = here.parent
     wanted = 0o770 if group_writes else 0o750
     for new in reversed(missing):
-        new.mkdir(mode=wanted, exist_ok=True)  # the process's umask may take more away
+        new.mkdir(mode=wanted, exist_ok=True)  # the process's umask may restrict it further
     if not missing:
         _tighten(directory, wanted)
     elif group_writes:
@@ -74,14 +73,14 @@ def _tighten(directory: Path, wanted: int) -> None:
 
 
 def umask_of_children(*, group_writes: bool = False) -> int:
-    """The umask for a process that writes records: this one's, and no rights for others."""
+    """The umask for a process that writes records: this process's own, plus no permissions for others."""
     own = _umask()
     return (own & ~_GROUP_WRITES if group_writes else own | _GROUP_WRITES) | _OTHERS
 
 
 def _umask() -> int:
     try:
-        # Read where that is possible: to ask the system for it is to change it for a moment, for all threads.
+        # Read from /proc if possible, because the system call changes it for a moment, for all threads.
         found = re.search(r"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_text(), re.MULTILINE)
     except OSError:
         found = None

@@ -1,9 +1,9 @@
-"""Waiting for what nobody reports: look again and again, until a deadline.
+"""Waiting for things that no one reports, by checking repeatedly until a deadline.
 
-A condition that this process makes true has an event or a condition variable of its own, and is waited for
-there. Some things report to nobody: what a cluster shows, what stands in a directory, whether RocksDB takes
-writes again. They are looked at here and nowhere else, so that each such loop has a deadline and says how
-often it looks; a test knows every other pause by its shape (tests/test_architecture.py).
+A condition that this process makes true has its own event or condition variable to wait on. Some things are
+not reported: what a cluster shows, what a directory contains, whether RocksDB accepts writes again. Only this
+module polls for them, so that each such loop has a deadline and an interval; a test finds any other pause by
+its shape (tests/test_architecture.py).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["looks", "pause"]
 
 
 def looks(timeout_s: float, *, every_s: float, now: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Iterations of a loop that looks for something: the first one at once, then one every `every_s`.
+    """Iterations of a polling loop: the first one at once, then one every `every_s`.
 
-    The last one begins at the deadline or shortly after it, so that what became true while the loop paused is
-    seen. Leave the loop with `break` or `return`; its `else` is for what has not happened in time.
+    The last one is at the deadline or shortly after it, so that a change during the last pause is seen. Leave
+    the loop with `break` or `return`; its `else` handles the timeout.
     """
     deadline = now() + timeout_s
     while True:
@@ -29,5 +29,5 @@ def looks(timeout_s: float, *, every_s: float, now: Callable[[], float] = time.m
 
 
 def pause(seconds: float) -> None:
-    """For loops that have a deadline of their own and cannot be `looks`."""
+    """A pause for loops that have their own deadline and cannot use `looks`."""
     time.sleep(seconds)

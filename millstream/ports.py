@@ -52,7 +52,7 @@ class Scan:
 
     Attributes:
         reads: the input, in the words of `topology.pipeline.input_label`.
-        feeds: the stores whose operator it feeds; none: what keeps no state.
+        feeds: the stores whose operator it feeds; empty: a stateless part.
     """
 
     reads: str
@@ -65,7 +65,7 @@ class CompiledPipeline:
 
     `store_serdes` gives the (key serde, value serde) of each store that the pipeline fills.
     `scans` are the sources of the query, in the order in which its checkpoint has them.
-    `layouts` says, by store, how Spark's state is laid out: another program's must not be read by it.
+    `layouts` gives the layout of Spark's state by store: state of another layout must not be read.
     `plan` is private to the engine.
     """
 
@@ -90,8 +90,8 @@ class CheckpointClaim:
 
     Attributes:
         path: the checkpoint's directory, or a URI that Spark can write; a new claim gives another one.
-        epoch: grows with each claim. Changelog records carry it, so that those of a client that lost the
-            pipeline and does not know it yet can be told from the new owner's.
+        epoch: grows with each claim. Changelog records carry it, so that those of a client that has lost the
+            pipeline without knowing it can be distinguished from the new owner's.
         secret: known only to clients that can read the checkpoint's files.
     """
 
@@ -133,7 +133,7 @@ class CheckpointFiles(Protocol):
 
 
 FENCE = b"fenced: another client has claimed this checkpoint\n"
-"""The content of an object that takes the name which an earlier claim's query would create next."""
+"""The content of a fence: an object at the name that an earlier claim's query would create next."""
 
 
 @runtime_checkable
@@ -238,17 +238,17 @@ class Engine(Protocol):
         """
 
     def written(self, claim: CheckpointClaim) -> int:
-        """The first micro-batch that Kafka has no marker of, as the claimed checkpoint counts them.
+        """The first micro-batch without a marker in Kafka, by the claimed checkpoint's numbering.
 
-        0: it has none. Only where something is written exactly once; then whoever had the pipeline before
-        writes no more.
+        0: there are no markers. Only for exactly-once output; afterwards the pipeline's previous owner can no
+        longer write.
 
         Raises:
             StreamsException: Kafka refuses, or cannot be reached.
         """
 
     def warm_up(self, topic: str | None) -> None:
-        """Make the first pipeline start as quickly as any later one. `topic` exists, and may be looked at."""
+        """Make the first pipeline start as quickly as later ones. `topic` exists, and may be read."""
 
     @property
     def is_alive(self) -> bool:
@@ -299,21 +299,21 @@ class Topics(Protocol):
         """
 
     def look(self, names: Iterable[str], *, patient: bool = False) -> dict[str, TopicDescription]:
-        """As `describe`, without the configs: one quick question, which may be asked many times a second.
+        """As `describe`, without the configs: one quick request, which may be sent many times a second.
 
-        `patient`: the answer may take as long as that of any other question. For who asks once, and needs it.
-        A broker may be late to learn of a topic; `confirm` is for what must be certain.
+        `patient`: the answer may take as long as that of any other request; for a single call that needs it.
+        A broker may learn of a topic late; use `confirm` to be certain.
         """
 
     def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """As `look`, and certain: a topic that is left out does not exist, whichever broker was asked.
 
-        Waits for a topic that exists, and that brokers do not show yet.
+        Waits for a topic that exists but that brokers do not show yet.
         """
 
     def names(self, complete: Callable[[set[str]], bool] = lambda names: True) -> set[str]:
-        """All topics' names. While they are not `complete`, brokers are asked again, for a second at most:
-        one may be late to learn of a topic.
+        """The names of all topics. While they are not `complete`, brokers are queried again, for at most a
+        second, because one may learn of a topic late.
         """
 
     def create(self, topics: Sequence[InternalTopic], replication_factor: int) -> None:
@@ -333,8 +333,7 @@ class Topics(Protocol):
         """The offsets that a group has committed for these partitions; empty: there is no such group."""
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete topics, and return when the cluster does not show them any more. One that is missing is
-        left out.
+        """Delete topics, and return when the cluster no longer shows them. Missing ones are ignored.
 
         Raises:
             StreamsException: the cluster refuses, or cannot be reached.
@@ -361,9 +360,9 @@ class ChangelogBatch:
 
     Attributes:
         epoch: the highest epoch seen in the partition so far; 0: no record has had one.
-        rose_at: the offset of the record that brought it, where it is in this batch; -1: it is not.
-        dropped: how many records are left out because they came after one of a higher epoch: a client that
-            has lost the pipeline wrote them (design D5).
+        rose_at: the offset of the record that brought it, if it is in this batch; else -1.
+        dropped: how many records are left out because they follow one of a higher epoch: a client that has
+            lost the pipeline wrote them (design D5).
         dropped_epoch: the highest epoch of those.
     """
 
@@ -397,7 +396,7 @@ class ChangelogConsumer(Protocol):
     ) -> None:
         """Read exactly these partitions, each from its offset; None: from the beginning.
 
-        `epochs`: the highest epoch that was seen before these offsets; 0 where nothing is said.
+        `epochs`: the highest epoch seen before these offsets; 0 by default.
         """
 
     def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
@@ -450,7 +449,7 @@ class GroupMember(Protocol):
     """What a membership requests from its client and reports to it.
 
     `user_data` and `lead` are called on the membership's input/output thread and return at once; the others
-    on its own thread, one at a time, and may take a moment (heartbeats go on meanwhile).
+    on its own thread, one at a time, and may take a moment (heartbeats continue meanwhile).
     """
 
     def user_data(self) -> bytes:
@@ -471,7 +470,7 @@ class GroupMember(Protocol):
         and `assigned` follows."""
 
     def failed(self, error: StreamsException) -> None:
-        """The membership has ended and will not come back: no rights, another protocol in the group."""
+        """The membership has ended for good: missing permissions, or another protocol in the group."""
 
     def offsets(self) -> Mapping[TopicPartition, int]:
         """The next offset to read of each source partition that this client's pipelines have finished."""
@@ -480,7 +479,7 @@ class GroupMember(Protocol):
 class Membership(Protocol):
     """This client's place in the group `application.id`, over Kafka's classic group protocol (design D4).
 
-    It has a thread of its own. It commits `offsets()` about once a second, those that changed.
+    It has its own thread. About once a second it commits the changed `offsets()`.
     """
 
     def start(self) -> None:
@@ -489,7 +488,7 @@ class Membership(Protocol):
     def rejoin(self, reason: str) -> None:
         """`user_data` has changed: make the group rebalance. Any thread may call it; returns at once.
 
-        Never lost: when a join is under way already, another follows it.
+        Never lost: if a join is already in progress, another follows it.
         """
 
     def wait_until_told(self, timeout_s: float) -> bool:
@@ -503,14 +502,14 @@ class Membership(Protocol):
 
 
 class BytesStore(Protocol):
-    """One task's part of a store, in bytes: what fills it, and what opens and closes it, sees this.
+    """One task's part of a store, in bytes, for the code that opens, fills and closes it.
 
-    What it keeps for a value is 8 bytes of timestamp (big-endian, ms) and the value's bytes, as Kafka
-    Streams' timestamped stores have it. Any number of threads may read while one writes; a batch is visible
-    as a whole or not at all. After `close()` every call, and every iterator that is still open, raises
-    `ClosedStoreError` (stores/api.py), which query/ turns into the right leaf of KIP-216.
+    It stores 8 bytes of timestamp (big-endian, ms) and then the value's bytes, as Kafka Streams' timestamped
+    stores do. Any number of threads may read while one writes; a batch is visible as a whole or not at all.
+    After `close()` every call, and every iterator that is still open, raises `ClosedStoreError`
+    (stores/api.py), which query/ turns into the right leaf of KIP-216.
 
-    An iterator of a store is a consistent snapshot. It also has `close()`; it must be closed, or read to its
+    An iterator of a store is a consistent snapshot. It also has `close()`, and must be closed or read to its
     end.
     """
 
@@ -565,7 +564,7 @@ class KeyValueBytesStore(BytesStore, Protocol):
 
 class WindowBytesStore(BytesStore, Protocol):
     """A window store's part. Its changelog's keys have Kafka's layout: the key, 8 bytes of the window's start
-    and 4 of a sequence number. What is older than the retention is not there.
+    and 4 of a sequence number. Entries older than the retention are absent.
 
     Source: WindowKeySchema, RocksDBWindowStore.
     """
@@ -583,14 +582,14 @@ class WindowBytesStore(BytesStore, Protocol):
         reverse: bool = False,
     ) -> Iterator[tuple[tuple[bytes, int], bytes]]:
         """((key, start in ms), stored) of the keys from `from_key` to `to_key` whose windows start from
-        `from_ms` to `to_ms`, all included, ordered by key and then start; None: unbounded. Where duplicates
-        are kept, a window is there as often as it has values, in the order in which they were put.
+        `from_ms` to `to_ms`, all included, ordered by key and then start; None: unbounded. If duplicates are
+        kept, a window occurs once for each of its values, in the order in which they were put.
         """
 
 
 class SessionBytesStore(BytesStore, Protocol):
     """A session store's part. Its changelog's keys have Kafka's layout: the key, 8 bytes of the session's end
-    and 8 of its start. What is older than the retention is not there.
+    and 8 of its start. Entries older than the retention are absent.
 
     Source: SessionKeySchema, RocksDBSessionStore.
     """

@@ -1,20 +1,20 @@
-"""How a program ends: in which order, what SIGTERM does, and what a forked child leaves alone.
+"""How a program ends: the order, the effect of SIGTERM, and what a forked child leaves alone.
 
-*The end of the program* (main returns, `sys.exit`, Ctrl-C, an exception): living clients are closed, side by
-side, and only then the JVMs that they use. Python calls what is registered with `atexit` last in, first out,
-and several who register by themselves end in the order of their starts: Spark's JVM, started by a client,
-would end before it, and the client would take that for a failure. So there is one hook here, which knows the
-order; it moves to the front with each client and JVM.
+*The end of the program* (main returns, `sys.exit`, Ctrl-C, an exception): open clients are closed, in
+parallel, and only then the JVMs that they use. Python calls `atexit` functions in the reverse order of their
+registration. With separate registrations, Spark's JVM, which a client starts, would end before the client,
+which would treat that as a failure. So there is one hook here, which knows the order and moves to the front
+with each client and JVM.
 
-*SIGTERM* is what Kubernetes, Docker and systemd end a program with. While `terminable` holds on the main
+*SIGTERM* is how Kubernetes, Docker and systemd end a program. While `terminable` is active on the main
 thread, and the program has no handler of its own, it raises `Terminated` there, as Ctrl-C raises
-KeyboardInterrupt: `with` blocks and `finally` do their work, and the exit status is 143, which is what a JVM
-gives after its shutdown hooks.
+KeyboardInterrupt: `with` blocks and `finally` clauses run, and the exit status is 143, as for a JVM after its
+shutdown hooks.
 
-*A forked child* has copies of the parent's objects, none of its threads, and shares its files and sockets. It
-must close nothing, since that would speak to the parent's brokers, JVM and databases. Native destructors must
-not even run: they wait for threads that do not exist, or end the child with SIGSEGV. See `leave_to_parent`
-and `close_in_child`.
+*A forked child* has copies of the parent's objects but none of its threads, and shares its files and sockets.
+It must close nothing, because that would affect the parent's connections to brokers, JVM and databases.
+Native destructors must not even run: they wait for threads that do not exist, or end the child with SIGSEGV.
+See `leave_to_parent` and `close_in_child`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CLIENTS_S = 10.0
-"""How long the end of the program waits for its clients, all together."""
+"""How long the end of the program waits for all its clients together."""
 
 
 class Terminated(SystemExit):
@@ -67,10 +67,10 @@ class Terminated(SystemExit):
 
 
 class _Ending:
-    """A client that lives, and a thread that will close it when the program ends.
+    """An open client, and a thread that will close it when the program ends.
 
-    From Python 3.12 on no thread can be started any more at that time, so this one is started before; it
-    costs nothing while it waits. With it, clients are closed side by side, and waited for by a deadline.
+    From Python 3.12 on, no thread can be started at that time, so this one is started earlier; it costs
+    nothing while it waits. With these threads, clients are closed in parallel, up to a deadline.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class _Ending:
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """It is closed; the thread ends."""
+        """The client is closed: end the thread."""
         self._decided.set()
         if self._thread is not threading.current_thread():
             self._thread.join(1.0)
@@ -115,20 +115,20 @@ _in_child: dict[int, tuple[object, Callable[[], object]]] = {}
 _natives: weakref.WeakSet[Any] = weakref.WeakSet()
 _threads_kept = False
 _parent = 0
-"""In a forked child: its parent, if that has libraries with threads which a child cannot use."""
+"""In a forked child: its parent, if that has libraries with threads, which a child cannot use."""
 _lost: dict[int, tuple[object, str]] = {}
-"""In a forked child: the parent's clients. They are kept, so that no other object gets the id of one."""
+"""In a forked child: the parent's clients. They are kept, so that no other object gets their ids."""
 
 
 # --- the end of the program ------------------------------------------------------------------------------
 
 
 def close_client(client: object, name: str, close: Callable[[], object], *parts: object) -> None:
-    """Have a client closed when the program ends, unless `forget` is called before.
+    """Have a client closed when the program ends, unless `forget` is called first.
 
     Args:
         close: closes it, or waits until it is closed. It runs on a thread of its own.
-        parts: what others have of it, and cannot use in a forked child either.
+        parts: further objects of the client that a forked child cannot use either.
 
     Raises:
         IllegalStateException: this process was forked from one that has run a client.
@@ -147,20 +147,20 @@ def close_client(client: object, name: str, close: Callable[[], object], *parts:
 
 
 def clients() -> tuple[object, ...]:
-    """The clients that live, in the order of their starts."""
+    """The open clients, in the order of their starts."""
     with _guard:
         return tuple(ending.client for ending in _clients.values())
 
 
 def close_after_clients(engine: object, close: Callable[[], object]) -> None:
-    """Have something closed when the program ends, after all clients: what they need to the last."""
+    """Have something closed when the program ends, after all clients, which need it until then."""
     with _guard:
         _engines[id(engine)] = (engine, close)
     _to_the_front()
 
 
 def forget(thing: object) -> None:
-    """It is closed: nothing is left to do for it, at the end or in a child. Idempotent."""
+    """Something is closed, so nothing is left to do for it, at the end or in a child. Idempotent."""
     with _guard:
         ending = _clients.pop(id(thing), None)
         _engines.pop(id(thing), None)
@@ -170,7 +170,7 @@ def forget(thing: object) -> None:
 
 
 def _to_the_front() -> None:
-    """Before whatever was registered up to now, such as by libraries that the clients use."""
+    """Run before everything registered so far, such as by libraries that the clients use."""
     atexit.unregister(_end)
     atexit.register(_end)
 
@@ -201,11 +201,10 @@ def _end() -> None:
 
 
 class Terminable:
-    """While it holds, SIGTERM raises `Terminated` on the main thread.
+    """While this is active, SIGTERM raises `Terminated` on the main thread.
 
-    It does nothing on other threads, which cannot handle signals, nor where the program has a handler of its
-    own or ignores the signal. The first SIGTERM gives way to the default: a second one ends the program at
-    once.
+    It does nothing on other threads, which cannot handle signals, or if the program has its own handler or
+    ignores the signal. The first SIGTERM restores the default, so a second one ends the program at once.
     """
 
     def __init__(self) -> None:
@@ -250,7 +249,8 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def at_once_next_time() -> Iterator[None]:
-    """While closing goes on for one signal, Ctrl-C ends the program at once, as a second SIGTERM does."""
+    """While closing is in progress because of one signal, Ctrl-C ends the program at once, as a second
+    SIGTERM does."""
     if (
         threading.current_thread() is not threading.main_thread()
         or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
@@ -265,10 +265,10 @@ def at_once_next_time() -> Iterator[None]:
 
 
 def wait(ended: threading.Event, timeout_s: float | None, *, close: Callable[[], object], owner: str) -> None:
-    """Wait for an event; close on Ctrl-C, and on SIGTERM.
+    """Wait for an event; close on Ctrl-C and on SIGTERM.
 
     Raises:
-        Terminated: SIGTERM came; it has been closed.
+        Terminated: SIGTERM came, and it has been closed.
     """
     with Terminable():
         try:
@@ -292,13 +292,13 @@ class _Shared(Protocol):
 
 
 def close_in_child(owner: object, *shared: _Shared | Callable[[], object]) -> None:
-    """Have a forked child close its copies of files and sockets; `forget(owner)` when they are closed.
+    """Have a forked child close its copies of files and sockets; call `forget(owner)` once they are closed.
 
-    A child that outlives its parent would otherwise keep a port taken, or a pipe open whose end should end
-    another process.
+    Otherwise a child that outlives its parent would keep a port occupied, or a pipe open whose closing should
+    end another process.
 
     Args:
-        shared: what has `close()`, or a function. They must touch nothing but the child's own descriptors.
+        shared: objects with `close()`, or functions. They must only touch the child's own descriptors.
     """
 
     def close_all() -> None:
@@ -316,8 +316,8 @@ def leave_to_parent(native: object, *, keeps_threads: bool = False) -> None:
     Its destructor would wait for threads that only the parent has, or end the child with SIGSEGV.
 
     Args:
-        keeps_threads: its library has threads until the process ends, also when the object is closed. A
-            forked child can then not use the library at all.
+        keeps_threads: its library keeps threads until the process ends, even after the object is closed. A
+            forked child then cannot use the library at all.
     """
     global _threads_kept
     _threads_kept |= keeps_threads
@@ -325,14 +325,14 @@ def leave_to_parent(native: object, *, keeps_threads: bool = False) -> None:
 
 
 def is_parents(client: object) -> bool:
-    """Whether this process is a forked child, and the client is its parent's."""
+    """Whether this process is a forked child and the client belongs to its parent."""
     return id(client) in _lost
 
 
 def _become_child() -> None:
-    """In a child, right after the fork. Nothing here may wait, log, or speak to anybody."""
+    """Runs in a child, right after the fork. Nothing here may wait, log, or communicate."""
     global _guard, _parent
-    _guard = threading.Lock()  # a thread that the child does not have may hold it
+    _guard = threading.Lock()  # a thread that the child lacks may hold the old one
     atexit.unregister(_end)
     if signal.getsignal(signal.SIGTERM) is _terminate:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -355,25 +355,25 @@ def _become_child() -> None:
 
 
 def _skip_destructors_of_libraries() -> None:
-    """Have the process end without the destructors that C++ libraries have registered up to now.
+    """Have the process end without the destructors that C++ libraries have registered so far.
 
-    RocksDB's joins its threads, which are not here. What is registered later still runs, and Python has done
-    all of its own by then, `atexit` and the flushing of its streams included. Only C libraries that have
-    `on_exit` tell the exit status; elsewhere (macOS) the destructors do run.
+    RocksDB's destructor joins its threads, which do not exist here. Later registrations still run, and Python
+    has finished by then, including `atexit` and the flushing of its streams. Only C libraries with `on_exit`
+    provide the exit status; elsewhere (macOS) the destructors do run.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "on_exit"):
         library.on_exit(library._exit, None)
-        library.__cxa_atexit(library.fflush, None, None)  # before it, since the last one comes first
+        library.__cxa_atexit(library.fflush, None, None)  # runs before it, because the last one comes first
 
 
 def _never_destroy(thing: object) -> None:
-    # A reference that nobody gives up; a list would be gone too soon, since modules lose their globals.
+    # A reference that is never released; a list would be gone too soon, because modules lose their globals.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def _refuse(thing: object, name: str) -> None:
-    """From now on each use of something raises."""
+    """Make each later use of an object raise."""
     parent, child = os.getppid(), os.getpid()
     message = (
         f"client '{name}' belongs to process {parent}, and this is {child}, which was forked from it. A "
@@ -392,7 +392,7 @@ def _refuse(thing: object, name: str) -> None:
         def __repr__(self) -> str:
             return f"<{kind} of client '{name}', of process {parent}>"
 
-    with suppress(TypeError):  # a class with slots cannot be changed; then is_parents() is what tells
+    with suppress(TypeError):  # a class with slots cannot be changed; is_parents() then decides
         thing.__class__ = OfParent
 
 

@@ -1,9 +1,9 @@
-"""Directories in the system's temporary directory that a process has for itself, and that do not stay.
+"""A process's private, temporary directories in the system's temporary directory.
 
-What a JVM unpacks and writes for a while (native libraries, shuffle files, a broker's topics) goes into a
-directory with its owner's process id in the name, which nobody else may read. The owner removes it in the
-end; if it was killed, the next one to make such a directory does. Whether an owner lives is told by a lock,
-which the system lets go of when a process ends, however it ends: a process id may be somebody else's by then.
+The temporary files of a JVM (native libraries, shuffle files, a broker's topics) go into a directory with its
+owner's process id in the name, which others cannot read. The owner removes it at its end; if the owner was
+killed, the next process that creates such a directory does. A lock shows whether an owner is alive, because
+the system releases it however the process ends, whereas a process id may be reused.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ log = logging.getLogger(__name__)
 
 LOCK = ".lock"
 _YOUNG_S = 60.0
-"""A directory without a lock file is just being made, or just being removed, if it is younger than this."""
+"""A directory without a lock file that is younger than this is being created or removed."""
 
 
 class PrivateDirectory:
-    """A new directory, which this process holds until `remove` or its end."""
+    """A new directory that this process holds until `remove` or its end."""
 
     def __init__(self, kind: str) -> None:
-        """Make it; before that, clear away those of this kind whose owners are gone.
+        """Create it; first remove those of this kind whose owners are gone.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: it cannot be created.
         """
         clear_abandoned(kind)
         while True:
@@ -43,21 +43,21 @@ class PrivateDirectory:
             self._lock.acquire()
             if (self.path / LOCK).exists():
                 return
-            self._lock.release()  # it was cleared away in the moment in which it had no lock yet
+            self._lock.release()  # it was removed while it had no lock yet
 
     def remove(self) -> None:
-        """Remove it with all that is in it. Idempotent; what cannot be removed the next owner will try."""
+        """Remove it with everything in it. Idempotent; the next owner retries what cannot be removed."""
         _remove(self.path)
         self._lock.release()
 
 
 def prefix_of(kind: str) -> str:
-    """What the names of such directories begin with."""
+    """The prefix of the names of such directories."""
     return f"millstream-{kind}-"
 
 
 def clear_abandoned(kind: str) -> list[Path]:
-    """Remove this user's directories of this kind whose owners are gone; which they were."""
+    """Remove this user's directories of this kind whose owners are gone. Returns them."""
     cleared = []
     for path in Path(tempfile.gettempdir()).glob(f"{prefix_of(kind)}*"):
         try:
@@ -69,7 +69,7 @@ def clear_abandoned(kind: str) -> list[Path]:
             lock = filelock.FileLock(path / LOCK, thread_local=False)
             lock.acquire(timeout=0)
         except (OSError, filelock.Timeout):
-            continue  # it is somebody's, or gone
+            continue  # it is in use, or gone
         _remove(path)
         lock.release()
         cleared.append(path)
@@ -79,7 +79,7 @@ def clear_abandoned(kind: str) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    """The lock last: as long as it is there, nobody takes the directory for one that is just being made."""
+    """Remove it, the lock last: while the lock exists, the directory does not look like a new one."""
     try:
         entries = list(path.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""The three lifecycles, each as one table. Whatever may change a state, and into what, is in this file.
+"""The three lifecycles, each as one table. All possible changes of a state are in this file.
 
 Source: KIP-696 (the client's ERROR and PENDING_ERROR); KafkaStreams.State, StreamThread.State and
 GlobalStreamThread.State of Kafka Streams 4.3.1.
@@ -100,7 +100,7 @@ class ThreadState(Enum):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it works, or is getting ready to."""
+        """Whether it works, or is preparing to."""
         return self in (
             ThreadState.STARTING,
             ThreadState.PARTITIONS_REVOKED,
@@ -143,8 +143,8 @@ class Cause(Enum):
     """What moves a client."""
 
     START = "start() was called"
-    WORK_MOVES = "not everything that is to run here runs"
-    ALL_RUNS = "everything that is to run here runs"
+    WORK_MOVES = "not everything that should run here is running"
+    ALL_RUNS = "everything that should run here is running"
     CLOSE = "close() was called"
     FAIL = "it was decided that the client ends, after a failure"
     CLOSED = "everything is closed"
@@ -154,7 +154,7 @@ class ThreadCause(Enum):
     """What moves a thread from some of its states only."""
 
     READY = "its pipelines have started, and its stores are up to date"
-    NEVER_BEGAN = "it was told to end before it began"
+    NEVER_BEGAN = "it was told to end before it started"
 
 
 _C = State
@@ -249,8 +249,8 @@ GLOBAL_THREAD: Rules[GlobalThreadState] = Rules(
 def all_running(threads: Collection[ThreadState]) -> bool:
     """Whether the client is RUNNING, given the states of all its threads.
 
-    Dead threads do not count; one that is stopping does not hold up the others, nor does it make the
-    client RUNNING alone.
+    Dead threads do not count. A stopping thread does not delay the others, nor does it alone make the client
+    RUNNING.
 
     Source: KafkaStreams.StreamStateListener.maybeSetRunning.
     """

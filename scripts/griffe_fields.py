@@ -18,7 +18,7 @@ PAIR = re.compile(r"^( +)(\w+), (\w+): ", re.MULTILINE)
 
 
 class Fields(griffe.Extension):
-    """Rewrites each docstring as it is read, and leaves out what is only declared."""
+    """Rewrites each docstring as it is read, and leaves out mere declarations."""
 
     def on_class_members(self, *, cls: griffe.Class, **kwargs: Any) -> None:
         for name, member in list(cls.members.items()):

@@ -164,7 +164,7 @@ def java_api() -> str:
             snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", method).lower()
             spelled = {snake, f"{snake}_", snake.removeprefix("get_")} & here
             if (new is not None and new not in here) or (missing is not None and spelled):
-                raise ValueError(f"java_api.toml: {key} is otherwise")
+                raise ValueError(f"java_api.toml: {key} does not match Millstream")
             if new is None and missing is None and not spelled:
                 raise ValueError(f"java_api.toml: {key} is neither in Millstream nor in the list")
             used |= {key} if new or missing else set()
@@ -274,7 +274,7 @@ def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(text: str) -> str:
-    """On one line, beginning with a capital letter, unless a name stands there."""
+    """On one line, beginning with a capital letter, unless it begins with a name."""
     line = " ".join(text.split())
     return line[0].upper() + line[1:] if line[0].islower() and line.split()[0].isalpha() else line
 
@@ -382,7 +382,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
 
 
 def with_section(text: str, name: str, content: str) -> str:
-    """The text with what stands between the section's two marks replaced.
+    """The text with the content between the section's two marks replaced.
 
     Raises:
         ValueError: the marks are not there, once each.

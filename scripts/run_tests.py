@@ -36,7 +36,7 @@ class Tier:
     name: str
     markers: str
     limit_s: int
-    """Far above what it takes; so that a run that hangs ends by itself."""
+    """Far more than a run needs, so that a hanging run ends by itself."""
     spread: bool = False
     """Whether its tests are spread over processes: those that share nothing that is slow to make."""
     yields: bool = False
@@ -104,9 +104,9 @@ def main(arguments: Sequence[str]) -> int:
     wanted = parser.parse_args(own).tiers.split()
     unknown = [name for name in wanted if name not in TIERS]
     if unknown:
-        parser.error(f"there is no tier '{unknown[0]}'; there are {', '.join(TIERS)}")
+        parser.error(f"there is no tier '{unknown[0]}'; the tiers are {', '.join(TIERS)}")
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)  # started in the background, too
+        signal.signal(number, signal.default_int_handler)  # also if started in the background
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # the terminal is closed; nohup ignores it
         signal.signal(signal.SIGHUP, signal.default_int_handler)
 
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         try:
             run.stop(_GRACE_S)
-        except KeyboardInterrupt:  # whoever asks twice does not want to wait
+        except KeyboardInterrupt:  # a second Ctrl-C means not to wait
             run.stop(0)
         print("\ninterrupted", flush=True)
         return INTERRUPTED
@@ -127,13 +127,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before `--`, and what behind it."""
+    """The arguments before `--`, and those after it."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:at], arguments[at + 1 :]
 
 
 class Run:
-    """The tiers of one run: what is running, and how those came out that are done.
+    """The tiers of one run: the running ones, and the outcomes of the finished ones.
 
     Args:
         handed_on: What pytest is told besides.
@@ -150,7 +150,7 @@ class Run:
         self._lock = threading.Lock()
 
     def side_by_side(self, names: Sequence[str], lanes: int) -> None:
-        """Run tiers in so many lanes, and return when all have ended."""
+        """Run tiers in this number of lanes, and return when all have ended."""
         left = deque(names)
         self._threads = [
             threading.Thread(target=self.lane, args=(left,), name=f"lane {number}", daemon=True)
@@ -162,7 +162,7 @@ class Run:
             thread.join()
 
     def lane(self, left: deque[str]) -> None:
-        """Run what is left, one after the other; other lanes take of it, too."""
+        """Run the remaining tiers, one after another; other lanes take from them, too."""
         while not self._stopping:
             try:
                 name = left.popleft()
@@ -171,12 +171,12 @@ class Run:
             outcome = Outcome(name, 0.0, LOST)
             try:
                 outcome = self._run(TIERS[name])
-            finally:  # a tier of which nothing is known has failed, whatever becomes of this thread
+            finally:  # a tier without a result has failed, whatever happens to this thread
                 with self._lock:
                     self.outcomes.append(outcome)
 
     def stop(self, patience_s: float) -> None:
-        """Interrupt what runs, so that it ends what it has started; and end it, if it does not."""
+        """Interrupt the running tiers, so that they end their own processes; kill those that do not."""
         with self._lock:
             self._stopping = True
             running = list(self._running)
@@ -185,7 +185,7 @@ class Run:
         deadline = time.monotonic() + patience_s
         for process in running:
             _end(process, deadline)
-        for thread in self._threads:  # each shows what its tier has printed so far
+        for thread in self._threads:  # each shows its tier's output so far
             thread.join(5)
 
     def _run(self, tier: Tier) -> Outcome:
@@ -215,7 +215,7 @@ class Run:
             return Outcome(tier.name, seconds, code, **(counts or {}))
 
     def _start(self, command: list[str], tier: Tier, output: int | None) -> subprocess.Popen[bytes]:
-        """In a session of its own: what it starts can be signalled as a whole, by us alone."""
+        """Start a tier in its own session, so that only we can signal it, as a whole."""
         with self._lock:
             process = subprocess.Popen(
                 [*BEHIND_OTHERS, *command] if tier.yields and not self._alone else command,
@@ -233,7 +233,7 @@ class Run:
         return process
 
     def _wait(self, process: subprocess.Popen[bytes], tier: Tier) -> tuple[int, str]:
-        """Its exit code, and what is to be said about its end."""
+        """Its exit code, and a note about its end."""
         try:
             code, note = process.wait(tier.limit_s), ""
         except subprocess.TimeoutExpired:
@@ -246,7 +246,7 @@ class Run:
 
 
 def environment() -> dict[str, str]:
-    """Compiled code is kept: else each tier, and each client process, would compile everything anew."""
+    """Compiled code is kept; otherwise each tier, and each client process, would compile everything again."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -257,7 +257,8 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], deadline: float) -> None:
-    """Wait until the deadline for its end; then kill it, and what is left of its session in any case."""
+    """Wait for its end until the deadline, then kill it; also kills what is left of its session in any
+    case."""
     try:
         process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -291,7 +292,7 @@ def report(outcomes: Sequence[Outcome]) -> int:
         print(f"{outcome.tier:<8} {counts} {outcome.seconds:>7.1f} s   {note}".rstrip())
     passed = sum(outcome.passed for outcome in outcomes)
     bad = [outcome for outcome in outcomes if not outcome.good]
-    # A tier that ended badly without a failed test, killed or hanging, has failed all the same.
+    # A tier that ended badly without a failed test (killed or hanging) has also failed.
     failed = sum(max(outcome.failed, 0 if outcome.good else 1) for outcome in outcomes)
     if not passed and not bad:
         print("no test was run")

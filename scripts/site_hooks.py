@@ -100,7 +100,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _page_of(place: str) -> str:
-    """A page that shows a file, or says what is in a folder; not found by the search."""
+    """A page that shows a file, or lists a folder; excluded from the search."""
     path = ROOT / place
     head = f"---\nsearch: {{exclude: true}}\nhide: [toc]\n---\n\n# {place}\n\n"
     if path.is_dir():
@@ -135,7 +135,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         place = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
         uri = None if "://" in target else _uri(place, files)
         if uri is None:
-            return link[0]  # elsewhere; or not there, and MkDocs says so
+            return link[0]  # elsewhere; or missing, which MkDocs reports
         return f"]({os.path.relpath(uri, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
 
     parts = FENCES.split(markdown)
@@ -167,6 +167,6 @@ def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files
         style = re.search(r"<style>(.*?)</style>\n?", drawing, re.DOTALL)
         return f'<span class="drawing">{drawing.replace(style[0], "") if style else drawing}</span>'
 
-    # In a table, GitHub takes away the backslash of a pipe, in code too; Python's Markdown leaves it.
+    # In a table, GitHub removes the backslash before a pipe, even in code; Python's Markdown keeps it.
     html = re.sub(r"<code>[^<]*</code>", lambda code: code[0].replace("\\|", "|"), html)
     return DRAWING.sub(inline, html)

@@ -21,7 +21,7 @@ events = Stores.window_store_builder(
 @processor(store=events)
 def deduplicate(record, events):
     event, time = record.value, record.timestamp
-    if event is None:  # nothing to tell it by
+    if event is None:  # no id to identify it
         yield record
         return
     with events.fetch(event, time - HALF_MS, time + HALF_MS) as seen:

@@ -49,7 +49,7 @@ def place(person: str, partition: int, offset: int) -> str:
 
 @processor(stores=[keys_store, waiting_store])
 def on_key(record: Record, keys: KeyValueStore, waiting: KeyValueStore) -> Iterator[Record]:
-    """A key releases the items that wait for it; a tombstone deletes them and goes on itself."""
+    """A key releases the items that wait for it; a tombstone deletes them and is forwarded itself."""
     keys.put(record.key, record.value)
     first, last = place(record.key, 0, 0), place(record.key, 2**31 - 1, 2**31 - 1)
     with waiting.range(first, last) as items:
@@ -65,12 +65,12 @@ def on_key(record: Record, keys: KeyValueStore, waiting: KeyValueStore) -> Itera
 def on_item(
     record: Record, keys: KeyValueStore, waiting: KeyValueStore, context: ProcessorContext
 ) -> Iterator[Record]:
-    """An item goes on with its key, or waits for it."""
+    """An item is forwarded with its key, or waits for it."""
     if (key := keys.get(record.key)) is not None:
         yield record.with_value({"key": key, "item": record.value})
     else:
         metadata = context.record_metadata
-        assert metadata is not None  # only what is called by time has none
+        assert metadata is not None  # only punctuators have none
         waiting.put(place(record.key, metadata.partition, metadata.offset), record.value)
 
 

@@ -1,4 +1,4 @@
-"""Checks orders, for stock and for customers who order too much, and writes each order's new state.
+"""Checks orders for stock and for customers who order too much, and writes each order's new state.
 
 Ported from: InventoryService.java of confluentinc/kafka-streams-examples (Apache License 2.0), with
     FraudService.java and ValidationsAggregatorService.java of the same: three applications are one here.
@@ -69,7 +69,7 @@ orders = builder.stream("orders", Consumed.with_(Serdes.string(), order_serde)).
 )
 validations = builder.stream("order-validations", Consumed.with_(Serdes.string(), validation_serde))
 
-# Has a customer ordered for too much, with no hour between?
+# Has a customer ordered too much, without an hour in between?
 
 
 def fraud_check(result):
@@ -98,7 +98,7 @@ limit = (
 limit["limit-above"].map_values(fraud_check("FAIL")).to("order-validations", validations_produced)
 limit["limit-below"].map_values(fraud_check("PASS")).to("order-validations", validations_produced)
 
-# Is there stock, other than what is reserved for orders before?
+# Is there stock that is not reserved for earlier orders?
 
 warehouse = builder.table("warehouse-inventory", Consumed.with_(Serdes.string(), Serdes.integer()))
 
@@ -133,7 +133,7 @@ def validate_inventory(record, reserved_stock):
     .to("order-validations", validations_produced)
 )
 
-# What all rules pass is validated, what one fails has failed.
+# An order that passes all rules is validated; one that fails any rule has failed.
 
 near = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
 (

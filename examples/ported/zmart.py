@@ -1,4 +1,5 @@
-"""Masks card numbers in a shop's purchases, says what is bought where, gives rewards, and splits departments.
+"""Masks card numbers in a shop's purchases, reports where things are bought, gives rewards, and splits
+departments.
 
 Ported from: ZMartKafkaStreamsFilteringBranchingApp.java
     of bbejeck/KafkaStreamsInAction2ndEdition (Apache License 2.0)

@@ -28,7 +28,7 @@ _ATTEMPTS_S = (5.0, 10.0, 15.0)
 _VISIBLE_EVERY_SECONDS = 0.005
 
 client_log = logging.getLogger(__name__)
-"""Where librdkafka's own messages go, instead of the standard error output."""
+"""The logger of librdkafka's own messages, in place of standard error."""
 
 
 class Admin:
@@ -54,7 +54,7 @@ class Admin:
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs))
-        self._metadata()  # a client that has lost its broker would ask nobody
+        self._metadata()  # a client that has lost its broker would query none
         futures = self._client.create_topics([topic], operation_timeout=_SECONDS, request_timeout=_SECONDS)
         _result(futures[name], f"topic {name!r} could not be created")
         self._wait_until(lambda: self._partitions(name) == partitions, f"topic {name!r} did not appear")
@@ -69,12 +69,12 @@ class Admin:
         return set(self._metadata())
 
     def _partitions(self, name: str) -> int:
-        """How many partitions of a topic have a leader, so that records can be written to them."""
+        """How many partitions of a topic have a leader and so accept records."""
         topic = self._metadata().get(name)
         return 0 if topic is None else sum(part.leader >= 0 for part in topic.partitions.values())
 
     def _metadata(self) -> dict[str, Any]:
-        """All topics; a client that nobody answers is replaced by a new one."""
+        """All topics; an unanswered client is replaced by a new one."""
         refused: KafkaException | None = None
         for seconds in self._attempts_s:
             client = self._client
@@ -94,7 +94,7 @@ class Admin:
 
     @staticmethod
     def _wait_until(condition: Callable[[], bool], otherwise: str) -> None:
-        """The controller has answered; the broker learns of it some milliseconds later."""
+        """Wait for the broker, which learns of a change some milliseconds after the controller."""
         for _ in looks(_SECONDS, every_s=_VISIBLE_EVERY_SECONDS):
             if condition():
                 return

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedKafka"]
 
 _PATIENCE_SECONDS = 10.0
-"""How long a broker that keeps its data may take to end before it is killed."""
+"""How long a broker with permanent data may take to end before it is killed."""
 
 _LOOK_SECONDS = 0.02
 _TRIES = 4
@@ -48,7 +48,7 @@ _NOT_PASSED_ON = frozenset({"CLASSPATH", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"})
 class EmbeddedKafka:
     """A Kafka broker for development, demonstrations and tests. Data is real; it is not replicated.
 
-    Nothing starts before `start()`, which a `with` statement calls. It is started once.
+    Nothing starts before `start()`, which a `with` statement calls. It can be started once.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class EmbeddedKafka:
         return self
 
     def wait_until_ended(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the broker's process has ended by itself; whether it has."""
+        """Wait until the broker's process has ended by itself. Returns whether it has."""
         process = self._require_started()
         return process.wait_until_ended(None if timeout is None else timeout.total_seconds())
 
@@ -130,10 +130,10 @@ class EmbeddedKafka:
         return f"the embedded broker has ended, with exit code {code}; {self._last_log()}"
 
     def close(self) -> None:
-        """Stop the broker, and remove its data if they were temporary. Idempotent.
+        """Stop the broker, and remove its data if it is temporary. Idempotent.
 
-        A broker whose data are kept is asked to end, which takes it a second or so; one whose data go
-        with it is killed. A forked child leaves its parent's broker alone.
+        A broker with permanent data shuts down in about a second; one with temporary data is killed. A forked
+        child leaves its parent's broker alone.
         """
         if os.getpid() != self._pid:
             return
@@ -157,12 +157,12 @@ class EmbeddedKafka:
 
     def _check_port(self) -> None:
         """Raises:
-        BrokerException: something else listens on the port that was asked for.
+        BrokerException: something else listens on the requested port.
         """
         if self._wanted_port == 0:
             return
         with socket.socket() as probe:
-            # As Java does, so that a port in TIME_WAIT after a restart is free.
+            # As in Java, so that a port in TIME_WAIT after a restart counts as free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, self._wanted_port))
@@ -173,7 +173,8 @@ class EmbeddedKafka:
                 ) from error
 
     def _launch(self, java: JavaHome, jars: tuple[Path, ...], data: DataDir, archive: Archive) -> None:
-        """Start the process until one answers: a port may be lost to another, an archive may be unfit."""
+        """Start the process until one answers: another process may take a port, an archive may be
+        unusable."""
         class_list = data.path / "classes.lst"
         shared, unfit = archive.arguments(class_list), False
         for attempt in range(1, _TRIES + 1):
@@ -216,7 +217,7 @@ class EmbeddedKafka:
         )
 
     def _wait_until_ready(self) -> bool:
-        """Whether it answers; False when it has ended.
+        """Wait until it answers; False if it has ended.
 
         Raises:
             BrokerException: it does neither in time.
@@ -294,7 +295,7 @@ class EmbeddedKafka:
         if process.exit_code is not None:
             raise BrokerException(self.how_it_ended())
         if self._admin is None:
-            # Imported here so that who only starts a broker does not load a client.
+            # Imported here, so that only starting a broker does not load a client.
             from millstream.broker.admin import Admin
 
             self._admin = Admin(self.bootstrap_servers)
@@ -308,7 +309,7 @@ class EmbeddedKafka:
         return self._process
 
     def _last_log(self, lines: int = 20) -> str:
-        """For the end of a message; with the file's name, where that stays."""
+        """The last log lines, for the end of a message; with the file's name, if the file is kept."""
         assert self._data is not None
         place = "" if self._data.temporary else f" ({self._data.log_file})"
         try:
@@ -324,7 +325,7 @@ _JAVA_FAILED = " (Java itself failed)"
 
 
 def _why_it_ended(exit_code: int, log: str) -> str:
-    """For the message, and for what to try next; nothing when Kafka has said it itself."""
+    """The reason, for the message and the next attempt; empty if Kafka's log says it."""
     if "Address already in use" in log:
         return _PORT_LOST
     if exit_code > 128 or "initialization of VM" in log or "Unrecognized VM option" in log:

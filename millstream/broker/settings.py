@@ -26,8 +26,8 @@ def broker_settings(
     """The `server.properties` of the broker; `overrides` win.
 
     Args:
-        after_kill: the last broker on this data was killed, so the cluster still takes it for alive, and
-            the new one cannot register before that session has timed out.
+        after_kill: the last broker on this data was killed, so the cluster still considers it alive, and the
+            new one cannot register before that session times out.
     """
     settings = {
         "process.roles": "broker,controller",
@@ -38,7 +38,7 @@ def broker_settings(
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "log.dirs": str(log_dir),
-        # A topic that somebody deleted must stay deleted, and a misspelt one must be an error (KIP-662).
+        # A deleted topic must stay deleted, and a misspelt one must be an error (KIP-662).
         "auto.create.topics.enable": "false",
         "default.replication.factor": "1",
         "min.insync.replicas": "1",
@@ -50,26 +50,26 @@ def broker_settings(
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "1",
-        # There is nobody else to wait for; by default a new group waits 3 s for more members.
+        # There are no others to wait for; by default a new group waits 3 s for more members.
         "group.initial.rebalance.delay.ms": "0",
         "group.streams.initial.rebalance.delay.ms": "0",
-        # So that a test of fail-over may choose a session timeout of a second.
+        # Allows failover tests to choose a session timeout of a second.
         "group.min.session.timeout.ms": "100",
-        # Records carry the time of their event, which may be long ago: by default they would be deleted.
+        # Records carry their event time, which may be long ago: by default they would be deleted.
         "log.retention.ms": "-1",
-        # By default 25 ms are waited for more changes to come, so every created topic takes that long.
+        # The default is to wait 25 ms for more changes, so every topic creation takes that long.
         "controller.quorum.append.linger.ms": "0",
-        # What is deleted frees its space soon, not after a minute.
+        # Deleted data frees its space soon, not after a minute.
         "log.segment.delete.delay.ms": "1000",
         # By default the log cleaner takes 128 MB of the heap at once.
         "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "4",
-        # Nobody attaches to this JVM over JMX.
+        # No one attaches to this JVM over JMX.
         "metric.reporters": "",
     }
-    if after_kill:  # 3 s and not 9; not always, since a busy machine may well keep a broker waiting so long
+    if after_kill:  # 3 s, not 9; only then, because a busy machine may delay a broker that long
         settings |= {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
     settings.update(overrides)
     return settings
@@ -91,7 +91,7 @@ def jvm_arguments(*, heap_mb: int, jars: Sequence[Path], crash_dir: Path) -> lis
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:-UsePerfData",
-        # Out of memory must be an end that is seen, not a broker that half works.
+        # Out of memory must be a visible end, not a broker that half works.
         "-XX:+ExitOnOutOfMemoryError",
         f"-XX:ErrorFile={crash_dir}/hs_err_%p.log",
         "-Djava.awt.headless=true",

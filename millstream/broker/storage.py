@@ -40,12 +40,13 @@ class DataDir:
     """A data directory that this process holds until `release`."""
 
     def __init__(self, path: Path | None) -> None:
-        """Make the directory and lock it; without a path a temporary one, which `release` removes.
+        """Create the directory and lock it; without a path a temporary one, which `release` removes.
 
-        What brokers of killed processes left among the temporary ones is removed first.
+        Temporary directories left by brokers of killed processes are removed first.
 
         Raises:
-            BrokerException: it cannot be made or written, is full, is something else's, or is in use.
+            BrokerException: it cannot be created or written, is full, belongs to something else, or is in
+                use.
         """
         self.temporary = path is None
         self._let_go: Callable[[], object]
@@ -56,11 +57,11 @@ class DataDir:
                 self._check_room()
             else:
                 self.path = path.absolute()
-                # Whoever closes a broker need not be on the thread that started it.
+                # A broker may be closed on another thread than the one that started it.
                 lock = filelock.FileLock(self.path / LOCK, timeout=0, thread_local=False)
                 self._let_go = lock.release
                 self._check_owner()
-                make_private(self.path)  # not before: what is somebody else's keeps its permissions
+                make_private(self.path)  # not earlier: another owner's directory keeps its permissions
                 self._check_room()
                 lock.acquire()
         except filelock.Timeout as error:
@@ -103,13 +104,13 @@ class DataDir:
 
     @property
     def was_killed(self) -> bool:
-        """Whether a broker ran on this data and did not end by itself: Kafka leaves a mark when it does."""
+        """Whether a broker on this data did not end by itself: Kafka leaves a mark when it does."""
         return (self.kafka / "__cluster_metadata-0").exists() and not (
             self.kafka / ".kafka_cleanshutdown"
         ).exists()
 
     def prepare(self, formatted: Path) -> None:
-        """Format it like `formatted` if it never was, and make way for a new log.
+        """Format it like `formatted` if it is not formatted yet, and rotate the log.
 
         Raises:
             BrokerException: the disk is full, or refuses.
@@ -140,7 +141,7 @@ class DataDir:
             raise _unusable(self.path, error) from error
 
     def release(self) -> None:
-        """Let others have it; a temporary one is removed. Idempotent."""
+        """Unlock the directory; a temporary one is removed. Idempotent."""
         self._let_go()
 
 
@@ -151,7 +152,7 @@ def with_new_ids(meta: str) -> str:
 
 
 def _kafka_uuid() -> str:
-    """A random id as Kafka writes it: 22 characters, the first no dash, which looks like an option.
+    """A random id in Kafka's format: 22 characters; the first is not a dash, which would look like an option.
 
     Source: org.apache.kafka.common.Uuid.
     """

@@ -1,22 +1,22 @@
-"""What the group's leader answers: one assignment for each member, whatever the members say.
+"""The group leader's decision: one assignment for each member, whatever the members report.
 
 The order of the decisions:
 
-1. Each member's user data is decoded. One that cannot be read is told so, one of a newer version is told
-   ours; the others go on without them.
-2. Does anybody ask all clients to shut down? Then that is the whole answer, for everyone (KIP-671).
-3. Whose program is it? Members with another topology, or which cannot reach the same checkpoints, cannot
-   share the work: those that work already stay, the odd ones are told why they cannot. Who works already is
-   not a matter of words: what decides first is who has really claimed the checkpoints (`trust`), then who was
-   in the agreement before. Nor does anybody hold what the program does not have.
-4. Are source topics missing? Then that is the answer (KIP-662).
-5. Pipelines and tasks are shared out (`balance`), and a pipeline that changes hands is held back until the
-   one that has it has let go of it: two clients never run a pipeline at once because the group said so.
-   A task that changes hands is warmed up first where it goes (`warmed_up_first`).
+1. Each member's user data is decoded. A member with unreadable data gets an error, one with a newer version
+   gets our version; the others continue without them.
+2. If a member requests that all clients shut down, that is the whole answer, for every member (KIP-671).
+3. Members with different topologies, or without access to the same checkpoints, cannot share the work: those
+   that already work stay, and the others are told why they cannot take part. Claims alone do not decide who
+   already works. What counts first is who has really claimed the checkpoints (`trust`), then who took part in
+   the previous assignment. And no member holds work that the program does not have.
+4. If source topics are missing, that is the answer (KIP-662).
+5. Pipelines and tasks are distributed (`balance`). A pipeline that moves is withheld until its holder has
+   released it, so the group never has two clients run a pipeline at once. A task that moves is first warmed
+   up at its destination (`warmed_up_first`).
 
-Kafka Streams (StreamsPartitionAssignor.assign) decides in this order too, and has no 3. Because of that one
-the leader may be the odd one out itself. What it knows of topics is then about another program, so it says
-nothing of them, and leads with what the others say that their topology has (`Program`).
+Kafka Streams (StreamsPartitionAssignor.assign) decides in the same order, without step 3. Because of it,
+the leader itself may be excluded. Its knowledge of topics is then about another program, so it does not use
+it, and leads with what the others report about their topology (`Program`).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Facts:
-    """What the leader knows by itself.
+    """The leader's own knowledge.
 
     Attributes:
         pipelines, tasks, standby_replicas: what its own topology has.
         max_warmups: how many tasks are warmed up at a time before they move; 0: they move at once.
         missing_topics: source topics of its topology that are confirmed to be missing.
         topology: its own topology's fingerprint, as `MemberInfo.topology`.
-        owner_of: who has claimed a pipeline's checkpoint last; None: it is not known. Asked only where
-            members contradict each other, so it may look at files.
+        owner_of: who last claimed a pipeline's checkpoint; None: unknown. Called only if members contradict
+            each other, so it may access files.
     """
 
     pipelines: tuple[str, ...] = ()
@@ -74,13 +74,13 @@ Side = tuple[str, str]
 
 
 class Memory:
-    """What a client keeps from one round that it leads to the next.
+    """What a client keeps between the rounds that it leads.
 
     Attributes:
-        known: the member that each process id belongs to, of those that took part in the agreement before.
-        side: their program, as topology and checkpoint; None: there was no agreement.
-        own: what this client itself has said for the round that begins, if it took part in the agreement
-            before: so one that leads for the first time knows itself at least. Else empty.
+        known: the member of each process id, for those that took part in the previous assignment.
+        side: their program, as topology and checkpoint; None: there was no assignment.
+        own: this client's own report for the current round, if it took part in the previous assignment, so
+            that a first-time leader knows at least itself. Otherwise empty.
     """
 
     _MOST = 1000
@@ -92,7 +92,7 @@ class Memory:
         self._warned: set[str] = set()
 
     def warn(self, text: str, *arguments: object) -> None:
-        """Log it, unless it was logged in a round before."""
+        """Log a warning, unless an earlier round logged it."""
         said = text % arguments
         if said not in self._warned:
             if len(self._warned) >= self._MOST:
@@ -101,7 +101,7 @@ class Memory:
             log.warning("%s", said)
 
     def forget(self) -> None:
-        """The group has gone on without this client: who took part in it is not known any more."""
+        """The group has continued without this client, so its earlier members are no longer known."""
         self.known, self.side, self.own = {}, None, b""
 
 
@@ -122,7 +122,7 @@ def assign(
             raise TaskAssignmentException(f"{len(answers)} assignments were made for {len(members)} members")
         return {member: answer.encode() for member, answer in answers.items()}
     except Exception as error:
-        # No member must be left without an answer: the group would go round in circles, and say nothing.
+        # No member must be left without an answer, or the group would rebalance endlessly and silently.
         log.exception("Caught an error in the task assignment. Returning an error assignment.")
         reason = f"{leader_client_id!r}, which leads the group, failed: {type(error).__name__}: {error}"
         answer = _failed(reason.encode("utf-8", "replace").decode()).encode()
@@ -150,7 +150,7 @@ def _decide(facts: Facts, members: Mapping[str, bytes], leader: str, memory: Mem
     else:
         program = _program_of(facts, topology, same)
         fit = _believed(same, program, evidence, memory)
-        # What those that cannot take part hold has to be let go of first, if they really hold it.
+        # Excluded members must first release what they really hold.
         others = {
             member: replace(
                 info, pipelines=evidence.proven(info) if member in twice else evidence.plausible(info)
@@ -171,8 +171,8 @@ def _decide(facts: Facts, members: Mapping[str, bytes], leader: str, memory: Mem
 def _recalled(
     infos: Mapping[str, MemberInfo], members: Mapping[str, bytes], memory: Memory
 ) -> tuple[Mapping[UUID, str], Side | None]:
-    """Whom the leader knows from before, and with which program: itself at least, if there is just one member
-    that says what it has said.
+    """The members that the leader knows from before, and their program: at least itself, if exactly one
+    member reports what it has reported.
     """
     mine = [member for member in infos if memory.own and members[member] == memory.own]
     if len(mine) != 1:
@@ -191,7 +191,7 @@ def _ordered(infos: Mapping[str, MemberInfo]) -> list[MemberInfo]:
 def _read(
     members: Mapping[str, bytes], memory: Memory
 ) -> tuple[dict[str, MemberInfo], dict[str, Assignment]]:
-    """What the members say, and the answers to those that say nothing that can be read."""
+    """The members' reports, and the answers to members with unreadable ones."""
     infos: dict[str, MemberInfo] = {}
     answers: dict[str, Assignment] = {}
     for member, data in members.items():
@@ -225,7 +225,7 @@ def _failed(reason: str) -> Assignment:
 def _shutdown(asking: Sequence[MemberInfo], leader: str, memory: Memory) -> Assignment:
     first = next((info for info in asking if info.reason), asking[0])
     memory.warn(
-        "Client '%s' asks all clients of the application to shut down: %s",
+        "Client '%s' requests that all clients of the application shut down: %s",
         printable(first.client_id),
         printable(first.reason, MOST_REASON_CHARS),
     )
@@ -243,11 +243,11 @@ def _shutdown(asking: Sequence[MemberInfo], leader: str, memory: Memory) -> Assi
 def _one_program(
     infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], before: Side | None, evidence: Evidence
 ) -> tuple[dict[str, MemberInfo], dict[str, str]]:
-    """The members that can share the work, and for each of the others why it cannot.
+    """The members that can share the work, and for each other one the reason why it cannot.
 
-    Of several sides, the one stays that works already: that has claimed the checkpoints of most pipelines;
-    else one that was in the agreement before. Between sides of which neither can be told, words count: most
-    pipelines, as far as the checkpoints do not say otherwise, then most active tasks; else most members; else
+    Of several sides, the one that already works stays: the one that has claimed the checkpoints of most
+    pipelines, else one that took part in the previous assignment. If neither is known, the members' claims
+    count: most pipelines, unless the checkpoints contradict, then most active tasks; else most members; else
     the smallest process id.
     """
     sides: dict[Side, list[str]] = {}
@@ -307,11 +307,11 @@ def _clients(infos: Iterable[MemberInfo]) -> str:
 def _one_process_each(
     infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], evidence: Evidence, memory: Memory
 ) -> tuple[dict[str, MemberInfo], dict[str, str]]:
-    """The members with process ids of their own, and for each copy of one why it cannot take part.
+    """The members with unique process ids, and for each copy of one why it cannot take part.
 
-    Of several with one id, the original is the one that had it in the agreement before; else the only one
-    that has proven a claim. Where neither tells, all of them take part, and none is believed to hold
-    anything.
+    Of several members with the same id, the original is the one that had it in the previous assignment; else
+    the only one that has proven a claim. If neither identifies it, all of them take part, and none is
+    believed to hold anything.
     """
     by_id: dict[UUID, list[str]] = {}
     for member in sorted(infos):
@@ -346,7 +346,8 @@ def _one_process_each(
 def _believed(
     infos: Mapping[str, MemberInfo], program: Program, evidence: Evidence, memory: Memory
 ) -> dict[str, MemberInfo]:
-    """The members with what they can hold at all, without pipelines that another one has proven to hold."""
+    """The members with only the work that they can hold, without pipelines that another one provably
+    holds."""
     found = {}
     for member, info in infos.items():
         found[member], strange = only_known(info, program)
@@ -383,16 +384,17 @@ def _believed(
 
 
 def _program_of(facts: Facts, topology: str, fit: Mapping[str, MemberInfo]) -> Program:
-    """What there is to share out: what the leader knows, if it is of the same topology; else what members
-    say.
+    """The work to distribute: the leader's own knowledge, if it has the same topology; else what members
+    report.
 
-    Where none says it, what they hold: so nothing that runs is taken away, until one of them leads.
+    If no member reports it, it is what they hold, so that nothing that runs is taken away until one of them
+    leads.
     """
     if topology == facts.topology:
         return Program(facts.pipelines, facts.tasks, facts.standby_replicas)
     said = [info.program for info in _ordered(fit) if info.program is not None]
     if said:
-        return max(said, key=lambda program: len(program.tasks))  # topics may have grown since some looked
+        return max(said, key=lambda program: len(program.tasks))  # topics may have grown since some checked
     return Program(
         tuple(sorted({name for info in fit.values() for name in info.pipelines}, key=natural)),
         tuple(sorted({task for info in fit.values() for task in info.active_tasks})),
@@ -440,10 +442,12 @@ def _share(
 
 
 def _withheld(work: Mapping[str, Work], everybody: Mapping[str, MemberInfo]) -> frozenset[str]:
-    """The pipelines that nobody gets in this round: another member than the new owner holds them still.
+    """The pipelines that no member gets in this round, because another member than the new owner still holds
+    them.
 
-    Where the owner holds one itself, it keeps it, whatever another member believes to hold: that one has lost
-    its membership once and is stopping what is fenced already (design D5), and must not stop what is well.
+    If the owner itself holds a pipeline, it keeps it, even if another member also claims it: that member has
+    lost its membership and is stopping queries that are already fenced (design D5), which must not stop a
+    healthy one.
     """
     withheld = set()
     for owner, gets in work.items():

@@ -1,10 +1,10 @@
-"""Who does what: pipelines, active tasks and standbys for the members of a group. Pure.
+"""Assigns pipelines, active tasks and standbys to the members of a group. Pure.
 
 The rules, in order of priority:
 
 1. Each pipeline and each task goes to exactly one member; members without a thread get nothing.
 2. Balance. A pipeline and an active task count one each. With `q` things for each thread and a remainder,
-   each thread gets `q`, and some one more: a member with three threads gets between 3q and 3q+3. The same
+   each thread gets `q`, and some get one more: a member with three threads gets between 3q and 3q+3. The same
    holds for the pipelines alone.
 3. Nothing moves without need: within the limits of balance, a member keeps what it has, and a standby becomes
    active before a member that has nothing of the task. Balance decides how many move, never more. A task that
@@ -144,7 +144,7 @@ def _place_tasks(
     places = {member: room[member] - busy[member] for member in able}
     kept = {}
     for member in able:
-        # What has to go goes where there is state of it already, if there is such a place.
+        # What has to move goes to a member that already has state of it, if there is one.
         ordered = sorted(held[member], key=lambda task: (_has_other_state(members, able, member, task), task))
         kept[member] = ordered[: places[member]]
     open_ids = []
@@ -182,10 +182,11 @@ def _room(
     wants: Sequence[Mapping[str, int]],
     prefers: Callable[[str], tuple[bool, ...]],
 ) -> dict[str, int]:
-    """How many of the things each member is to have; together exactly as many as there are.
+    """How many of the things each member should have; the sum is exactly their number.
 
-    Each thread gets the quotient; the remainder is given out one by one, to one thread each: first to members
-    that `wants` says to have more already (the first mapping before the second), then to the others.
+    Each thread gets the quotient. The remainder is distributed one by one, to one thread each: first to
+    members that already have more according to `wants` (the first mapping before the second), then to the
+    others.
     """
     quotient, left = divmod(things, sum(threads.values()))
     extra = dict.fromkeys(able, 0)
@@ -214,7 +215,7 @@ def _room(
 
 
 def _first_claimant(able: Sequence[str], claims: Mapping[str, Iterable[T]]) -> dict[T, str]:
-    """For each thing that somebody claims, the first member, by process id, that does."""
+    """For each claimed thing, the first claimant by process id."""
     found: dict[T, str] = {}
     for member in able:
         for item in claims[member]:
@@ -236,7 +237,7 @@ def _without(items: Iterable[T], kept: Mapping[str, Collection[T]]) -> list[T]:
 
 
 def _progress(member: MemberInfo, task: TaskId) -> int:
-    """How far its state of a task is, as a number that grows; -1: it has none, or it is not known how far."""
+    """The progress of its state of a task, as a growing number; -1: it has none, or it is unknown."""
     offset = member.tasks.get(task)
     if offset is None:
         return -1
@@ -265,7 +266,7 @@ def _place_standbys(
     active: Mapping[str, Collection[TaskId]],
     replicas: int,
 ) -> dict[str, set[TaskId]]:
-    """As many standbys of each task as wanted and possible, never where it is active; then evened out."""
+    """Place as many standbys of each task as wanted and possible, never where it is active; then even out."""
     wanted = min(replicas, len(able) - 1)
     owner = {task: member for member in able for task in active[member]}
     placed: dict[str, set[TaskId]] = {member: set() for member in able}
@@ -301,9 +302,9 @@ def _even_out(
     placed: Mapping[str, set[TaskId]],
     threads: Mapping[str, int],
 ) -> None:
-    """Move standbys, one at a time, from members with many to those with few, while that makes it more even.
+    """Move standbys, one at a time, from members with many to members with few, while that improves balance.
 
-    Ends: each move lowers the sum, over members, of standbys squared by threads.
+    Terminates, because each move lowers the sum over members of standbys squared divided by threads.
     """
     movable = _Movable(members, owner, placed)
 
@@ -330,10 +331,10 @@ def _even_out(
 
 
 class _Movable:
-    """Which standby is the next to move from one member to another.
+    """Finds the next standby to move from one member to another.
 
-    A queue for each pair of members, made when it is first asked for: looking through everything that a
-    member has, for each single move, would take the square of it.
+    It has a queue for each pair of members, created on first use: searching all of a member's standbys for
+    every single move would take quadratic time.
     """
 
     def __init__(
@@ -348,7 +349,7 @@ class _Movable:
         self._queues: dict[tuple[str, str], list[tuple[int, int, TaskId]]] = {}
 
     def best(self, giver: str, taker: str) -> TaskId | None:
-        """First what the taker has most of, then what the giver has least of."""
+        """The task that the taker has most state of, then the one that the giver has least of."""
         queue = self._queues.get((giver, taker))
         if queue is None:
             queue = [self._ranked(task, giver, taker) for task in self._placed[giver]]
@@ -358,11 +359,11 @@ class _Movable:
             task = queue[0][2]
             if task in self._placed[giver] and task not in self._placed[taker] and self._owner[task] != taker:
                 return task
-            heappop(queue)  # `move` puts it back should it fit again
+            heappop(queue)  # `move` puts it back if it fits again
         return None
 
     def move(self, task: TaskId, giver: str, taker: str) -> None:
-        """Move it, and let the queues know for which it is new."""
+        """Move a task, and add it to the queues where it is new."""
         self._placed[giver].remove(task)
         self._placed[taker].add(task)
         for (from_, to), queue in self._queues.items():
@@ -379,17 +380,17 @@ class _Movable:
 def warmed_up_first(
     members: Mapping[str, MemberInfo], work: Mapping[str, Work], most: int
 ) -> tuple[Mapping[str, Work], Mapping[str, tuple[TaskId, ...]]]:
-    """The work for now: a task that would move away from a member where it can be read, to one that would
-    have to restore it, stays; the other one gets it as a standby until it is up to date, and the next round
-    moves it. Also which tasks each member is warming up for that.
+    """The current work: a task that would move from a member where it is readable to one that would have to
+    restore it stays for now. The other member gets it as a standby until it is up to date, and the next round
+    moves it. Also returns the tasks that each member is warming up.
 
     Args:
-        most: how many more standbys than `work` has there may be because of this, at a time. 0: tasks move
-            at once, and are restored where they have gone.
+        most: the maximum number of such additional standbys at a time. 0: tasks move at once, and are
+            restored at their destination.
 
     Source: KIP-441, HighAvailabilityTaskAssignor.assignTaskMovements. Differs: balance does not wait for the
-        next probing rebalance: a member says when it has warmed up. Where a task has standbys anyway, the
-        member that it moves to is one of them, which costs nothing.
+    next probing rebalance: a member reports when it has warmed up. If a task has standbys anyway, its
+    destination is one of them, at no extra cost.
     """
     if not most:
         return work, {}
@@ -404,7 +405,7 @@ def warmed_up_first(
         and task not in members[taker].up_to_date
         and members[holder[task]].threads
     ]
-    # Those that are being warmed up go on, before others begin.
+    # Tasks that are already warming up continue before others start.
     moves.sort(key=lambda move: (move[0] not in members[move[2]].tasks, move))
     active = {member: set(work[member].active) for member in able}
     standby = {member: set(work[member].standby) for member in able}

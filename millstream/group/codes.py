@@ -8,7 +8,7 @@ __all__ = ["AssignorError"]
 
 
 class AssignorError(IntEnum):
-    """Why an assignment is no ordinary one; a subscription has only NONE or SHUTDOWN_REQUESTED.
+    """Why an assignment is not an ordinary one; a subscription has only NONE or SHUTDOWN_REQUESTED.
 
     Source: org.apache.kafka.streams.processor.internals.assignment.AssignorError; KIP-671 for the last one.
     """

@@ -33,10 +33,10 @@ LATEST_SUPPORTED_VERSION = 11
 """Source: StreamsAssignmentProtocolVersions, last raised in Kafka 3.0."""
 
 LATEST_OFFSET = -2
-"""Instead of an offset sum: an active task that runs. Source: Task.LATEST_OFFSET."""
+"""In place of an offset sum: a running active task. Source: Task.LATEST_OFFSET."""
 
 UNKNOWN_OFFSET_SUM = -3
-"""Instead of an offset sum: it is not known. Source: SubscriptionInfo.UNKNOWN_OFFSET_SUM."""
+"""In place of an offset sum: unknown. Source: SubscriptionInfo.UNKNOWN_OFFSET_SUM."""
 
 NEVER = 2**63 - 1
 """The time of the next rebalance when none is planned."""
@@ -51,12 +51,12 @@ _ASSIGNMENT = "AssignmentInfo"
 
 @dataclass(frozen=True)
 class SubscriptionInfo:
-    """What a member tells the leader.
+    """A member's report to the leader.
 
     Attributes:
-        task_offset_sums: its tasks: LATEST_OFFSET for an active one that runs, else how far its state is.
+        task_offset_sums: its tasks: LATEST_OFFSET for a running active one, else the progress of its state.
         unique_field: a signed byte that changes with each subscription, so that the group notices it.
-        error_code: a number of `AssignorError`; kept as it came, for codes that we do not know.
+        error_code: a number of `AssignorError`; unknown codes are kept unchanged.
 
     Source: org.apache.kafka.streams.processor.internals.assignment.SubscriptionInfo,
     SubscriptionInfoData.json.
@@ -114,10 +114,10 @@ class SubscriptionInfo:
 
     @classmethod
     def decode(cls, data: bytes) -> SubscriptionInfo:
-        """What the bytes say. Of a version newer than ours only the two versions are read (version probing).
+        """Decode bytes. For a version newer than ours, only the two versions are read (version probing).
 
         Raises:
-            TaskAssignmentException: they are no SubscriptionInfo.
+            TaskAssignmentException: they are not a SubscriptionInfo.
         """
         source = Reader(data, _SUBSCRIPTION)
         version, latest = source.int32(), source.int32()
@@ -177,15 +177,15 @@ Partitions = frozenset[TopicPartition]
 
 @dataclass(frozen=True)
 class AssignmentInfo:
-    """What the leader tells a member.
+    """The leader's message to a member.
 
     Attributes:
         commonly_supported_version: the newest version that all members read.
-        standby_tasks: with the changelog partitions of each; Millstream's own have none, as every client
+        standby_tasks: with the changelog partitions of each; Millstream's own have none, because every client
             plans them itself.
-        error_code: a number of `AssignorError`; kept as it came, for codes that we do not know.
-        next_rebalance_ms: when the member is to join again, in milliseconds since the epoch. Equality leaves
-            it out, as in Kafka Streams.
+        error_code: a number of `AssignorError`; unknown codes are kept unchanged.
+        next_rebalance_ms: when the member should rejoin, in milliseconds since the epoch. Ignored by
+            equality, as in Kafka Streams.
 
     Source: org.apache.kafka.streams.processor.internals.assignment.AssignmentInfo, of Kafka 4.3.1.
     """
@@ -221,16 +221,16 @@ class AssignmentInfo:
 
     @classmethod
     def decode(cls, data: bytes) -> AssignmentInfo:
-        """What the bytes say.
+        """Decode bytes.
 
         Raises:
-            TaskAssignmentException: they are no AssignmentInfo, or of a version that we do not know.
+            TaskAssignmentException: they are not an AssignmentInfo, or its version is unknown.
         """
         return cls.decode_front(data)[0]
 
     @classmethod
     def decode_front(cls, data: bytes) -> tuple[AssignmentInfo, bytes]:
-        """What the bytes say, and those that follow it; raises as `decode` does."""
+        """Decode bytes; also returns the bytes that follow. Raises like `decode`."""
         source = Reader(data, _ASSIGNMENT)
         version = source.int32()
         if version != LATEST_SUPPORTED_VERSION:

@@ -25,16 +25,16 @@ from millstream.model import TaskId
 __all__ = ["Evidence", "PipelineOwner", "only_known", "proof", "unknown_work", "without_holdings"]
 
 _MOST_LOOKUPS = 200
-"""How many pipelines of one member are looked up in a round; what it claims beyond does not count."""
+"""How many pipelines of one member are looked up in a round; further claims do not count."""
 
 
 @dataclass(frozen=True)
 class PipelineOwner:
-    """Who has claimed a pipeline's checkpoint last, as the files there tell.
+    """Who last claimed a pipeline's checkpoint, according to its files.
 
     Attributes:
-        holder: its client id; "": nobody has claimed it yet.
-        secret: what a proof is made with; "": the claim was made by a version that left none.
+        holder: the client id; "": no one has claimed it yet.
+        secret: the key of proofs; "": the claim was made by a version that left none.
     """
 
     holder: str = ""
@@ -42,16 +42,16 @@ class PipelineOwner:
 
 
 def proof(secret: str, process_id: UUID, pipeline: str) -> str:
-    """What a client that claimed a pipeline's checkpoint says to prove it."""
+    """The proof that a client has claimed a pipeline's checkpoint."""
     return hmac.new(secret.encode(), f"{process_id} {pipeline}".encode(), hashlib.sha256).hexdigest()[:32]
 
 
 class Evidence:
-    """What the checkpoints say about members' claims; asked only where claims disagree.
+    """What the checkpoints say about members' claims; read only if claims disagree.
 
     Args:
-        owner_of: the owner of a pipeline; None: it is not known, such as on a file system that the leader
-            cannot reach now.
+        owner_of: returns the owner of a pipeline; None: unknown, such as on a file system that the leader
+            currently cannot reach.
     """
 
     def __init__(self, owner_of: Callable[[str], PipelineOwner | None]) -> None:
@@ -59,14 +59,14 @@ class Evidence:
         self._owners: dict[str, PipelineOwner | None] = {}
 
     def owner(self, pipeline: str) -> PipelineOwner | None:
-        """Who has it; None: that cannot be told."""
+        """A pipeline's owner; None: unknown."""
         if pipeline not in self._owners:
             self._owners[pipeline] = self._ask(pipeline)
         found = self._owners[pipeline]
         return None if found is not None and found.holder and not found.secret else found
 
     def proves(self, info: MemberInfo, pipeline: str) -> bool:
-        """Whether the member has shown that the pipeline is its own."""
+        """Whether the member has proven that the pipeline is its own."""
         owner, given = self.owner(pipeline), info.claims.get(pipeline, "")
         if owner is None or not owner.secret or pipeline not in info.pipelines:
             return False
@@ -75,13 +75,13 @@ class Evidence:
         )
 
     def proven(self, info: MemberInfo) -> frozenset[str]:
-        """The pipelines that it has shown to be its own."""
+        """The pipelines that it has proven to be its own."""
         return frozenset(
             name for name in _first(info.pipelines & info.claims.keys()) if self.proves(info, name)
         )
 
     def plausible(self, info: MemberInfo) -> frozenset[str]:
-        """The pipelines that it says it holds, without those that the checkpoints say are not its own."""
+        """The pipelines that it claims to hold, without those that belong to others by the checkpoints."""
         return frozenset(
             name for name in _first(info.pipelines) if self.owner(name) is None or self.proves(info, name)
         )
@@ -92,7 +92,7 @@ def _first(pipelines: Iterable[str]) -> list[str]:
 
 
 def only_known(info: MemberInfo, program: Program) -> tuple[MemberInfo, str]:
-    """A member without the pipelines and tasks that the program does not have; and what was left out."""
+    """A member without pipelines and tasks that the program does not have; and what was removed."""
     pipelines, tasks = frozenset(program.pipelines), frozenset(program.tasks)
     no_pipelines, no_tasks = info.pipelines - pipelines, info.tasks.keys() - tasks
     if not (no_pipelines or no_tasks or info.stopping - pipelines or info.up_to_date - tasks):
@@ -117,8 +117,8 @@ def unknown_work(
 ) -> TaskAssignmentException | None:
     """Why an assignment cannot be done here: it names pipelines or subtopologies that this topology lacks.
 
-    A partition beyond those that this client knows is no reason: topics grow, and members see it at different
-    times.
+    A partition that this client does not know yet is not a reason: topics grow, and members notice it at
+    different times.
     """
     subtopologies = {task.subtopology for task in tasks}
     strange: list[object] = [name for name in assignment.pipelines if name not in pipelines]

@@ -37,20 +37,21 @@ __all__ = [
 ]
 
 MOST_REASON_CHARS = 2000
-"""What of a reason travels: enough for an exception's text, little for a group of many members."""
+"""The maximum length of a transmitted reason: enough for an exception's text, little for a large group."""
 
 MOST_TRAILER_BYTES = 4 * 1024 * 1024
-"""No trailer is longer. A broker would refuse one much sooner (`message.max.bytes` is 1 MiB)."""
+"""The maximum length of a trailer. A broker would refuse a much shorter one (`message.max.bytes` is 1
+MiB)."""
 
 MOST_USER_DATA_BYTES = 512 * 1024
-"""No client says more of itself, and what says more is not read. The broker keeps what all members say, and
-what each of them is told, in one record of 1 MiB at most."""
+"""The maximum length of a client's user data; longer data is not read. The broker keeps the user data and
+assignments of all members in one record of at most 1 MiB."""
 
 MOST_PIPELINES = 1_000
-"""No topology has more; each that a member claims may have to be looked up."""
+"""The maximum number of pipelines; each one that a member claims may have to be looked up."""
 
 MOST_THREADS = 10_000
-"""No client has more threads; what says so is damaged."""
+"""The maximum number of threads; data with more is damaged."""
 
 _MAGIC = b"mill"
 _PREFIX = "millstream."
@@ -65,8 +66,7 @@ Tasks = tuple[TaskId, ...]
 
 @dataclass(frozen=True)
 class Program:
-    """What a topology has that can be assigned. It travels, so that a leader with another one can lead as
-    well.
+    """The assignable work of a topology. It is transmitted, so that a leader with another topology can lead.
 
     Attributes:
         standby_replicas: how many standbys each task should have.
@@ -79,26 +79,26 @@ class Program:
 
 @dataclass(frozen=True)
 class MemberInfo:
-    """What a client tells the group's leader about itself.
+    """A client's report to the group's leader.
 
     Attributes:
-        process_id: kept in the state directory, so that a client that starts again is known.
+        process_id: kept in the state directory, so that a restarted client is recognized.
         threads: its capacity.
-        pipelines: those that it holds: it runs them, starts them, or has not finished stopping them.
-        stopping: those among them that it is stopping; it has no claim to keep them.
-        claims: for those whose checkpoint it has claimed, the proof of it (`trust.proof`).
-        tasks: the tasks that it has state of: LATEST_OFFSET for an active one, else how far the state is.
+        pipelines: those it holds: it runs or starts them, or has not finished stopping them.
+        stopping: those among them that it is stopping; it cannot claim to keep them.
+        claims: the proofs for those whose checkpoint it has claimed (`trust.proof`).
+        tasks: the tasks that it has state of: LATEST_OFFSET for an active one, else the state's progress.
         up_to_date: those among them whose state is up to date, or nearly (`acceptable.recovery.lag`).
         endpoint: where it answers queries, `host:port`, or "".
         error_code: SHUTDOWN_REQUESTED asks all clients of the application to shut down (KIP-671).
-        reason: why; at most 2000 characters of it travel.
-        topology: the same for clients whose programs can share work, and for no others.
-        checkpoint: the same for clients that reach the same checkpoints, and for no others.
-        warm: its Spark runs, whether it has a pipeline or not.
+        reason: why; at most 2000 characters of it are transmitted.
+        topology: equal for exactly those clients whose programs can share work.
+        checkpoint: equal for exactly those clients that reach the same checkpoints.
+        warm: its Spark is running, with or without a pipeline.
         serdes: JSON texts of the key's and the value's serde, by store.
-        program: what its topology has; None: it does not say.
-        unique_field: changes with each join, so that the group notices it; its lowest 8 bits travel.
-        version: of the subscription; one newer than ours leaves everything else unread.
+        program: the work of its topology; None: not reported.
+        unique_field: changes with each join, so that the group notices it; its lowest 8 bits are transmitted.
+        version: the subscription's version; with one newer than ours, everything else is unread.
     """
 
     process_id: UUID
@@ -122,7 +122,7 @@ class MemberInfo:
 
     @property
     def is_future(self) -> bool:
-        """Whether it speaks a version newer than ours, so that nothing else of it is known."""
+        """Whether its version is newer than ours, so that nothing else about it is known."""
         return self.version > LATEST_SUPPORTED_VERSION
 
     @property
@@ -167,12 +167,11 @@ class MemberInfo:
 
     @classmethod
     def from_subscription(cls, info: SubscriptionInfo) -> MemberInfo:
-        """What a subscription says. A tag that is missing has its default, and capacity is then 0: a member
-        that is no Millstream client gets no work. An unknown error code counts as none, as in Kafka
-        Streams.
+        """Decode a subscription. A missing tag has its default, which is 0 for the capacity: a member that is
+        not a Millstream client gets no work. An unknown error code counts as none, as in Kafka Streams.
 
         Raises:
-            TaskAssignmentException: a tag has a value that it cannot have.
+            TaskAssignmentException: a tag has an invalid value.
         """
         if info.is_future:
             return cls(process_id=info.process_id, threads=0, version=info.version)
@@ -208,14 +207,14 @@ class MemberInfo:
 
 
 def fitting(info: MemberInfo, most: int = MOST_USER_DATA_BYTES) -> tuple[bytes, tuple[str, ...]]:
-    """A member's user data, and what had to be left out of them to be short enough to travel.
+    """A member's user data, and the parts that were left out to make it short enough.
 
-    What the group can do without goes first: tasks of which there is merely something on disk, what the
-    topology has (the leader knows), serdes, standbys. In the end so many active tasks stay as there is room
-    for; the others are then given out as if nobody had them.
+    The parts that the group can do without are left out first: tasks with only some state on disk, the
+    topology's work (which the leader knows), serdes, standbys. Finally only as many active tasks are kept as
+    fit; the others are then assigned as if no member had them.
 
     Raises:
-        TaskAssignmentException: it is too long even so.
+        TaskAssignmentException: it is still too long.
     """
     active = {task: offset for task, offset in info.tasks.items() if offset == LATEST_OFFSET}
     half = dict(sorted(active.items())[: most // 64])
@@ -255,7 +254,7 @@ def _known_code(code: int) -> AssignorError:
 
 
 def _number(where: str, name: str, text: str) -> int:
-    # int() would read ' 1_0 ' as well, and take its time over a million digits.
+    # int() would also accept ' 1_0 ', and be slow on a million digits.
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= MOST_THREADS):
         raise _wrong(where, name, f"a number up to {MOST_THREADS}")
     return int(text)
@@ -272,24 +271,21 @@ def _tag(
 
 @dataclass(frozen=True)
 class Assignment:
-    """What the leader tells a client.
+    """The leader's assignment to a client.
 
     Attributes:
-        error_code: an `AssignorError`; a number that is none of them is kept as it came, for the client to
-            refuse.
+        error_code: an `AssignorError`; another number is kept unchanged, for the client to refuse.
         reason: why there is an error code other than NONE.
-        asked_by: the client id of the one that asked all to shut down.
+        asked_by: the id of the client that requested the shutdown.
         missing_topics: the source topics that are confirmed to be missing.
-        pipelines, active, standby: what this client is to run and to hold.
-        warming: the standbys that are to become active here as soon as they are up to date.
-        hosts: which tasks are active, and which standby, where: by endpoint.
-        members: which pipelines and active tasks each client gets, by client id.
+        pipelines, active, standby: what this client should run and hold.
+        warming: the standbys that become active here as soon as they are up to date.
+        hosts: the active tasks and the standbys at each endpoint.
+        members: the pipelines and active tasks of each client, by client id.
         serdes: of all stores, from all members.
-        rebalance_wanted: a pipeline is withheld until its holder has let go of it and says so by joining
-            again.
+        rebalance_wanted: a pipeline is withheld until its holder has released it and rejoins to report that.
         leader: the leader's client id.
-        threads: how many threads the client had said that it has, when this was made for it; None: the leader
-            does not tell.
+        threads: how many threads the client had reported when this was made; None: the leader does not say.
     """
 
     error_code: int = AssignorError.NONE
@@ -351,10 +347,10 @@ class Assignment:
 
     @classmethod
     def decode(cls, data: bytes) -> Assignment:
-        """What the bytes say. Only an error may come without a trailer: it needs none to be understood.
+        """Decode bytes. Only an error may come without a trailer, because it does not need one.
 
         Raises:
-            TaskAssignmentException: they are no assignment.
+            TaskAssignmentException: they are not an assignment.
         """
         kafka, rest = AssignmentInfo.decode_front(data)
         common: dict[str, Any] = {
@@ -425,7 +421,7 @@ def _dump(value: object) -> str:
 def _load(where: str, name: str, text: str) -> object:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # the latter: brackets in brackets, by the thousand
+    except (ValueError, RecursionError) as error:  # RecursionError: thousands of nested brackets
         raise _wrong(where, name, "JSON") from error
 
 
@@ -440,7 +436,7 @@ def _text(where: str, name: str, value: object) -> str:
         raise _wrong(where, name, "text")
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # half of a surrogate pair, which no log could print
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which cannot be printed
         raise _wrong(where, name, "Unicode text") from error
     return value
 
@@ -490,7 +486,7 @@ def _serdes(where: str, name: str, value: object) -> tuple[tuple[str, tuple[str,
 
 
 def _tasks_out(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
-    """Partitions by subtopology: shorter than one text for each task."""
+    """Partitions by subtopology, which is shorter than one text for each task."""
     found: dict[str, list[int]] = {}
     for task in sorted(tasks):
         found.setdefault(str(task.subtopology), []).append(task.partition)

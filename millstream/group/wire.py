@@ -82,11 +82,11 @@ class Reader:
         return count
 
     def text(self) -> str:
-        """UTF-8 with a 4-byte length; what is no UTF-8 is replaced, as Java's String does."""
+        """UTF-8 with a 4-byte length; invalid UTF-8 is replaced, as in Java's String."""
         return self.take(self.count(1)).decode("utf-8", "replace")
 
     def utf(self) -> str:
-        """What writeUTF wrote: a 2-byte length and modified UTF-8."""
+        """A string written by writeUTF: a 2-byte length and modified UTF-8."""
         data = self.take(self._number(_UINT16))
         if data.isascii():
             return data.decode("ascii")
@@ -143,7 +143,7 @@ class Writer:
         self.raw(data)
 
     def utf(self, value: str) -> None:
-        """As writeUTF: a 2-byte length and modified UTF-8."""
+        """A string in the format of writeUTF: a 2-byte length and modified UTF-8."""
         units = value.encode("utf-16-be", "surrogatepass")
         halves = "".join(chr(unit) for (unit,) in _UINT16.iter_unpack(units))
         data = halves.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")

@@ -35,15 +35,15 @@ __all__ = [
 T = TypeVar("T")
 
 client_log = logging.getLogger(__name__)
-"""Where librdkafka's own messages go, instead of the standard error output."""
+"""The logger of librdkafka's own messages, in place of standard error."""
 
 _QUIET_S = 30.0
 
 
 class _Calm(logging.Filter):
-    """Lets one message of each kind through in half a minute, and then says how many it has held back.
+    """Passes one message of each kind every half minute, with the number of suppressed ones.
 
-    While a broker is away, each of a client's consumers says so several times a second.
+    While a broker is unavailable, each of a client's consumers reports it several times a second.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -99,7 +99,7 @@ _JAVA_ONLY = frozenset(
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
-        "request.timeout.ms",  # our own deadline on each call stands for it
+        "request.timeout.ms",  # each call has our own deadline instead
         "partitioner.adaptive.partitioning.enable",
         "partitioner.availability.timeout.ms",
         "partitioner.class",
@@ -124,13 +124,13 @@ _OURS = frozenset(
     (
         "allow.auto.create.topics",
         "auto.commit.interval.ms",
-        "auto.offset.reset",  # a store never skips: what is gone from the changelog is an error
+        "auto.offset.reset",  # a store never skips: missing changelog records are an error
         "enable.auto.commit",
         "enable.auto.offset.store",
         "group.id",
         "group.instance.id",
         "group.remote.assignor",
-        "heartbeat.interval.ms",  # of the group's member, which is another client
+        "heartbeat.interval.ms",  # for the group's member, which is another client
         "max.poll.interval.ms",
         "session.timeout.ms",
         "transactional.id",
@@ -150,33 +150,33 @@ _COMMON = (
 
 
 def admin_config(config: StreamsConfig) -> dict[str, Any]:
-    """What an AdminClient of librdkafka takes."""
+    """The options of librdkafka's AdminClient."""
     return {
         **_common(config, "admin", "admin."),
-        # Asking for a topic must not bring it back (KIP-662).
+        # Querying a topic must not create it again (KIP-662).
         "allow.auto.create.topics": False,
     }
 
 
 def producer_config(config: StreamsConfig) -> dict[str, Any]:
-    """What a producer of our own takes (records of pipelines are written by Spark's)."""
+    """The options of our own producers. (Pipelines' records are written by Spark's.)"""
     return {
         **_common(config, "producer", "producer."),
         # A retry must not write a record twice.
         "enable.idempotence": True,
-        # Delivery is asked about only where it failed; successes are counted by the flush.
+        # Only failed deliveries are reported; the flush counts successes.
         "delivery.report.only.error": True,
     }
 
 
 def restore_consumer_config(config: StreamsConfig) -> dict[str, Any]:
-    """What the consumer that fills stores takes.
+    """The options of the consumer that fills stores.
 
-    It reads what it is told to, from where it is told to, and commits nothing. librdkafka wants a group id
-    even so; it joins no group.
+    It reads given partitions from given offsets, and commits nothing. librdkafka still requires a group id,
+    but joins no group.
     """
     return {
-        # The broker answers as soon as there is a byte; but a new assignment waits for the answer under way.
+        # The broker answers as soon as there is a byte, but a new assignment waits for the pending answer.
         "fetch.wait.max.ms": 100,
         "fetch.min.bytes": 1,
         "fetch.error.backoff.ms": 100,
@@ -187,7 +187,7 @@ def restore_consumer_config(config: StreamsConfig) -> dict[str, Any]:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
-        # Tells that the end was reached, where the last offsets are not records (transaction markers).
+        # Reports that the end was reached even if the last offsets are not records (transaction markers).
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
         **({"isolation.level": "read_committed"} if config.exactly_once else {}),
@@ -201,18 +201,18 @@ _KERBEROS = (
 
 
 def build(kind: Callable[..., T], options: Mapping[str, Any]) -> T:
-    """A client of librdkafka's.
+    """Create a librdkafka client.
 
     Raises:
-        ConfigException: it does not know an option, or not its value.
+        ConfigException: an option or its value is unknown to librdkafka.
     """
     try:
         return kind(dict(options), logger=client_log)
     except KafkaException as error:
         raise ConfigException(
             f"the clients that fill stores and create topics refuse their configuration: {_reason(error)}. "
-            f"{_KERBEROS if 'GSSAPI' in str(error) else ''}Settings for Spark's consumers alone take the "
-            f"prefix 'main.consumer.', those for its producers 'producer.'"
+            f"{_KERBEROS if 'GSSAPI' in str(error) else ''}Use the prefix 'main.consumer.' for settings of "
+            "Spark's consumers only, and 'producer.' for those of its producers"
         ) from error
 
 
@@ -233,13 +233,13 @@ def _reason(error: BaseException) -> str:
 
 
 def _common(config: StreamsConfig, role: str, *prefixes: str) -> dict[str, Any]:
-    """What is alike for all of librdkafka's clients, and what the prefixes add."""
+    """The options that all librdkafka clients share, and those that the prefixes add."""
     given = config.given
     security = config.security(*prefixes)
     common: dict[str, Any] = {
         "bootstrap.servers": ",".join(config.bootstrap_servers),
         "client.id": f"{config.client_id or config.application_id}-{role}",
-        # Brokers come back; what asks has a deadline of its own.
+        # Brokers come back, and each request has its own deadline.
         "log.connection.close": False,
         **_translated({name: given[name] for name in _COMMON if name in given}),
         **_translated(config.client_options(*prefixes)),
@@ -259,7 +259,7 @@ def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "ssl.keystore.location":
             translated.update(_keystore(as_text(value), options))
         elif name == "ssl.keystore.password" and _is_pem("ssl.keystore.location", options):
-            continue  # Java has none for PEM; the key's is ssl.key.password
+            continue  # Java has no such password for PEM; the key's is ssl.key.password
         elif name == "ssl.endpoint.identification.algorithm":
             translated[name] = as_text(value) or "none"
         else:
@@ -268,7 +268,7 @@ def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_pem(name: str, options: Mapping[str, Any]) -> bool:
-    """Whether a store is a file of PEM texts: by its type, or without one by its name."""
+    """Whether a store is a PEM file, judged by its type or else by its name."""
     kind = as_text(options.get(name.replace("location", "type"), "")).upper()
     return kind == "PEM" or (not kind and as_text(options.get(name, "")).endswith((".pem", ".crt")))
 
@@ -300,7 +300,7 @@ def _keystore(value: str, options: Mapping[str, Any]) -> dict[str, str]:
 # --- kafka-python, for the group's membership ------------------------------------------------------------
 
 _MEMBERSHIP_DEFAULTS = {
-    # A heartbeat is how a member learns of a rebalance: it costs 60 bytes.
+    # A member learns of a rebalance through heartbeats, which cost 60 bytes each.
     "heartbeat.interval.ms": 200,
     "session.timeout.ms": 10_000,
     "max.poll.interval.ms": 300_000,
@@ -310,17 +310,17 @@ _MEMBERSHIP_DEFAULTS = {
     "connections.max.idle.ms": 540_000,
     "metadata.max.age.ms": 300_000,
 }
-"""Kafka's names of the numbers that kafka-python is given, and what holds where the user says nothing."""
+"""Kafka's names of kafka-python's numeric options, and our defaults."""
 
 
 def membership_config(config: StreamsConfig) -> dict[str, Any]:
-    """What kafka-python takes, for the client's place in the group; `client_id` is added by who uses it.
+    """The options of kafka-python for group membership; the caller adds `client_id`.
 
-    Numbers come from the configuration itself, `consumer.` and `main.consumer.`, the later ones first.
+    Numbers come from the configuration itself, `consumer.` and `main.consumer.`; the last one wins.
 
     Raises:
-        ConfigException: a number that is none, timeouts that contradict each other, or security that
-            kafka-python does not have.
+        ConfigException: an invalid number, timeouts that contradict each other, or security that kafka-python
+            does not support.
     """
     given = {**config.given, **config.client_options("consumer.", "main.consumer.")}
     numbers = {
@@ -365,7 +365,7 @@ def _security(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ssl_context(options: Mapping[str, str]) -> ssl.SSLContext:
-    """Certificates as PEM, from texts or files; the system's authorities where none are named."""
+    """An SSL context from PEM certificates, as texts or files; by default with the system's authorities."""
     try:
         context = ssl.create_default_context(
             cafile=_pem_file("ssl.truststore.location", options) or options.get("ssl.ca.location"),
@@ -412,7 +412,7 @@ def _pem_file(name: str, options: Mapping[str, str]) -> str | None:
 
 
 def _load_texts(context: ssl.SSLContext, chain: str, key: str, password: str | None) -> None:
-    """Python's ssl reads keys from files only: it is in one, for this user alone, while it is read."""
+    """Python's ssl reads keys only from files, so the key is briefly in one that only this user can read."""
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

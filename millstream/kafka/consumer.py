@@ -38,7 +38,7 @@ _MAY_COME_BACK = AWAY | {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.NETWORK_EXCEPTION,
 }
-"""Errors of a broker that may come back: nothing to tell anyone."""
+"""Errors of a broker that may come back; they are not reported."""
 
 _EPOCH_SIZE = 8
 _FORMER_SIZES = (8, 16)
@@ -48,12 +48,12 @@ which the interpreter may then raise anywhere. Called so, it is raised by the ca
 _LOOK_EVERY_S = 0.5
 _LOOK_TIMEOUT_S = 1.0
 _FIRST_WAIT_S = 5.0
-"""How long offsets are waited for before they are asked for again: of a new client, if need be."""
+"""How long to wait for offsets before requesting them again, if necessary with a new client."""
 
 _NOT_YET = _MAY_COME_BACK | {KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT}
-"""What is said of a partition whose broker is away, or comes back; and of one that does not exist."""
+"""Errors for a partition whose broker is unavailable or coming back, and for one that does not exist."""
 _SETTLE_S = 1.0
-"""How long it may be said of a partition by a cluster that answers."""
+"""How long a responding cluster may report these for a partition."""
 _SETTLE_EVERY_S = 0.1
 
 _OUT_OF_RANGE = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))
@@ -93,16 +93,16 @@ class KafkaChangelogConsumer:
         self._assign()
 
     def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
-        """What has arrived; waits up to `timeout_s` for the first record.
+        """The records that have arrived; waits up to `timeout_s` for the first one.
 
-        A batch without entries tells that the end is at its `next_offset`, past offsets that are no records.
+        A batch without entries means that the end is at its `next_offset`, after offsets without records.
 
         Raises:
-            OffsetOutOfRange: a position is not in the log any more.
+            OffsetOutOfRange: a position is no longer in the log.
             StreamsException: the cluster refuses.
         """
         consumer = self._open()
-        # consume(n, t) would wait for all n; we wait for the first and take the others that are here.
+        # consume(n, t) would wait for all n; we wait for the first and take the others that have arrived.
         first = consumer.poll(timeout_s)
         if first is None:
             self._look_for_topics()
@@ -159,7 +159,7 @@ class KafkaChangelogConsumer:
             offset = message.offset()
             key = message.key()
             if key is None:
-                continue  # no table has a null key; a source topic that serves as a changelog may
+                continue  # tables have no null keys, but a source topic that serves as a changelog may
             timestamp = message.timestamp()[1]
             headers = None
             if owned:
@@ -170,7 +170,7 @@ class KafkaChangelogConsumer:
             if headers:
                 name, value = headers[-1]
                 epoch = highest
-                # Eight bytes are an epoch, whatever is in them; another length is no header of ours.
+                # Any eight bytes are an epoch; a header of another length is not ours.
                 if name == EPOCH_HEADER and value is not None and len(value) == _EPOCH_SIZE:
                     epoch = value
                 elif name == FORMER_HEADER and value is not None and len(value) in _FORMER_SIZES:
@@ -196,7 +196,7 @@ class KafkaChangelogConsumer:
         ]
 
     def _assign(self) -> None:
-        """Have the native consumer read on from where this one is."""
+        """Assign the native consumer to this one's positions."""
         try:
             self._open().assign(
                 [NativePartition(*at, self._next.get(at, OFFSET_BEGINNING)) for at in self._assigned]
@@ -205,7 +205,7 @@ class KafkaChangelogConsumer:
             raise unreachable(self._config, "read changelogs", error) from error
 
     def _unanswered(self, waited_s: float) -> None:
-        """Nobody has answered for so long. It may be that the native consumer does not know whom to ask."""
+        """Handle a time without answers. The native consumer may have lost all broker addresses."""
         if not self._silence.unanswered(waited_s):
             return
         client_log.info("changelog consumer: no broker answers; reconnecting")
@@ -215,9 +215,9 @@ class KafkaChangelogConsumer:
             self._assign()
 
     def _look_for_topics(self) -> None:
-        """While nothing comes, see now and then that the topics are still there.
+        """While nothing arrives, check from time to time that the topics still exist.
 
-        librdkafka does not tell whoever was assigned partitions that their topic is gone.
+        librdkafka does not report to an assigned consumer that a topic is gone.
         """
         if time.monotonic() < self._look_at:
             return
@@ -227,7 +227,7 @@ class KafkaChangelogConsumer:
                 found = self._listed(topic).topics[topic]
             except KafkaException as error:
                 client_log.debug("changelog consumer: %s", error)
-                break  # the broker is away, which says nothing about topics
+                break  # the broker is unavailable, which says nothing about topics
             if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 missing.append(topic)
         # Seen twice: a topic that was just created may not have reached every broker.
@@ -251,7 +251,7 @@ class KafkaChangelogConsumer:
     ) -> ChangelogBatch | None:
         partition = TopicPartition(*where)
         if not entries and self._next.get(partition) == end:
-            return None  # the end again, and nothing new before it
+            return None  # the end again, with nothing new before it
         self._next[partition] = end
         return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped, rose_at)
 
@@ -279,8 +279,8 @@ class KafkaChangelogConsumer:
     ) -> dict[TopicPartition, int]:
         """The first or the last offset of all partitions, with one request to each broker.
 
-        A broker answers it after the fetch under way, which may take `fetch.wait.max.ms`; asking for one
-        partition after the other (get_watermark_offsets) would wait for that each time.
+        A broker answers it after the pending fetch, which may take `fetch.wait.max.ms`; requests for one
+        partition at a time (get_watermark_offsets) would wait for that each time.
         """
         asked = [NativePartition(topic, number, which) for topic, number in partitions]
         if not asked:
@@ -296,7 +296,7 @@ class KafkaChangelogConsumer:
         return found
 
     def _answers(self, asked: list[NativePartition], timeout_s: float) -> list[NativePartition]:
-        """Asks again until there is an answer, or no time left."""
+        """Request until there is an answer or no time is left."""
         began, wait_s = time.monotonic(), _FIRST_WAIT_S
         refused: KafkaException | None = None
         heard_at: float | None = None
@@ -324,7 +324,7 @@ class KafkaChangelogConsumer:
         raise unreachable(self._config, f"look up the offsets of {names}", refused) from refused
 
     def _heard(self, topic: str) -> float | None:
-        """When the cluster has answered, just now; None: it has not."""
+        """The time of an answer that the cluster has just given; None: it gave none."""
         try:
             self._listed(topic)
         except KafkaException:

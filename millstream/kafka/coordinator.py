@@ -46,15 +46,15 @@ log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
 library_log = logging.getLogger("millstream.kafka.membership.client")
-"""Where kafka-python's own messages about our connections go, at DEBUG."""
+"""The logger of kafka-python's own messages about our connections, at DEBUG."""
 
 _PROTOCOL_TYPE = "consumer"  # what makes kafka-consumer-groups show the members and their partitions
 _NO_MEMBER = ""
 _SPOKEN_VERSION = (3, 9)
-"""What BaseCoordinator wants to know of the broker: only that it is newer than 2.3. Requests negotiate."""
+"""The broker version for BaseCoordinator, which only checks that it is newer than 2.3. Requests negotiate."""
 
 _TICK_S = 1.0
-"""How often to look without being woken, so that the library knows we are alive (max.poll.interval.ms)."""
+"""How often to check without being woken, so that the library knows we are alive (max.poll.interval.ms)."""
 
 _TRY_MS = 5_000
 _LOOK_MS = 100
@@ -74,7 +74,7 @@ _FINAL = (
     kafka_errors.FencedInstanceIdError,
     kafka_errors.UnsupportedVersionError,
 )
-"""What trying again does not mend."""
+"""Errors that a retry does not fix."""
 
 _NEEDED: dict[str, tuple[str, ...]] = {
     "_on_join_complete_async": ("generation", "member_id", "protocol", "member_assignment_bytes"),
@@ -116,41 +116,42 @@ _NEEDED_OF_OTHERS: tuple[tuple[type, tuple[str, ...]], ...] = (
 
 
 class Listener(Protocol):
-    """Whom a `GroupClient` asks and tells; always on the input/output thread, so each returns at once."""
+    """The callbacks of a `GroupClient`, always on the input/output thread, so each returns at once."""
 
     def user_data(self) -> bytes:
-        """For the join that begins."""
+        """The user data for a join that begins."""
 
     def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """User data by member id in, each one's assignment out."""
 
     def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
-        """What an assignment means, for Kafka's tools."""
+        """The partitions that an assignment means, for Kafka's tools."""
 
     def answered(self, asked_at: float) -> None:
-        """The group knew this member when it answered a question that was asked at this time (monotonic)."""
+        """The group knew this member when it answered a request that was sent at this time (monotonic)."""
 
     def agreed(self, assignment: bytes, generation: int, member_id: str) -> None:
         """A rebalance is complete."""
 
     def fenced(self, reason: str) -> None:
-        """The group does not know this member any more."""
+        """The group no longer knows this member."""
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These offsets need not be committed again."""
 
     def is_responsive(self) -> bool:
-        """Whether who acts on assignments is alive; if not for max.poll.interval.ms, the member leaves."""
+        """Whether the thread that acts on assignments is alive; if not for max.poll.interval.ms, the member
+        leaves."""
 
     def refused(self, error: BaseException) -> None:
-        """There is no membership, and trying again would not help."""
+        """There is no membership, and a retry would not help."""
 
 
 def check_library() -> None:
-    """See that kafka-python is one that this file knows.
+    """Check that this file supports the installed kafka-python.
 
     Raises:
-        SetupException: a method that is extended or called here is gone or takes something else.
+        SetupException: a method that is extended or called here is gone or has other parameters.
     """
     for of, names in _NEEDED_OF_OTHERS:
         gone = [name for name in names if not hasattr(of, name)]
@@ -171,7 +172,7 @@ def check_library() -> None:
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether trying again is in vain."""
+    """Whether a retry is useless."""
     return isinstance(error, _FINAL)
 
 
@@ -179,12 +180,12 @@ class GroupClient:
     """One member of a group, on a connection and an input/output thread of its own.
 
     Attributes:
-        trouble: why the latest connection that could not be made was not.
+        trouble: why the last failed connection attempt failed.
 
     Args:
         options: kafka-python's settings, from `clients.membership_config`.
-        topics: what the subscription says, for others to see.
-        forget: client ids of which no process can be alive; members of theirs are removed before joining.
+        topics: the topics in the subscription, for others to see.
+        forget: ids of clients that cannot be alive; their members are removed before joining.
     """
 
     def __init__(
@@ -201,8 +202,8 @@ class GroupClient:
         self._client = KafkaNetClient(**settings)
         self._manager = self._client._manager
         self._net = self._manager._net
-        # Nothing here asks for a topic; should that change, asking must not create one. The library's own
-        # option of this name reaches nobody.
+        # Nothing here queries a topic; should that change, it must not create one. The library's own option
+        # of this name has no effect.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._wakeup = WakeupNotifier(self._net)
         self.trouble = ""
@@ -221,7 +222,7 @@ class GroupClient:
     # --- from other threads ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to join, on the input/output thread."""
+        """Start joining, on the input/output thread."""
         self._net.start()
         self._soon(self._take_part)
 
@@ -230,15 +231,16 @@ class GroupClient:
         self._soon(self._ask_to_rejoin)
 
     def reconnect(self) -> None:
-        """Drop the connection to the coordinator, and what waits for an answer on it."""
+        """Drop the connection to the coordinator, with its pending requests."""
         self._soon(self._drop_connection)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit, if the group is stable; `committed` tells."""
+        """Commit, if the group is stable; `committed` reports it."""
         self._soon(self._commit, dict(offsets))
 
     def leave(self, offsets: Mapping[TopicPartition, int], reason: str, timeout_s: float) -> bool:
-        """Commit, leave the group, close the connections, end the thread; whether that was done in time."""
+        """Commit, leave the group, close the connections, end the thread. Returns whether that was done in
+        time."""
         deadline = time.monotonic() + timeout_s
         done = threading.Event()
         ended = False
@@ -271,7 +273,7 @@ class GroupClient:
     # --- on the input/output thread ----------------------------------------------------------------------
 
     async def _take_part(self) -> None:
-        """Be a member until told to leave. Every error is either final or tried again."""
+        """Be a member until told to leave. Every error is either final or retried."""
         first = True
         while not self._leaving:
             pause = _TICK_S
@@ -292,7 +294,7 @@ class GroupClient:
                 library_log.debug("group '%s': %s; retrying", self._group_id, error)
                 pause = _AGAIN_S
             except Exception as error:
-                # A mistake in what the listener answered; joining again would only repeat it.
+                # A mistake in the listener's answer, which another join would only repeat.
                 log.exception("group '%s': the membership has ended", self._group_id)
                 await self._give_up(error)
                 return
@@ -300,7 +302,7 @@ class GroupClient:
                 await self._wakeup(pause)
 
     async def _reach(self) -> bool:
-        """Know the group's coordinator; start from bootstrap.servers again when no known broker answers."""
+        """Find the group's coordinator; start from bootstrap.servers again if no known broker answers."""
         if not self._manager.bootstrapped:
             await self._bootstrap()
         if await self._coordinator.ensure_coordinator_ready_async(timeout_ms=_TRY_MS):
@@ -321,13 +323,13 @@ class GroupClient:
             raise starting.exception
 
     def _connected(self, *arguments: Any, **more: Any) -> Any:
-        """`get_connection`, with an ear for why one fails: the library tries a wrong password for ever."""
+        """`get_connection`, which also notes failures: the library retries a wrong password forever."""
         connection = self._connect(*arguments, **more)
         connection.init_future.add_errback(self._note_trouble)
         return connection
 
     async def _built_transport(self, *arguments: Any, **more: Any) -> Any:
-        """`_build_transport`, whose transports lose nothing at their end."""
+        """`_build_transport` with transports that lose no data at their end."""
         transport = await self._build_transport(*arguments, **more)
         transport._sock_recv = data_before_the_end(transport._sock_recv)
         return transport
@@ -339,7 +341,8 @@ class GroupClient:
             self._wakeup.notify()
 
     async def _remove_predecessors(self) -> None:
-        """Best effort: what a killed process left behind would hold up the group until its session ends."""
+        """Best effort: remove members left by a killed process, which would delay the group until their
+        session ends."""
         if not self._forget:
             return
         try:
@@ -400,7 +403,7 @@ class GroupClient:
             )
             topics.setdefault(topic, []).append(part)
         request = OffsetCommitRequest(
-            max_version=8,  # from 10 on topics go by their ids
+            max_version=8,  # from version 10 on, topics are given by their ids
             group_id=self._group_id,
             generation_id_or_member_epoch=generation.generation_id,
             member_id=generation.member_id,
@@ -424,7 +427,7 @@ class GroupClient:
                 kind = kafka_errors.for_code(part.error_code)
                 partition = TopicPartition(topic.name, part.partition_index)
                 if kind in (kafka_errors.NoError, kafka_errors.UnknownTopicOrPartitionError):
-                    # A deleted topic has no offsets to keep; that it is gone is noticed elsewhere.
+                    # A deleted topic has no offsets to keep; its loss is noticed elsewhere.
                     done[partition] = offsets[partition]
                 elif kind is kafka_errors.UnknownMemberIdError:
                     self._coordinator.reset_generation()
@@ -465,10 +468,10 @@ class GroupClient:
                 except kafka_errors.KafkaError as error:
                     library_log.debug("group '%s': last offsets not committed: %s", self._group_id, error)
             if not self._coordinator.stable() and self._coordinator.coordinator_id is not None:
-                # The broker answers a connection's requests in order: behind a join that waits for other
-                # members, ours to leave would wait as well. At once: a join that is being written would
-                # keep a connection that takes no more requests, and the others would learn of it only by
-                # the session timeout.
+                # The broker answers a connection's requests in order, so our request to leave would wait
+                # behind a join that waits for other members. Closed at once, because a join that is being
+                # written would keep a connection that accepts no more requests, and the others would only
+                # notice at the session timeout.
                 connection = self._manager._conns.get(self._coordinator.coordinator_id)
                 if connection is not None:
                     connection.close(kafka_errors.Cancelled())
@@ -481,7 +484,7 @@ class GroupClient:
 
 
 class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no types
-    """kafka-python's group membership, extended where it says it is to be extended, and listened to."""
+    """kafka-python's group membership, extended where it is meant to be extended, and observed."""
 
     def __init__(
         self,
@@ -502,7 +505,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
     def member_id(self) -> str:
         return str(self._generation.member_id)
 
-    # What the class wants to be defined.
+    # The methods that the class requires.
 
     def protocol_type(self) -> str:
         return _PROTOCOL_TYPE
@@ -524,7 +527,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
     ) -> None:
         self._listener.agreed(_decided_in(member_assignment_bytes), generation, member_id)
 
-    # What happens on the way.
+    # The events in between.
 
     def need_rejoin(self) -> bool:
         return not self.leaving and bool(super().need_rejoin())
@@ -551,7 +554,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
             self._listener.answered(send_time)
             raise
         except kafka_errors.AuthorizationError as error:
-            # The library goes on for ever with heartbeats that are refused.
+            # The library would send refused heartbeats forever.
             self.refusal = error
             self._wake()
             raise
@@ -563,7 +566,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
             for topic, number in self._listener.partitions(assignment):
                 topics.setdefault(topic, []).append(number)
         except Exception:
-            # It is for show; the assignment itself counts.
+            # Only for display; the assignment itself counts.
             log.exception("the partitions of an assignment cannot be published for Kafka's tools")
             return []
         return [(topic, sorted(numbers)) for topic, numbers in sorted(topics.items())]
@@ -572,21 +575,21 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
 def data_before_the_end(
     receive: Callable[[], tuple[bytes, BaseException | None]],
 ) -> Callable[[], tuple[bytes, BaseException | None]]:
-    """A transport's `_sock_recv` that gives what came before the connection's end first, then the end.
+    """A transport's `_sock_recv` that returns the data before the connection's end first, then the end.
 
-    The library's gives both at once, and the data are dropped. A broker that refuses a password says so and
-    closes at once: a client that reads a millisecond late would never know why.
+    The library's own returns both at once, and the data is dropped. A broker that refuses a password reports
+    that and closes at once, so a client that reads a millisecond late would never know why.
     """
 
     def received() -> tuple[bytes, BaseException | None]:
         data, error = receive()
-        return data, None if data else error  # the end is still there at the next call
+        return data, None if data else error  # the next call sees the end again
 
     return received
 
 
 def _said_by(member: str, metadata: bytes) -> bytes:
-    """The user data in a subscription; nothing, if these bytes are none."""
+    """The user data in a subscription; empty if the bytes are invalid."""
     try:
         return bytes(ConsumerProtocolSubscription.decode(metadata).user_data or b"")
     except Exception as error:
@@ -599,7 +602,7 @@ def _said_by(member: str, metadata: bytes) -> bytes:
 
 
 def _decided_in(assignment: bytes) -> bytes:
-    """The user data in an assignment; nothing, if the leader left this member out or these bytes are none."""
+    """The user data in an assignment; empty if the leader left this member out or the bytes are invalid."""
     if not assignment:
         return b""
     try:
@@ -610,11 +613,11 @@ def _decided_in(assignment: bytes) -> bytes:
 
 
 class _OurThreads(logging.Filter):
-    """Takes kafka-python's messages about our connections off its loggers, and gives them to `library_log`.
+    """Moves kafka-python's messages about our connections from its loggers to `library_log`.
 
-    A broker that is away is news to it several times a second, at WARNING and ERROR; to us it is told by
-    what the membership says. Messages of other users of the library pass. Its DEBUG messages are dropped:
-    they hold whole requests, passwords among them.
+    It reports an unavailable broker several times a second, at WARNING and ERROR; the membership logs that
+    itself. Messages of other users of the library pass. Its DEBUG messages are dropped, because they contain
+    whole requests, including passwords.
     """
 
     def __init__(self) -> None:

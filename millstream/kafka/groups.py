@@ -54,7 +54,7 @@ class KafkaGroups:
         return frozenset(str(group["group_id"]) for group in listed)
 
     def members(self, group: str) -> Mapping[str, str]:
-        """The members of a group: member id to client id and host; nothing: there are none."""
+        """The members of a group: member id to client id and host; empty if there are none."""
         try:
             found = self._ask(
                 f"describe group '{group}'", lambda admin: admin.describe_groups([group])[group]
@@ -69,7 +69,7 @@ class KafkaGroups:
         }
 
     def remove_members(self, group: str, members: Iterable[str]) -> None:
-        """Take members out of a group, and wait until they are. One that lives may join again.
+        """Remove members from a group, and wait until they are gone. A live one may join again.
 
         Raises:
             TimeoutException: some are still there.
@@ -81,7 +81,7 @@ class KafkaGroups:
                 admin.remove_group_members(
                     group, [MemberToRemove(member_id=each, reason=_WHY) for each in wanted]
                 ),
-                but=(UnknownMemberIdError,),  # it has left by itself
+                but=(UnknownMemberIdError,),  # it has already left
             ),
         )
         left: set[str] = set()
@@ -95,7 +95,7 @@ class KafkaGroups:
         )
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set what a group without members has committed, of these partitions."""
+        """Set the committed offsets of a group without members, for these partitions."""
         if not offsets:
             return
         wanted = {
@@ -114,7 +114,7 @@ class KafkaGroups:
             client.close()
 
     def _ask(self, what: str, question: Callable[[Any], T]) -> T:
-        """The answer; asked again while a coordinator says that it is only starting."""
+        """The answer; the request is repeated while a coordinator reports that it is still starting."""
         refused: Exception | None = None
         for _ in looks(self._timeout_s, every_s=_LOOK_EVERY_S):
             try:
@@ -130,7 +130,7 @@ class KafkaGroups:
 
 
 def _checked(answers: Mapping[Any, type[Any]], but: tuple[type[Any], ...] = ()) -> None:
-    """Raise what went wrong with one of several things."""
+    """Raise the error of one of several results."""
     for subject, kind in answers.items():
         if kind is not NoError and kind not in but:
             raise kind(f"{subject}")

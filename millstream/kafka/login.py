@@ -27,12 +27,12 @@ _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 _KAFKAS_HANDLER = f"{_SECURITY}oauthbearer.OAuthBearerLoginCallbackHandler"
 _AMAZONS = "software.amazon.msk.auth.iam."
 _LIBRDKAFKAS = frozenset(("sasl.kerberos.kinit.cmd", "sasl.kerberos.min.time.before.relogin"))
-"""What librdkafka reads besides what is derived. Its kinit.cmd is a template, Java's a path."""
+"""Further settings that librdkafka reads. Its kinit.cmd is a template, Java's is a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a client shows. The names are Kafka's."""
+    """A client's credentials, by Kafka's names."""
 
     mechanism: str
     username: str = ""
@@ -44,7 +44,7 @@ class Login:
 
 
 def is_asked_for(options: Mapping[str, Any]) -> bool:
-    """Whether these settings are about a login at all."""
+    """Whether these settings configure a login at all."""
     protocol = str(options.get("security.protocol", "")).upper()
     return protocol.startswith("SASL_") or "sasl.mechanism" in options or "sasl.jaas.config" in options
 
@@ -53,7 +53,7 @@ def login_of(options: Mapping[str, Any]) -> Login:
     """The login that `sasl.*` settings describe, for the clients in this process.
 
     Raises:
-        ConfigException: something is missing, or only Java could do it.
+        ConfigException: something is missing, or only Java supports it.
     """
     mechanism = _mechanism(options)
     module, jaas = parse_jaas(options.get("sasl.jaas.config", ""))
@@ -70,7 +70,7 @@ def login_of(options: Mapping[str, Any]) -> Login:
             principal=str(options.get("sasl.kerberos.principal", jaas.get("principal", ""))),
             keytab=str(options.get("sasl.kerberos.keytab", jaas.get("keyTab", ""))),
         )
-    # Amazon's brokers take the same signature in a token, and no library but Java's has the other way.
+    # Amazon's brokers accept the same signature in a token; only Java's library has the other way.
     return Login("OAUTHBEARER", tokens=_tokens(options, mechanism, jaas))
 
 
@@ -99,7 +99,7 @@ def _no_password(options: Mapping[str, Any], mechanism: str, module: str, jaas: 
 
 
 _made: dict[tuple[Any, ...], Tokens] = {}
-"""One for all clients that log in alike, so that a token is asked for once."""
+"""One for all clients with the same login, so that a token is requested once."""
 
 
 def _tokens(options: Mapping[str, Any], mechanism: str, jaas: Mapping[str, str]) -> Tokens:
@@ -125,12 +125,12 @@ def _tokens(options: Mapping[str, Any], mechanism: str, jaas: Mapping[str, str])
     else:
         raise ConfigException(
             f"'sasl.mechanism' is {mechanism}, but the clients in this process have no source of tokens"
-            f"{_and_java(options)}: give '{TOKEN_PROVIDER}', a function that returns one, or '{_ENDPOINT}' "
+            f"{_and_java(options)}: set '{TOKEN_PROVIDER}', a function that returns one, or '{_ENDPOINT}' "
             "with clientId and clientSecret in 'sasl.jaas.config'"
         )
     try:
         return _made.setdefault(key, make()) if key not in _made else _made[key]
-    except TypeError:  # a provider that cannot be hashed
+    except TypeError:  # an unhashable provider
         return make()
 
 
@@ -140,7 +140,7 @@ def _and_java(options: Mapping[str, Any]) -> str:
 
 
 def _first(options: Mapping[str, Any], jaas: Mapping[str, str], in_jaas: str, name: str) -> str:
-    """A client credential: in the login configuration, or, since KIP-1139, a setting of its own."""
+    """A client credential: from the login configuration, or, since KIP-1139, from its own setting."""
     for given in (f"sasl.oauthbearer.client.credentials.{name}", f"sasl.oauthbearer.{name}"):
         if given in options:
             return str(options[given])
@@ -151,7 +151,7 @@ def _first(options: Mapping[str, Any], jaas: Mapping[str, str], in_jaas: str, na
 
 
 def for_librdkafka(options: Mapping[str, Any]) -> dict[str, Any]:
-    """`sasl.*` as librdkafka takes it.
+    """The `sasl.*` settings for librdkafka.
 
     Raises:
         ConfigException: as for `login_of`.
@@ -178,7 +178,7 @@ def _callback(tokens: Tokens) -> Callable[[str], tuple[str, float, str, dict[str
 
 
 def for_kafka_python(options: Mapping[str, Any]) -> dict[str, Any]:
-    """`sasl_*` as kafka-python takes it.
+    """The `sasl_*` settings for kafka-python.
 
     Raises:
         ConfigException: as for `login_of`.
@@ -209,10 +209,10 @@ def _provider(tokens: Tokens) -> Any:
 
 
 def for_java(options: Mapping[str, Any]) -> dict[str, str]:
-    """`sasl.*` and `ssl.*` as Spark's Java client takes them: as given, and what follows from it.
+    """The `sasl.*` and `ssl.*` settings for Spark's Java client: the given ones, and derived ones.
 
     Raises:
-        ConfigException: tokens come from Python alone.
+        ConfigException: only Python can provide the tokens.
     """
     made = {name: str(value) for name, value in options.items() if name != TOKEN_PROVIDER}
     for store, texts in (("truststore", ("certificates",)), ("keystore", ("key", "certificate.chain"))):

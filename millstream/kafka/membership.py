@@ -37,19 +37,19 @@ log.addFilter(ESCAPED)
 _TICK_S = 0.05
 _COMMIT_EVERY_S = 1.0
 _LEAST_PATIENCE_S = 2.0
-"""How long to wait for an answer, at least, before another connection is tried."""
+"""The minimum wait for an answer before another connection is tried."""
 
 
 @dataclass(slots=True)
 class Standing:
-    """What is known of this client's place in the group. Pure: times are given, effects are the caller's.
+    """What is known about this client's membership. Pure: times are passed in, effects are the caller's.
 
     Attributes:
-        wanted: how many times the group was to agree anew.
-        sent: what `wanted` was when the join that is under way took its user data.
-        told: what `sent` was of the join that the latest assignment came from.
-        inside: whether the group's last word was an assignment.
-        answered_at: when the latest question was asked that the group has answered (monotonic seconds).
+        wanted: how many rebalances were requested.
+        sent: the value of `wanted` when the join in progress took its user data.
+        told: the value of `sent` of the join that led to the latest assignment.
+        inside: whether the group's last message was an assignment.
+        answered_at: when the latest answered request was sent (monotonic seconds).
     """
 
     session_timeout_s: float
@@ -73,26 +73,27 @@ class Standing:
         self.sent = self.wanted
 
     def agree(self) -> bool:
-        """An assignment came; whether the group has to agree once more, since data has changed meanwhile."""
+        """An assignment came. Returns whether another rebalance is needed, because data has changed
+        meanwhile."""
         self.told, self.inside = self.sent, True
         self.committed.clear()  # others may have committed, too
         return not self.is_told
 
     def answer(self, asked_at: float, now: float) -> bool:
-        """An answer came; whether the silence before it was too long to have been a member all the time.
+        """An answer came. Returns whether the silence before it was too long to still have been a member.
 
-        So a process notices that it was stopped, even if an answer is read before the clock is looked at.
+        So a process notices that it was suspended, even if it reads an answer before it checks the clock.
         """
         late = self.is_silent(now)
         self.answered_at = max(self.answered_at, asked_at)
         return late
 
     def is_silent(self, now: float) -> bool:
-        """Whether the group may have gone on without this member by now."""
+        """Whether the group may have continued without this member by now."""
         return self.inside and now - self.answered_at > self.session_timeout_s
 
     def leave(self) -> bool:
-        """This client is no member; whether that is news."""
+        """This client is not a member. Returns whether that is news."""
         was, self.inside = self.inside, False
         return was
 
@@ -116,23 +117,23 @@ class _Failed:
 class KafkaMembership:
     """`ports.Membership` on a real cluster.
 
-    `partitions` is asked of the group's leader, on the input/output thread, when it has decided.
+    `partitions` is called on the group's leader, on the input/output thread, after its decision.
 
     Args:
         topics: the source topics; they travel in the subscription for others to see.
-        client_id: this client's, which Kafka's tools show.
-        process_tag: what no other process can have at the same time, since it comes with the state
-            directory's lock. With it, members that an earlier process left in the group (it was killed) are
-            removed at `start()`; without, the group waits until their session has ended.
+        client_id: this client's id, which Kafka's tools show.
+        process_tag: a value that no other process can have at the same time, because it comes with the state
+            directory's lock. With it, members left in the group by an earlier, killed process are removed at
+            `start()`; without it, the group waits until their session ends.
         thread_name: by default `<client_id>-GroupThread`.
 
     Raises:
         ConfigException: a setting does not fit kafka-python.
-        SetupException: the installed kafka-python is one that we do not know.
+        SetupException: the installed kafka-python is not supported.
 
     Source: org.apache.kafka.clients.consumer.internals.ConsumerCoordinator.
-    Differs: from Kafka Streams' consumer: it is told that it is lost by its own clock, without the broker
-    (an embedded consumer finds out when it can talk to it again).
+    Differs: from Kafka Streams' consumer: it learns from its own clock that it is lost, without the broker
+    (an embedded consumer finds out when it reaches the broker again).
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class KafkaMembership:
         self._client.start()
 
     def rejoin(self, reason: str) -> None:
-        """Have the group agree anew. Any thread; returns at once; never lost."""
+        """Have the group rebalance. Any thread; returns at once; never lost."""
         with self._changed:
             self._standing.want()
             client = None if self._over else self._client
@@ -204,7 +205,8 @@ class KafkaMembership:
             return self._standing.told >= wanted
 
     def close(self, timeout_s: float) -> None:
-        """Commit once more, leave the group, end the thread. Idempotent; any thread, a callback's too."""
+        """Commit once more, leave the group, end the thread. Idempotent; any thread, including a
+        callback's."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             first = not self._closing
@@ -216,7 +218,7 @@ class KafkaMembership:
             return
         client, thread = self._client, self._thread
         if thread is not None and thread is not threading.current_thread():
-            # It may be in a callback that takes its time; then the offsets of a second ago have to do.
+            # It may be in a slow callback; then the offsets from a second ago have to suffice.
             thread.join(timeout_s / 2)
         elif thread is not None:
             self._last_offsets = self._new_offsets()
@@ -233,7 +235,7 @@ class KafkaMembership:
 
     @property
     def session_timeout_s(self) -> float:
-        """After how long a silent member is given up by the group, and by itself."""
+        """The time after which the group, and the member itself, consider a silent member lost."""
         return self._standing.session_timeout_s
 
     # --- its own thread ----------------------------------------------------------------------------------
@@ -262,7 +264,7 @@ class KafkaMembership:
         self._last_offsets = self._new_offsets()
 
     def _look(self, now: float) -> None:
-        """What the clock says. The lock is held."""
+        """Check the clock. The lock is held."""
         standing, client = self._standing, self._client
         if self._over or client is None:
             return
@@ -273,8 +275,8 @@ class KafkaMembership:
             client.rejoin()
         patience = max(_LEAST_PATIENCE_S, standing.session_timeout_s)
         if now - max(standing.answered_at, self._patience_from) > patience:
-            # An answer may be long in coming (a join waits for the other members), or never come
-            # (a connection that is dead and does not know it). Asking again serves both.
+            # An answer may take long (a join waits for the other members) or never come (a dead connection
+            # that does not know it). A new request handles both.
             self._patience_from = now
             client.reconnect()
             if not standing.inside and not self._told_of_waiting:
@@ -297,7 +299,7 @@ class KafkaMembership:
             else:
                 self._member.failed(news.error)
         except Exception:
-            # The next news must come through whatever the client made of this.
+            # The next event must be delivered even if the client failed on this one.
             log.exception(
                 "group '%s': the client failed to handle %s", self._group_id, type(news).__name__.strip("_")
             )
@@ -322,21 +324,21 @@ class KafkaMembership:
 
     def _lose(self, reason: str) -> None:
         if self._standing.leave():
-            # Assignments that nobody has seen yet are void.
+            # Undelivered assignments are void.
             self._news = deque(news for news in self._news if not isinstance(news, _Assigned))
             self._news.append(_Lost(reason))
             self._changed.notify_all()
 
     def _gain(self, assignment: bytes, generation: int) -> None:
         if self._news and isinstance(self._news[-1], _Assigned):
-            self._news.pop()  # one that has been overtaken
+            self._news.pop()  # an outdated one
         self._news.append(_Assigned(assignment, generation))
         self._told_of_waiting = False
         self._changed.notify_all()
 
 
 class _Bridge:
-    """`coordinator.Listener`: what the input/output thread asks and tells. Nothing here waits."""
+    """`coordinator.Listener`: the callbacks on the input/output thread. Nothing here waits."""
 
     def __init__(self, membership: KafkaMembership) -> None:
         self._of = membership
@@ -395,7 +397,7 @@ class _Bridge:
 
 
 def _failure(error: BaseException, group: str, session_timeout_ms: int) -> StreamsException:
-    """What the user is told when there is no membership."""
+    """The user's error when there is no membership."""
     failure: StreamsException
     if isinstance(error, kafka_errors.InconsistentGroupProtocolError):
         failure = TaskAssignmentException(

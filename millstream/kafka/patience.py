@@ -29,21 +29,20 @@ AWAY = frozenset(
         KafkaError.REQUEST_TIMED_OUT,
     )
 )
-"""What librdkafka says of a cluster that has not answered."""
+"""librdkafka's errors for a cluster that has not answered."""
 _RENEW_AFTER_S = 5.0
 _RENEW_AFTER_AT_MOST_S = 60.0
 
 
 class Silence:
-    """Says when a client of librdkafka that nobody answers has to be made anew: after 5 s, then 10, up to 60.
+    """Decides when an unanswered librdkafka client must be created again: after 5 s, then 10, up to 60.
 
-    librdkafka drops each broker that is not in the last answer to a question for metadata, and an only
-    broker that is shutting down, starting, or so busy that it misses its heartbeats answers that there are
-    none. When the last broker is dropped, a timer is set to turn to `bootstrap.servers` again; the handler of
-    the same answer, in another thread, takes that timer away if it comes later. Nobody is asked from then on,
-    and no setting helps: `metadata.recovery.rebootstrap.trigger.ms` counts from a question that was sent. To
-    whoever uses the client that looks like a broker that is away. Java's client and kafka-python take no
-    notice of such an answer.
+    librdkafka drops each broker that is missing in the last metadata response, and an only broker that is
+    shutting down, starting, or so busy that it misses its heartbeats responds that there are none. When the
+    last broker is dropped, a timer is set to return to `bootstrap.servers`; the handler of the same response,
+    in another thread, cancels that timer if it runs later. From then on no broker is queried, and no setting
+    helps: `metadata.recovery.rebootstrap.trigger.ms` counts from a request that was sent. To users of the
+    client this looks like an unavailable broker. Java's client and kafka-python ignore such a response.
 
     Source: librdkafka's issue 5301; seen with 2.16.0.
     """
@@ -58,7 +57,7 @@ class Silence:
         self._since, self._patience_s = None, _RENEW_AFTER_S
 
     def unanswered(self, waited_s: float) -> bool:
-        """A question was not answered, for so long; whether the client is to be made anew now."""
+        """A request was not answered for this time. Returns whether to create the client again now."""
         now = self._clock()
         if self._since is None:
             self._since = now - waited_s
@@ -69,12 +68,12 @@ class Silence:
 
 
 def patiently(config: StreamsConfig, what: str, attempt: Callable[[float], T], timeout_s: float) -> T:
-    """What `attempt` returns, which gets a number of seconds, and is called again as long as time is left.
+    """The result of `attempt`, which gets a number of seconds, and is called again while time is left.
 
-    Each time that it has waited for nothing, a warning says for whom, and what is known of them.
+    After each unsuccessful wait, a warning names the servers and what is known about them.
 
     Raises:
-        KafkaException, TimeoutError: what the last attempt raised.
+        KafkaException, TimeoutError: the error of the last attempt.
     """
     began = time.monotonic()
     while True:
@@ -97,7 +96,7 @@ def patiently(config: StreamsConfig, what: str, attempt: Callable[[float], T], t
 
 
 def reachability(servers: Iterable[str]) -> list[str]:
-    """What a connection to each of the first servers meets, in words."""
+    """The outcome of a connection to each of the first servers, in words."""
     return [f"{server} {_met(server)}" for server in list(servers)[:_MOST_SERVERS]]
 
 

@@ -403,7 +403,7 @@ class KafkaTopics:
         raise unreachable(self._config, what, refused) from refused
 
     def _awaited(self, admin: AdminClient, future: Future[T]) -> Callable[[float], T]:
-        """Waits for an answer, for so many seconds; not from a client that has been made anew."""
+        """A function that waits the given seconds for an answer, unless the client was replaced."""
 
         def attempt(seconds: float) -> T:
             began = time.monotonic()
@@ -452,10 +452,10 @@ class KafkaTopics:
             return self._client
 
     def _unanswered(self, waited_s: float) -> None:
-        """Nobody has answered for so long. It may be that the client does not know whom to ask any more."""
+        """Handle a time without answers. The client may have lost all broker addresses."""
         with self._lock:
             if self._silence.unanswered(waited_s):
-                self._client = None  # who is still asking it has it, too
+                self._client = None  # a thread that still waits for it keeps its own reference
 
     def _answered(self) -> None:
         with self._lock:
@@ -468,6 +468,6 @@ def _replicas(topic: Any) -> int:
 
 
 def _few(names: Iterable[str]) -> str:
-    """The first of many names, and how many more there are."""
+    """The first few names, and how many more there are."""
     found = sorted(names)
     return ", ".join(found[:_TOLD]) + (f" and {len(found) - _TOLD} more" if len(found) > _TOLD else "")

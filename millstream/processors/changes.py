@@ -143,5 +143,5 @@ class _WithoutForward:
 
     def forward(self, record: Any, child: str | None = None) -> None:
         raise StreamsException(
-            "ProcessorContext#forward() is not supported: what goes on of a row is what transform() returns"
+            "ProcessorContext#forward() is not supported: a row's new value is what transform() returns"
         )

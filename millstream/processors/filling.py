@@ -112,10 +112,10 @@ class _Filled:
         self._changes.append((key, value, timestamp))
 
     def out(self, *record: object) -> None:
-        raise AssertionError(f"nothing is behind the processor of a global store: {record}")
+        raise AssertionError(f"a global store's processor has no steps after it: {record}")
 
     def unwritten(self, *failure: object) -> None:
-        raise AssertionError(f"nothing is behind the processor of a global store: {failure}")
+        raise AssertionError(f"a global store's processor has no steps after it: {failure}")
 
     def now_ms(self) -> int:
         return SystemClock().epoch_ms()

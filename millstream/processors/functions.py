@@ -44,9 +44,8 @@ class FunctionSupplier:
         if stores and len(wanted) != len(given):
             raise TopologyException(
                 f"@processor {describe_function(function)} has {len(wanted)} parameters for stores "
-                f"({', '.join(wanted) or 'none'}) and {len(given)} stores ({', '.join(given)}); it takes "
-                "the record, "
-                "then each store, and `context` if it wants that"
+                f"({', '.join(wanted) or 'none'}) but {len(given)} stores ({', '.join(given)}); it takes the "
+                "record, then each store, and `context` if needed"
             )
         names = dict(zip(wanted, given or wanted, strict=True))
         self._parameters = tuple((name, names.get(name)) for name in parameters[1:])
@@ -103,9 +102,8 @@ class _FunctionProcessor:
 
     def _refused(self, made: Any) -> str:
         return (
-            f"@processor {describe_function(self._function)} gave {made!r}; it yields, or returns, "
-            "records such as "
-            "record.with_value(…), or pairs of a child's name and a record"
+            f"@processor {describe_function(self._function)} produced {made!r}; it must yield, or return, "
+            "records such as record.with_value(…), or pairs of a child's name and a record"
         )
 
 
@@ -152,7 +150,7 @@ def processor(
         return lambda function: FunctionSupplier(function, given)
     if not callable(function):
         raise TopologyException(
-            f"@processor stands above a function, or is called with store=…; got {function!r}"
+            f"@processor decorates a function, or is called with store=…; got {function!r}"
         )
     return FunctionSupplier(function, given)
 
@@ -174,14 +172,14 @@ class FunctionTransformers:
         key_and_value, parameters = _apart(function)
         if len(key_and_value) < 2:
             raise TopologyException(
-                f"a function for transform_values() takes key and value, {describe_function(function)} takes "
-                f"{', '.join(key_and_value)}; write `lambda key, value: …`"
+                f"a function for transform_values() takes key and value, but {describe_function(function)} "
+                f"takes {', '.join(key_and_value)}; write `lambda key, value: …`"
             )
         wanted = [name for name in parameters if name != _CONTEXT]
         if stores and wanted and len(wanted) != len(stores):
             raise TopologyException(
                 f"transform_values() got {describe_function(function)}, which has {len(wanted)} parameters "
-                f"for stores ({', '.join(wanted)}), and {len(stores)} stores ({', '.join(stores)})"
+                f"for stores ({', '.join(wanted)}), but {len(stores)} stores ({', '.join(stores)})"
             )
         names = dict(zip(wanted, stores or wanted, strict=True)) if wanted else {}
         self._parameters = tuple(names.get(name) for name in parameters)

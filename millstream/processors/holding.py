@@ -147,10 +147,9 @@ class HeldStore:
 
     def _refuse(self) -> None:
         raise IllegalStateException(
-            f"store '{self._spec.name}' was used when its task was not at work: a store is used inside "
-            "init(), "
-            "process() and punctuators, by the processor that got it from its own context, and is not kept "
-            "elsewhere"
+            f"store '{self._spec.name}' was used while its task was not running: use a store only inside "
+            "init(), process() and punctuators, in the processor that got it from its own context, and do "
+            "not keep it elsewhere"
         )
 
     def _key(self, key: Any) -> bytes:
@@ -175,8 +174,8 @@ class HeldStore:
     def _writable(self) -> None:
         if self._spec.read_only:
             raise IllegalStateException(
-                f"store '{self._spec.name}' is a global store, which processors only read; what is to be in "
-                "it is written to its topic"
+                f"store '{self._spec.name}' is a global store, which processors can only read; write to its "
+                "topic instead"
             )
 
     def _put(self, key: bytes, changelog_key: bytes, value: bytes | None, timestamp: int) -> None:
@@ -192,7 +191,7 @@ def with_timestamp(store: str, value: Any, otherwise: int) -> tuple[Any, int]:
         raise TypeError(
             f"store '{store}' keeps values with their timestamps: put a ValueAndTimestamp(value, "
             "timestamp), or "
-            f"None, not {value!r}; a store of key_value_store_builder() takes the value alone"
+            f"None, not {value!r}; a store from key_value_store_builder() takes only the value"
         )
     if value.value is None:
         return None, otherwise
@@ -201,8 +200,7 @@ def with_timestamp(store: str, value: Any, otherwise: int) -> tuple[Any, int]:
 
 def warn_of_order(store: str) -> None:
     _log.warning(
-        "store '%s': an empty range, from is after to. Are the arguments in the wrong order? Numbers are "
-        "in the "
-        "order of their bytes, in which negative ones come last",
+        "store '%s': empty range, because from is after to. Check the order of the arguments. Numbers are "
+        "ordered by their bytes, so negative ones come last",
         store,
     )

@@ -273,7 +273,7 @@ class ProcessorTask:
             if record.headers and not all(_is_header(each) for each in record.headers):
                 raise TypeError(
                     f"processor {of.name} forwards a record to {outside.name} with the headers "
-                    f"{record.headers!r}; they are pairs of a name, which is text, and bytes or None"
+                    f"{record.headers!r}; they must be pairs of a name (str) and bytes or None"
                 )
             try:
                 what = "key"
@@ -283,7 +283,7 @@ class ProcessorTask:
             except SerializationException as error:
                 said = SerializationException(
                     f"processor {of.name} forwards a {what} to {outside.name} that cannot be written: "
-                    f"{error}. What is forwarded has the serdes of {serdes}"
+                    f"{error}. Forwarded records use the serdes of {serdes}"
                 ).with_traceback(error.__traceback__)
                 said.__cause__ = error
                 if not outside.is_sink:
@@ -437,7 +437,7 @@ class _Context:
         raise StreamsException(
             f"Processor {self._node.spec.name} has no access to StateStore {name} as the store is not "
             "connected to "
-            f"the processor. It is connected with {known}. Name it: stream.process(supplier, '{name}'), "
+            f"the processor. It is connected to {known}. Name the store: stream.process(supplier, '{name}'), "
             "topology.add_state_store(builder, processor), or let the supplier's stores() return its builder",
             task_id=self._task._task_id,
         )
@@ -470,8 +470,8 @@ class _Context:
             given.is_global and self._node.number in given.processors for given in self._task._graph.inputs
         ):
             raise IllegalStateException(
-                f"processor {self._node.spec.name} fills a global store, and schedule() is not for such, as "
-                "in Kafka Streams: what is in the store follows from the records of its topic alone"
+                f"processor {self._node.spec.name} fills a global store, where schedule() is not available, "
+                "as in Kafka Streams: the store's contents follow only from the records of its topic"
             )
         if not callable(punctuator):
             raise TypeError(f"schedule() takes a function of the time in milliseconds, got {punctuator!r}")
@@ -508,14 +508,13 @@ class _Context:
         node, scope = self._node, self._scope
         if not scope.live:
             raise IllegalStateException(
-                f"processor {node.spec.name} forwards a record when its task is not at work: forward() "
-                "is called "
-                "inside process() and punctuators, and not from a thread of one's own"
+                f"processor {node.spec.name} forwards a record while its task is not running: call forward() "
+                "inside process() and punctuators, not from a thread of your own"
             )
         if type(record.timestamp) is not int or not _FIRST_TIME <= record.timestamp <= _LAST_TIME:
             raise TypeError(
                 f"processor {node.spec.name} forwards a record with the timestamp {record.timestamp!r}; it "
-                "is an int, in milliseconds since the epoch"
+                "must be an int, in milliseconds since the epoch"
             )
         before, scope.timestamp = scope.timestamp, record.timestamp
         try:

@@ -30,9 +30,9 @@ _NOTE = "afresh.json"
 def internal_topics(
     topology: Topology, application_id: str, files: CheckpointFiles | None
 ) -> tuple[str, ...]:
-    """The internal topics of this program, and those that are noted beside checkpoints: another program,
-    before it, may have had others. The topic of the markers too, whatever the guarantee is now: a marker that
-    stayed would shut out the claims of new checkpoints, which count from 1 again. Sorted.
+    """The internal topics of this program, and those noted beside checkpoints: an earlier program may have
+    had others. Also the topic of the markers, whatever the guarantee is now: a remaining marker would fence
+    the claims of new checkpoints, which count from 1 again. Sorted.
     """
     names = {
         use.topic
@@ -53,7 +53,7 @@ def delete_internal(topics: Topics, application_id: str, names: tuple[str, ...])
     """Delete the application's group, and then these topics.
 
     Raises:
-        IllegalStateException: clients of the application run.
+        IllegalStateException: clients of the application are running.
         StreamsException: the cluster refuses, or cannot be reached.
     """
     topics.delete_group(application_id)
@@ -62,7 +62,7 @@ def delete_internal(topics: Topics, application_id: str, names: tuple[str, ...])
 
 
 def forget_later(state_path: Path, names: tuple[str, ...]) -> None:
-    """Have the embedded broker's topics deleted when it runs the next time. The state directory is locked."""
+    """Have the embedded broker's topics deleted the next time it runs. The state directory is locked."""
     file = state_path / _NOTE
     draft = file.with_suffix(".tmp")
     draft.write_text(json.dumps(sorted({*names, *_noted(file)})), encoding="utf-8")
@@ -70,7 +70,7 @@ def forget_later(state_path: Path, names: tuple[str, ...]) -> None:
 
 
 def forget_now(state_path: Path, topics: Topics, application_id: str) -> None:
-    """What was noted, now that the broker runs."""
+    """Delete the noted topics, now that the broker runs."""
     file = state_path / _NOTE
     if file.exists():
         delete_internal(topics, application_id, tuple(_noted(file)))

@@ -83,16 +83,16 @@ log = logging.getLogger(__name__)
 
 _ENGINE_CLOSE_S = 2.0
 _NOTE_S = 5.0
-"""How long closing waits for Spark that is just starting. It ends by itself later: see pipelines.py."""
+"""How long closing waits for a Spark that is just starting. It ends by itself later: see pipelines.py."""
 
 
 class ClosedMeanwhile(Exception):
-    """No error: how close() ends a start() that is still going on."""
+    """Not an error: how close() ends a start() in progress."""
 
 
 class _OfActive:
-    """Tells a listener of the stores that are restored in order to be read, and not of standbys, which are
-    never done. One that becomes active is restored for the rest of its way.
+    """Reports to a listener the stores that are restored to be read, but not standbys, which never finish. A
+    standby that becomes active is restored for the remaining distance.
 
     Source: KIP-988; standbys have a listener of their own (standby_updates.py).
     """
@@ -130,13 +130,13 @@ def store_parts(plan: InternalTopics) -> list[StorePart]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What there is to do, now that the topics are known.
+    """The work of the whole application, once the topics are known.
 
     Attributes:
         sources: the source topics as they were when the plan was made.
         parts: every part of every store, of all clients.
-        written: the topics that pipelines write, and that are no sources.
-        outputs: those of them that are there.
+        written: the topics that pipelines write and that are not sources.
+        outputs: those of them that exist.
     """
 
     sources: Mapping[str, TopicDescription]
@@ -151,7 +151,7 @@ class Plan:
         return tuple(sorted({part.task_id for part in self.parts}))
 
     def parts_of(self, active: Iterable[TaskId], standby: Iterable[TaskId] = ()) -> tuple[StorePart, ...]:
-        """The parts of these tasks. One that is in both is active."""
+        """The parts of these tasks. A task in both arguments is active."""
         actives = set(active)
         standbys = set(standby) - actives
         return tuple(
@@ -204,16 +204,16 @@ class Assembly:
             if use.role is Role.CHANGELOG
         }
         self._claims: dict[str, CheckpointClaim] = {}
-        self._claiming = threading.Lock()  # for as long as a claim takes, which may be minutes
+        self._claiming = threading.Lock()  # held during a claim, which may take minutes
         self._let_go: Counter[str] = Counter()
-        self._remembering = threading.Lock()  # of the two above, for a moment
+        self._remembering = threading.Lock()  # guards the two above, held briefly
         self.generation = 0
-        """Of the group, as last agreed; the epoch of what is claimed from now on is not lower."""
+        """The group's last generation, a lower bound of the epochs of later claims."""
         self.serdes: Mapping[str, tuple[str, str]] = {}
         self.global_partitions: Mapping[str, frozenset[TopicPartition]] = dict.fromkeys(
             topology.global_stores, frozenset()
         )
-        """What fills each global store; nothing is known of it before the global thread has looked."""
+        """The parts that fill each global store; unknown until the global thread has checked."""
         self.listener: StateRestoreListener | None = None
         self._on_compiled = on_compiled
         self._interrupted = False
@@ -227,14 +227,14 @@ class Assembly:
 
     @property
     def topics(self) -> Topics:
-        """The cluster's topics, once `open` has been there."""
+        """The cluster's topics, once `open` has connected."""
         if self._topics is None:
             raise StreamsException("the client has not reached Kafka yet; try again once it is RUNNING")
         return self._topics
 
     @property
     def checkpoint_identity(self) -> str:
-        """Tells whether two clients keep their checkpoints at the same place."""
+        """Equal for two clients that keep their checkpoints in the same place."""
         return self._identity
 
     @property
@@ -245,18 +245,18 @@ class Assembly:
     # --- opening and closing -----------------------------------------------------------------------------
 
     def open(self, wanted: Callable[[], bool]) -> None:
-        """Everything that does not depend on topics. `wanted` is asked between the steps.
+        """Open everything that does not depend on topics. `wanted` is called between the steps.
 
         Raises:
             ClosedMeanwhile: `wanted` said no.
-            LockException, BrokerException, TopologyException, StreamsException: what is in the way.
+            LockException, BrokerException, TopologyException, StreamsException: what prevents it.
         """
 
         def step() -> None:
             if not wanted():
                 raise ClosedMeanwhile
 
-        step()  # whoever closed the client before this has closed what was open then, and does not come back
+        step()  # a close() before this has closed what was open then, and does not come back
         # 1. The state directory first: an embedded broker keeps its data in it.
         self._directory.lock()
         self.hold("state directory", self._directory.close)
@@ -281,12 +281,12 @@ class Assembly:
             forget_now(self._directory.path, self._topics, self._config.application_id)
 
     def plan(self) -> Plan:
-        """Look at the topics: those of the program have to be there, ours are made.
+        """Check the topics: the program's must exist, and the internal ones are created.
 
         Raises:
             MissingSourceTopicException, LostTopicException, LostCheckpointException: topics or checkpoints
                 are not what the pipelines' progress belongs to.
-            InternalTopicException, StreamsException: what else is in the way.
+            InternalTopicException, StreamsException: anything else that prevents it.
         """
         topics, pipelines = self.topics, self._topology.pipelines
         if self._checkpoints.is_local:
@@ -300,7 +300,7 @@ class Assembly:
             self._policies,
             self._config.dead_letter_topic if self._drops_records else None,
         )
-        # Before anything is made: a changelog that is missing must not come back empty, and unnoticed.
+        # Before anything is created: a missing changelog must not silently come back empty.
         reconciler.check()
         sources = source_descriptions(
             topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
@@ -361,13 +361,13 @@ class Assembly:
             member,
             tuple(plan.sources),
             self._client_id,
-            # Ours alone as long as the state directory is locked.
+            # Ours alone while the state directory is locked.
             str(self._directory.process_id()),
             f"{self._client_id}-GroupThread",
         )
 
     def start_ahead(self) -> None:
-        """Start Spark while the client joins, if it is alone and so gets all that runs. Returns at once.
+        """Start Spark while the client joins, if it is alone and so gets all the work. Returns at once.
 
         The first member of a group waits for others for some seconds (group.initial.rebalance.delay.ms).
         """
@@ -384,7 +384,7 @@ class Assembly:
                 if all(who.partition(" at ")[0] in own for who in members):
                     pipelines.begin()
             except Exception:
-                # Nothing depends on it. What is wrong with Kafka shows when the client joins.
+                # Nothing depends on it. Problems with Kafka show when the client joins.
                 log.debug("cannot determine whether there are other clients", exc_info=True)
             finally:
                 groups.close()
@@ -392,18 +392,18 @@ class Assembly:
         threading.Thread(target=start, name=f"{self._client_id}-StartAhead", daemon=True).start()
 
     def end_ahead(self) -> None:
-        """The group has given this client no pipelines: end what `start_ahead` has begun. Returns at once."""
+        """The group has given this client no pipelines: end what `start_ahead` began. Returns at once."""
         if self._pipelines is not None and not self._config.keeps_spark_warm:
             self._pipelines.give_up()
 
     def interrupt(self) -> None:
-        """The client closes: nobody waits for Spark any more. Returns at once; any thread."""
+        """The client closes, so no one waits for Spark any longer. Returns at once; thread-safe."""
         self._interrupted = True
         if self._pipelines is not None:
             self._pipelines.interrupt()
 
     def close_pipelines(self) -> None:
-        """End Spark, if it is this client's. What does not close is logged."""
+        """End Spark, if it is this client's. Failures are logged."""
         if self._pipelines is not None:
             try:
                 self._pipelines.close(_ENGINE_CLOSE_S)
@@ -411,25 +411,23 @@ class Assembly:
                 log.exception("pipelines did not close cleanly")  # as `hold` does
 
     def close(self) -> None:
-        """Close everything, last opened first. What does not close is logged, and the rest closed."""
+        """Close everything, last opened first. Failures are logged, and closing continues."""
         self._held.close()
 
     def hold(self, what: str, close: Callable[[], None]) -> None:
-        """Something more to close, before what was opened until now."""
+        """Register another resource, to be closed before those opened so far."""
 
         def closing() -> None:
             try:
                 close()
             except Exception:
-                # The next thing must be closed all the same, and nobody can do anything about this one.
+                # The next resource must still be closed, and nothing can be done about this one.
                 log.exception("%s did not close cleanly", what)
 
         self._held.callback(closing)
 
     def start_housekeeping(self, owned: Callable[[], frozenset[TaskId]]) -> None:
-        """Clean the state directory, and record RocksDB's figures, now and then, each on a thread of its
-        own.
-        """
+        """Periodically clean the state directory and record RocksDB's figures, each on its own thread."""
         delay_s = self._config["state.cleanup.delay.ms"] / 1000
         if delay_s > 0:
             self._cleaner = StateCleaner(
@@ -447,7 +445,7 @@ class Assembly:
             self._recorder.stop()
 
     def metrics(self, view: MetricsView) -> ClientMetrics:
-        """The client's metrics: its state, what was measured, and the last figures of its stores."""
+        """The client's metrics: its state, its measurements, and the last figures of its stores."""
         figures = self._recorder.values() if self._recorder is not None else {}
         stores = rocksdb_readings(figures, self._view.places())
         return client_metrics(view, (*self._measuring.readings(), *stores))
@@ -455,7 +453,7 @@ class Assembly:
     # --- what threads need (thread.Resources) ------------------------------------------------------------
 
     def stored_tasks(self) -> tuple[TaskId, ...]:
-        """The tasks that have left something in the state directory. Never raises."""
+        """The tasks with state in the state directory. Never raises."""
         try:
             return self._directory.tasks()
         except ProcessorStateException as error:
@@ -463,7 +461,7 @@ class Assembly:
             return ()
 
     def global_parts(self) -> tuple[StorePart, ...]:
-        """The parts of the global stores; their topics have to be there."""
+        """The parts of the global stores; their topics must exist."""
         servers = ",".join(self._config.bootstrap_servers)
         parts = find_global_parts(self.topics, self._topology, servers, create_missing=self._embedded)
         found = self.topics.confirm(self._topology.global_topics) if parts else {}
@@ -479,7 +477,7 @@ class Assembly:
         return parts
 
     def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
-        """Look at the topics of global tables from now on; after `global_parts`. The caller closes it."""
+        """Watch the topics of global tables from now on; after `global_parts`. The caller closes it."""
         watch = TopicWatch(
             self.topics,
             client_id=self._client_id,
@@ -507,7 +505,7 @@ class Assembly:
 
     def open_store(self, part: StorePart) -> BytesStore:
         if self._cleaner is not None:
-            self._cleaner.wait_until_idle()  # it may be deleting what nobody owned a moment ago
+            self._cleaner.wait_until_idle()  # it may be deleting what was unowned a moment ago
         path = self._directory.store_path(part.task_id, part.store.name)
         return self._opened(part, path)
 
@@ -557,7 +555,7 @@ class Assembly:
     def _note(
         self, pipeline: str, note: Callable[[Reconciler, CheckpointClaim, CheckpointFiles], None]
     ) -> None:
-        # A claim may take long. Who closes does not wait for another pipeline's.
+        # A claim may take long. Closing does not wait for that of another pipeline.
         if not self._claiming.acquire(timeout=_NOTE_S if self._interrupted else -1):
             raise StreamsException(
                 f"the topics of pipeline '{pipeline}' could not be recorded within {_NOTE_S:g} s"
@@ -566,7 +564,7 @@ class Assembly:
             with self._remembering:
                 claim = self._claims.get(pipeline)
             if claim is None or self._reconciler is None or self._files is None:
-                return  # whoever claims it next looks for itself
+                return  # the next owner checks this itself
             claims = claims_of(self._files, self._checkpoints.root)
             if not claims.is_held(claim):
                 return
@@ -579,23 +577,23 @@ class Assembly:
             self._claiming.release()
 
     def warm_up(self) -> None:
-        """Start Spark and compile, though there is no pipeline to run yet. Raises as starting one does."""
+        """Start Spark and compile, although there is no pipeline to run yet. Raises like starting one."""
         topic = next(iter(self._topology.source_topics), None)
         self._ready().warm_up(topic)
 
     def refresh(self, table: FrameTable) -> int:
-        """As `Engine.refresh`; waits for Spark. Raises as starting a pipeline does."""
+        """As `Engine.refresh`; waits for Spark. Raises like starting a pipeline."""
         return self._ready().refresh(table)
 
     def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
-        """As `Engine.dataframe`; waits for Spark. Raises as starting a pipeline does."""
+        """As `Engine.dataframe`; waits for Spark. Raises like starting a pipeline."""
         return self._ready().dataframe(topic, options)
 
     def let_go_of_claims(self, pipelines: Iterable[str] | None = None) -> None:
-        """These checkpoints (None: all) may be another client's by now.
+        """These checkpoints (None: all) may belong to another client by now.
 
-        They are claimed anew when the group gives them to this client again. Returns at once, also while one
-        of them is being claimed: that claim is not remembered then.
+        They are claimed again when the group gives them back to this client. Returns at once, even while one
+        of them is being claimed: that claim is then not remembered.
         """
         every = [pipeline.name for pipeline in self._topology.queries]
         with self._remembering:
@@ -604,12 +602,13 @@ class Assembly:
                 self._claims.pop(name, None)
 
     def proofs(self, process_id: uuid.UUID) -> dict[str, str]:
-        """For each pipeline whose checkpoint this client has claimed, what proves it to the group."""
+        """The proof to the group, for each pipeline whose checkpoint this client has claimed."""
         claims = dict(self._claims)
         return {name: proof(each.secret, process_id, name) for name, each in claims.items()}
 
     def owner_of(self, pipeline: str) -> PipelineOwner | None:
-        """Who has claimed a pipeline's checkpoint last; None: the files are not on this machine, or fail."""
+        """Who last claimed a pipeline's checkpoint; None: the files are not on this machine, or
+        unreadable."""
         if not self._checkpoints.is_local:
             return None
         root = self._checkpoints.root
@@ -634,7 +633,7 @@ class Assembly:
             engine.check_reach(root)
         with self._claiming:
             if self._interrupted:
-                raise Stopped  # while it waited for its turn
+                raise Stopped  # closed while it waited for its turn
             self._files = files
             with self._remembering:
                 claim, let_go = self._claims.get(name), self._let_go[name]
@@ -646,7 +645,7 @@ class Assembly:
                     if self._let_go[name] == let_go:
                         self._claims[name] = claim
             elif not claims.is_held(claim):
-                # Never claimed back: whoever has it now may be the one whom the group gave it.
+                # Never claimed back: the group may have given it to the client that has it now.
                 raise TaskMigratedException(
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, has since been claimed "
                     f"by another client"
@@ -672,17 +671,17 @@ class Assembly:
             return claim
 
     def _highest_epoch(self, compiled: CompiledPipeline, owner: Owner | None) -> int:
-        """The highest epoch in the changelogs of a pipeline, as far as the last claim does not tell.
+        """The highest epoch in a pipeline's changelogs, if the last claim does not determine it.
 
         Raises:
-            StreamsException: there is one that no claim can have had.
+            StreamsException: a record has an epoch that no claim can have had.
         """
         stores = {store.name for store in compiled.pipeline.stores}
         seen = max((each.epoch for each in self._view.open_stores() if each.name in stores), default=0)
         if owner is not None and seen <= owner.epoch:
             return seen
-        # Nobody knows of a claim, or one is known that is older than what was written: checkpoints from a
-        # backup. So the changelogs are asked.
+        # No claim is known, or only one that is older than what was written (checkpoints from a backup). So
+        # the changelogs are read.
         partitions = [part.changelog for part in self._parts_filled if part.store.name in stores]
         consumer = self._parts.changelog(self._config)
         try:
@@ -722,7 +721,7 @@ class Assembly:
         return any(self._config.continues(kind) for kind in ("deserialization", "processing", "production"))
 
     def _configured(self, topic: InternalTopic, plan: InternalTopics) -> InternalTopic:
-        """The topic with the configuration's `topic.*`; what a store asks for itself goes before it."""
+        """The topic with the configuration's `topic.*`; a store's own settings take precedence."""
         asked: dict[str, str] = {}
         for place in plan.stores.values():
             if place.topic == topic.name:
@@ -731,7 +730,7 @@ class Assembly:
         # A changelog that is not compacted would lose keys, whatever is configured for topics in general.
         given.pop("cleanup.policy", None)
         if "delete" in topic.configs.get("cleanup.policy", ""):
-            given.pop("retention.ms", None)  # that of windows is their store's, or they would be lost
+            given.pop("retention.ms", None)  # for windows their store decides, or they would be lost
         return InternalTopic(topic.name, topic.partitions, {**topic.configs, **given, **asked})
 
     def _compiled(self, compiled: Mapping[str, CompiledPipeline]) -> None:

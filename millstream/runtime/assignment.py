@@ -11,7 +11,7 @@ from millstream.topology.nodes import Store
 __all__ = ["Share", "StorePart", "share_out"]
 
 Thing = str | TaskId
-"""What is given to a thread as a whole: a pipeline, by its name, or a task."""
+"""A unit of work for a thread: a pipeline, by its name, or a task."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class StorePart:
     """One task's part of one store, and the changelog partition that fills it.
 
     Attributes:
-        standby: whether it is only kept warm here, for the day when its active place is gone.
+        standby: whether it is only kept warm here, in case its active instance fails.
     """
 
     task_id: TaskId
@@ -42,12 +42,12 @@ class Share:
 
     @property
     def active_tasks(self) -> tuple[TaskId, ...]:
-        """Those that are active, sorted."""
+        """The active tasks, sorted."""
         return tuple(sorted({part.task_id for part in self.parts if not part.standby}))
 
     @property
     def standby_tasks(self) -> tuple[TaskId, ...]:
-        """Those that are only kept warm, sorted."""
+        """The standby tasks, sorted."""
         return tuple(sorted({part.task_id for part in self.parts if part.standby}))
 
     @property
@@ -56,14 +56,14 @@ class Share:
         return frozenset((*self.pipelines, *(part.task_id for part in self.parts)))
 
     def without(self, things: frozenset[Thing]) -> Share:
-        """The same without those."""
+        """This share without those things."""
         return Share(
             tuple(name for name in self.pipelines if name not in things),
             tuple(part for part in self.parts if part.task_id not in things),
         )
 
     def joined(self, other: Share) -> Share:
-        """What is in either."""
+        """The union of two shares."""
         return Share(
             tuple(dict.fromkeys((*self.pipelines, *other.pipelines))),
             tuple({part.changelog: part for part in (*self.parts, *other.parts)}.values()),
@@ -78,10 +78,10 @@ def share_out(
 ) -> dict[str, Share]:
     """A share for each thread, by the thread's name.
 
-    The numbers of things that two threads have differ by one at most, and nothing moves without need: what a
-    thread holds it keeps, as far as it is not too much. The rest goes round, pipelines before tasks, always
-    to the thread that has the least. A task stays whole. A standby counts as an active task does, since it is
-    the same work to fill it; and so a task that becomes active stays with its thread.
+    The sizes of two shares differ by at most one, and nothing moves without need: a thread keeps what it
+    holds unless that is too much. The rest is distributed, pipelines before tasks, always to the thread with
+    the least. A task stays whole. A standby counts like an active task, because filling it is the same work;
+    so a task that becomes active stays with its thread.
     """
     if not threads:
         return {}
@@ -96,7 +96,7 @@ def share_out(
             if thing in held.get(name, ()) and thing not in given:
                 got[name].append(thing)
                 given.add(thing)
-    # Whoever holds the most keeps one more than the least, as long as there are such places.
+    # Threads that hold the most keep one more than the least, while such places remain.
     for name in sorted(threads, key=lambda name: -len(got[name])):
         room = least
         if more and len(got[name]) > least:

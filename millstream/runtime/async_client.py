@@ -41,7 +41,7 @@ _ENDING_S = 30.0
 
 
 class AsyncClient:
-    """What `KafkaStreams` has for coroutines.
+    """The methods of `KafkaStreams` for coroutines.
 
     Any event loop may use a client, and several may; so may threads at the same time.
     """
@@ -131,7 +131,7 @@ class AsyncClient:
         return await self._call(partial(self.position_bound_after, store, written, timeout), "Query")
 
     async def clean_up_async(self, *, checkpoints: bool = False) -> None:
-        """`clean_up()` for coroutines. Cancelled, it goes on to its end in the background."""
+        """`clean_up()` for coroutines. Cancelling it does not stop it: it finishes in the background."""
         await self._call(partial(self.clean_up, checkpoints=checkpoints), "CleanUp")
 
     async def reset_async(
@@ -142,16 +142,16 @@ class AsyncClient:
         dry_run: bool = False,
         force: bool = False,
     ) -> ResetPlan:
-        """`reset()` for coroutines. Cancelled, it goes on to its end in the background."""
+        """`reset()` for coroutines. Cancelling it does not stop it: it finishes in the background."""
         ask = partial(self.reset, to, topics=topics, dry_run=dry_run, force=force)
         return await self._call(ask, "Reset")
 
     async def remove_stream_thread_async(self, timeout: timedelta | None = None) -> str | None:
-        """`remove_stream_thread()` for coroutines. Cancelled, the thread ends all the same."""
+        """`remove_stream_thread()` for coroutines. Cancelling it does not keep the thread from ending."""
         return await self._call(partial(self.remove_stream_thread, timeout), "RemoveThread")
 
     async def refresh_table_async(self, table: DataFrameTable | str) -> int:
-        """`refresh_table()` for coroutines. Cancelled, it goes on to its end in the background."""
+        """`refresh_table()` for coroutines. Cancelling it does not stop it: it finishes in the background."""
         return await self._call(partial(self.refresh_table, table), "Refresh")
 
     async def _call(self, call: Callable[[], T], what: str) -> T:

@@ -31,11 +31,11 @@ __all__ = ["Checkpoints", "Fingerprint", "fingerprint", "read_notes"]
 log = logging.getLogger(__name__)
 
 _NEW_TOPICS = "topics-since.json"
-"""In a checkpoint's directory: topics that the query has begun to read since it was claimed."""
+"""A file in a checkpoint's directory: topics that the query has begun to read since the claim."""
 
 
 FORMAT = 2
-"""1, which was not noted: partitioned by crc32, timestamps in a header. 2: by murmur2, as Kafka does it."""
+"""1, which was not noted: partitioned by crc32, timestamps in a header. 2: by murmur2, as in Kafka."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Fingerprint:
     stores: tuple[str, ...]
     repartitions: tuple[str, ...]
     operators: tuple[str, ...] = ()
-    """How Spark keeps the state of each store that has one."""
+    """The kind of state that Spark keeps for each store."""
     format: int = FORMAT
-    """How changelogs and repartition topics are written; what was written otherwise cannot be read."""
+    """The format of changelogs and repartition topics; other formats cannot be read."""
 
 
 def fingerprint(pipeline: Pipeline) -> Fingerprint:
@@ -66,7 +66,7 @@ def fingerprint(pipeline: Pipeline) -> Fingerprint:
 
 
 def _operator(node: Node, pipeline: Pipeline) -> str | None:
-    """Spark's states of these kinds have different forms; None: it keeps none."""
+    """The kind of a node's state, which determines its form in Spark; None: it has none."""
     match node:
         case Aggregate():
             if not isinstance(node.aggregation, Fold):
@@ -75,7 +75,7 @@ def _operator(node: Node, pipeline: Pipeline) -> str | None:
         case ToTable():
             return "last value" if node.parents[0] in pipeline.shuffles else None
         case Suppress():
-            # Right behind an aggregation it is a part of that one's operator.
+            # Directly behind an aggregation it is part of that operator.
             return "held back" if isinstance(node.parents[0], Aggregate) else "held back by itself"
         case _:
             return None
@@ -85,13 +85,13 @@ def _place(node: Node, pipeline: Pipeline) -> str:
     before = state_before(node, pipeline)
     if before is None:
         return ""
-    # Names that are not given depend on what is before a node, and of joins on their kind.
+    # Generated names depend on the nodes before, and for joins on their kind.
     return f" behind {before.stores[0].name if before.stores else type(before).__name__}"
 
 
 def _fills(node: Node, store: Store) -> str:
-    # Where a window ends and closes is in Spark's state: with others, its values would be of neither. So is
-    # what is held back, with its time.
+    # Spark's state contains where windows end and close; mixed with other windows, its values would belong to
+    # neither. The same holds for held-back updates and their times.
     filled = f"{type(node).__name__} {store.name}"
     if isinstance(node, Aggregate) and node.windows is not None:
         filled += f" by {node.windows}" + (", when they close" if node.on_close else "")
@@ -104,9 +104,9 @@ class Checkpoints:
     """The checkpoints of an application: one for each pipeline, and beside it `<pipeline>.topology.json` and
     `<pipeline>.topics.json`.
 
-    What the directory of a pipeline's checkpoint is called changes with each claim (runtime/fencing.py).
-    Where the location is not a local path, it takes Spark to read it, so what lies there is looked at when
-    the checkpoint is claimed, and not before: a copy on this machine would go stale.
+    The name of a checkpoint's directory changes with each claim (runtime/fencing.py). If the location is not
+    a local path, only Spark can read it, so it is checked when the checkpoint is claimed, and not before: a
+    local copy would become stale.
     """
 
     def __init__(self, config: StreamsConfig, state_path: Path) -> None:
@@ -119,23 +119,23 @@ class Checkpoints:
 
     @property
     def root(self) -> str:
-        """The directory with one checkpoint for each pipeline, as Spark takes it."""
+        """The directory with one checkpoint for each pipeline, in Spark's form."""
         return str(self._local) if self._local is not None else self._location
 
     @property
     def is_local(self) -> bool:
-        """Whether that is a path of this machine."""
+        """Whether that is a local path."""
         return self._local is not None
 
     @property
     def files(self) -> CheckpointFiles | None:
-        """The files there; None: that is not a path of this machine."""
+        """The files there; None: it is not a local path."""
         return LocalCheckpointFiles(self._local) if self._local is not None else None
 
     def check(self, pipelines: Iterable[Pipeline], files: CheckpointFiles | None = None) -> None:
-        """Compare each pipeline with what its checkpoint was made by, and note it where there was nothing.
+        """Compare each pipeline with the program that made its checkpoint; note it if nothing was noted.
 
-        Nothing happens where the files are out of reach.
+        Does nothing if the files are not accessible.
 
         Args:
             files: by default those of this machine.
@@ -155,7 +155,7 @@ class Checkpoints:
     def compare(
         self, pipelines: Iterable[Pipeline], files: CheckpointFiles | None = None
     ) -> Mapping[str, Fingerprint]:
-        """As `check`, and nothing is noted; what each pipeline is.
+        """As `check`, but notes nothing. Returns each pipeline's fingerprint.
 
         Raises:
             TopologyException: a checkpoint belongs to another program.
@@ -171,14 +171,15 @@ class Checkpoints:
         return wanted
 
     def notes(self, pipeline: str, files: CheckpointFiles) -> Notes | None:
-        """What was noted of the pipeline's topics; None: nothing."""
+        """The notes about the pipeline's topics; None: there are none."""
         notes = read_notes(pipeline, files)
         if notes is None and files.read(_notes_of(pipeline)) is not None:
             log.warning("'%s/%s' cannot be read and is rewritten", self._location, _notes_of(pipeline))
         return notes
 
     def note(self, pipeline: str, notes: Notes, files: CheckpointFiles) -> None:
-        """Note it, once the checkpoint is claimed: from now on this is what its progress belongs to."""
+        """Write the notes once the checkpoint is claimed: its progress belongs to these topics from now
+        on."""
         if Notes.parse(files.read(_notes_of(pipeline))) != notes:
             files.write(_notes_of(pipeline), notes.to_bytes())
         live = live_of(pipeline, files)
@@ -186,14 +187,13 @@ class Checkpoints:
             files.delete(f"{live}/{_NEW_TOPICS}")  # they are in the notes now
 
     def note_new(self, claim: CheckpointClaim, topics: Mapping[str, Noted], files: CheckpointFiles) -> None:
-        """Note topics besides, which the pipeline has begun to read while it runs.
+        """Note further topics that the running pipeline has begun to read.
 
-        They are noted inside of the checkpoint's directory: the next claim takes it along, and puts a fence
-        in its place. So this adds to the claim's own notes or fails, and cannot overwrite those of a newer
-        one.
+        The note is inside the checkpoint's directory, which the next claim renames and replaces by a fence.
+        So this either adds to the claim's own notes or fails, and cannot overwrite those of a newer claim.
 
         Raises:
-            StreamsException: the files cannot be reached; or the claim is not held any more.
+            StreamsException: the files cannot be reached, or the claim is no longer held.
         """
         path = f"{claim.path.rpartition('/')[2]}/{_NEW_TOPICS}"
         before = Notes.parse(files.read(path))
@@ -204,8 +204,8 @@ class Checkpoints:
     def delete(self) -> None:
         """Delete all checkpoints of the application.
 
-        What stays is the last claim of each pipeline, so that epochs go on growing: records of the old
-        epochs are still in changelogs, and readers drop what is older than they have seen.
+        The last claim of each pipeline is kept, so that epochs continue to grow: changelogs still have
+        records of old epochs, and readers drop records with an older epoch than they have seen.
 
         Raises:
             StreamsException: they are not on this machine.
@@ -223,7 +223,7 @@ class Checkpoints:
 
     def _stored(self, pipeline: str, files: CheckpointFiles) -> Fingerprint | None:
         if not live_of(pipeline, files):
-            return None  # whoever deleted the checkpoint wants to start afresh
+            return None  # deleting the checkpoint means starting afresh
         kept = files.read(_fingerprint_of(pipeline))
         if kept is None:
             return None
@@ -271,13 +271,13 @@ class Checkpoints:
 
 
 def read_notes(pipeline: str, files: CheckpointFiles) -> Notes | None:
-    """What was noted of the pipeline's topics, at its last claim and since; None: nothing, or damaged."""
+    """The notes about the pipeline's topics, from its last claim and since; None: none, or damaged."""
     notes = Notes.parse(files.read(_notes_of(pipeline)))
     live = live_of(pipeline, files)
     new = Notes.parse(files.read(f"{live}/{_NEW_TOPICS}")) if live is not None else None
     if notes is None or new is None:
         return notes
-    # What is there under another id was looked at with the checkpoint, by a claim that came later.
+    # A topic with another id was checked together with the checkpoint, by a later claim.
     fits = {
         name: each
         for name, each in new.topics.items()

@@ -30,7 +30,7 @@ def health_view(
     clock: Clock,
     query_server_failure: BaseException | None = None,
 ) -> HealthView:
-    """How things are at this moment."""
+    """The current facts."""
     threads, records = crew.threads, state.history.records()
     now, time_of_day = clock.now(), datetime.fromtimestamp(clock.epoch_ms() / 1000, UTC)
     waiting: dict[str, Waiting] = {}

@@ -43,7 +43,7 @@ def obsolete(
 
 
 def last_touched_ms(directory: Path) -> int | None:
-    """When anything in a directory last changed, in ms since the epoch; None: it is not there."""
+    """When anything in a directory last changed, in ms since the epoch; None: it does not exist."""
     newest: float | None = None
     pending = [directory]
     while pending:
@@ -57,21 +57,21 @@ def last_touched_ms(directory: Path) -> int | None:
                     else:
                         newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
         except (FileNotFoundError, NotADirectoryError):
-            continue  # RocksDB deletes files as it goes
+            continue  # RocksDB deletes files at any time
     return None if newest is None else int(newest * 1000)
 
 
 class StateCleaner:
     """Cleans every `every_s`, on a thread called `<client id>-CleanupThread`.
 
-    A task is never deleted while it is owned. For that, whoever takes a task over does three things in this
-    order: makes `owned` give it, calls `wait_until_idle`, opens its stores.
+    A task is never deleted while it is owned. To ensure this, a new owner does three things in this order: it
+    makes `owned` return the task, calls `wait_until_idle`, and opens the stores.
 
     Differs: Kafka Streams looks only at the time of the task's directory, which changes only when a store is
     added; here any file of the task counts.
 
     Args:
-        owned: the tasks that this client has or is getting, asked anew before each deletion.
+        owned: the tasks that this client has or is getting, queried again before each deletion.
         delay_s: `state.cleanup.delay.ms`.
         every_s: how often to look; by default the delay, as in Kafka Streams.
     """
@@ -101,22 +101,23 @@ class StateCleaner:
         )
 
     def start(self) -> None:
-        """Begin; the first look is after `every_s`."""
+        """Start the thread; the first check is after `every_s`."""
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """End the thread at once, but for a deletion under way; whether it has ended. Idempotent."""
+        """End the thread at once, except for a deletion in progress. Returns whether it has ended.
+        Idempotent."""
         return self._thread.stop(timeout_s)
 
     def wait_until_idle(self, timeout_s: float = 10.0) -> bool:
-        """Wait until no deletion is under way that began before this call; whether there is none."""
+        """Wait until no deletion from before this call is in progress. Returns whether that is so."""
         if not self._deleting.acquire(timeout=timeout_s):
             return False
         self._deleting.release()
         return True
 
     def clean(self) -> tuple[TaskId, ...]:
-        """Look and delete once; what was deleted. Any thread."""
+        """Check and delete once. Returns what was deleted. Thread-safe."""
         now_ms = self._clock.epoch_ms()
         touched = {
             task: time
@@ -129,7 +130,7 @@ class StateCleaner:
                 break
             with self._deleting:
                 if task in self._owned():
-                    continue  # it came back since
+                    continue  # it has come back
                 log.info(
                     "deleting obsolete state directory '%s' of task %s: untouched for %d ms "
                     "(state.cleanup.delay.ms is %d)",

@@ -98,15 +98,15 @@ log.addFilter(ESCAPED)
 StateListener = Callable[[State, State], None]
 
 _JOIN_S = 30.0
-"""How long closing waits for a thread before it closes the engine under it."""
+"""How long closing waits for a thread before it closes the thread's engine."""
 _TELL_S = 2.0
-"""How long closing waits for the group: until it knows of a shutdown, and to leave it."""
+"""How long closing waits for the group: to learn of a shutdown, and to leave it."""
 _GLOBAL_RESTORE_S = 120.0
-"""How long restoring global tables may stand still before start() gives up."""
+"""How long restoring global tables may make no progress before start() gives up."""
 _REPLACED_S = timedelta(seconds=30)
-"""How long a client waits for the one that it replaces in a notebook."""
+"""How long a client waits for the one it replaces in a notebook."""
 _EXIT_S = timedelta(seconds=10)
-"""How long the end of the program waits for a client that nobody closed."""
+"""How long the end of the program waits for a client that was not closed."""
 
 
 class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
@@ -234,9 +234,9 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         )
         self._listener: StateListener | None = None
         self._closed = threading.Event()
-        self._over = threading.Event()  # it is closed; or no thread could be started for that
+        self._over = threading.Event()  # it is closed, or no thread could be started to close it
         self._ends = Changes()  # of these two
-        self._closing_here = threading.Lock()  # taken, and never given back, by who then closes it
+        self._closing_here = threading.Lock()  # taken, and never released, by the thread that closes it
         self._terminable = program_end.Terminable()
         # A topology of global tables alone has nothing for stream threads to do.
         self._owner.call(Made(self._config.num_stream_threads if topology.pipelines else 0))
@@ -281,18 +281,18 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self.close()
             raise
         except BaseException as error:
-            # Not a thread's failure: whoever called start() gets it, and nobody else decides about it.
+            # Not a thread's failure: only the caller of start() gets it and decides about it.
             self._owner.call(StartFailed(Failure(threading.current_thread().name, error)))
             self._wait_closed(_JOIN_S)
             raise
         self._owner.call(OpeningEnded())
 
     def _replace_earlier(self) -> None:
-        """Where cells or lines are typed, the client that holds what this one needs closes first.
+        """In an interactive session, first close the client that holds what this one needs.
 
-        That is the one with the same state directory, so of the same application: both cannot run.
+        That is the one with the same state directory, and so of the same application; both cannot run.
         """
-        if not hasattr(sys, "ps1"):  # Python and IPython set it, for programs to see that somebody types
+        if not hasattr(sys, "ps1"):  # Python and IPython set it in interactive sessions
             return
         for earlier in self.running():
             if earlier is self or earlier._directory.path != self._directory.path:
@@ -313,7 +313,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     def _open(self) -> None:
         self._replace_earlier()
-        # First, so that health is told while stores are restored; queries are told to come again.
+        # First, so that health is reported while stores are restored; queries are told to retry.
         self._query_server = self._serve_queries(self, self._config)
         self._assembly.open(self._is_wanted)
         if self._global is not None and not self._global.start(_GLOBAL_RESTORE_S):
@@ -790,7 +790,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     @cached_property
     def _described(self) -> str:
-        """The topology as text, which does not change: metrics have it at each scrape."""
+        """The topology as text, which never changes; metrics include it in each scrape."""
         return str(self._topology.describe())
 
     def _repr_html_(self) -> str:
@@ -816,7 +816,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         try:
             thread.start()
         except RuntimeError as error:
-            # Not here: instructions are carried out on this thread, and closing waits for what they do.
+            # Not here: instructions run on this thread, and closing waits for them.
             log.error(
                 "%s is closing, but no thread could be started to close it (%s): the next call of close() or "
                 "wait(), or the end of the program, closes it",
@@ -827,9 +827,10 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self._ends.tell()
 
     def _wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until it is closed; whether it is. What no thread could be started for is done on this one."""
+        """Wait until it is closed. Returns whether it is. Closes on this thread if no other could be
+        started."""
         if timeout_s == 0:
-            return self._closed.is_set()  # who asks that does not want to wait for anything
+            return self._closed.is_set()  # the caller does not want to wait at all
         return block(self._until_closed(timeout_s))
 
     def _until_closed(self, timeout_s: float | None) -> Wait[bool]:
@@ -848,7 +849,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         return mine
 
     def _close_all(self) -> None:
-        """Go through the phases of closing: do what is to be done in one, or wait for what it waits for."""
+        """Go through the phases of closing: do each one's work, or wait for its condition."""
         while (phase := self._phase()) is not Phase.DONE:
             if phase.is_work:
                 self._close_what_belongs_to(phase)
@@ -877,7 +878,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
                 case _:
                     self._assembly.close()
         except Exception:
-            # The rest must be closed all the same.
+            # The rest must still be closed.
             log.exception("%s did not close cleanly: %s", self._announcer.owner, phase.value)
 
     def _begin_leaving(self) -> Callable[[], None]:
@@ -887,13 +888,13 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         )
         try:
             thread.start()
-        except RuntimeError:  # the program is ending, and no thread can be started any more
+        except RuntimeError:  # the program is ending, and no thread can be started
             self._participation.leave(_TELL_S)
             return lambda: None
         return lambda: thread.join(_JOIN_S)
 
     def _close_at_exit(self) -> None:
-        # From Python 3.12 on no thread can be started any more by now, so this one does the work.
+        # From Python 3.12 on, no thread can be started at this point, so this one does the work.
         if BeginClosing(here=True) in self._owner.call(CloseAsked(here=True)):
             log.warning("%s the program ends and the client is still open; closing it", self._announcer.owner)
             self._close_all()

@@ -31,13 +31,13 @@ _ENDING = (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
 
 @dataclass(frozen=True)
 class About:
-    """What does not change in a client.
+    """The unchanging facts about a client.
 
     Attributes:
         pipelines: the names of those that have a query.
-        budget: what REPLACE_THREAD has, where the handler says nothing.
+        budget: the budget of REPLACE_THREAD, unless the handler gives one.
         standbys: num.standby.replicas.
-        keeps_warm: whether Spark is to run even while there is nothing to do.
+        keeps_warm: whether Spark is to run even while the client has no pipeline.
         has_global: whether there is a global thread.
     """
 
@@ -56,7 +56,7 @@ class Moment:
     Attributes:
         now: by the client's clock.
         at: by the calendar.
-        draw: a random number from 0 up to, and without, 1.
+        draw: a random number from 0 (inclusive) to 1 (exclusive).
     """
 
     now: float = 0.0
@@ -66,14 +66,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class ThreadEntry:
-    """A stream thread, from its making until it is DEAD.
+    """A stream thread, from its creation until it is DEAD.
 
     Attributes:
-        number: no other thread of the client ever has it, while names are used again.
-        line: which line of threads it goes on with (`supervision.Failure.line`).
-        state: as it was told last.
-        begun: whether it was told to begin.
-        ending: whether it is decided that it ends: it gets no work, and its end needs no other reason.
+        number: unique among all threads of the client, whereas names are reused.
+        line: the line of threads that it continues (`failure.Failure.line`).
+        state: the last reported state.
+        begun: whether it was told to start.
+        ending: whether its end is decided: it gets no work, and its end needs no other reason.
     """
 
     name: str
@@ -85,7 +85,7 @@ class ThreadEntry:
 
     @property
     def lives(self) -> bool:
-        """Neither DEAD nor on its way there."""
+        """Whether it is neither DEAD nor ending."""
         return not self.ending and self.state not in _ENDING
 
 
@@ -94,18 +94,18 @@ class Group:
     """The client's part in its group.
 
     Attributes:
-        joined: it has a place there, or is getting one.
-        over: the place it had has ended for good.
-        lost: why it is out of the group at the moment, if it is.
-        refused: the last agreement was an error, so a thread that begins has the group agree anew.
+        joined: whether it is a member, or is becoming one.
+        over: whether its membership has ended for good.
+        lost: why it is currently not in the group, if so.
+        refused: the last assignment was an error, so a thread that starts makes the group rebalance.
         shutdown: why this client asks all of them to shut down, if it does (KIP-671).
-        agreed: the last agreement that was no error; took_part: whether that is the last one of all.
-        placement: where everything is by it; None: nothing is, or the client is not in its group.
-        said: how often it has told the group of itself; then what it said last: how many threads, which
-            pipelines it holds, which tasks are up to date, which serdes its stores have.
-        agreed_threads: how many threads the group knew of when it agreed; None: it has not agreed.
-        told_too_few: whether it was logged that there are too few clients for the standbys.
-        kept_warm: whether Spark was told to start though there was nothing to do.
+        agreed: the last assignment that was no error; took_part: whether it is the very last one.
+        placement: where everything is according to it; None: unknown, or the client is not in its group.
+        said: how often it has reported to the group; then its last report: how many threads, which pipelines
+            it holds, which tasks are up to date, which serdes its stores have.
+        agreed_threads: how many threads the group knew of at the last assignment; None: there was none.
+        told_too_few: whether the warning about too few clients for the standbys was logged.
+        kept_warm: whether Spark was told to start although there was no pipeline.
     """
 
     joined: bool = False
@@ -127,13 +127,13 @@ class Group:
 
     @property
     def is_member(self) -> bool:
-        """Whether others can be told something."""
+        """Whether it can notify other members."""
         return self.joined and not self.over
 
 
 @dataclass(frozen=True)
 class Closing:
-    """The client closes. `to`: the state that it ends in."""
+    """The client closes. `to`: the state it ends in."""
 
     to: State
     phase: Phase = Phase.STARTED
@@ -146,17 +146,17 @@ class ClientState:
     Attributes:
         state: what the user sees.
         opening: how far start() is.
-        threads: the stream threads that are not DEAD, in the order of their making.
-        lines, numbers: how many lines of threads, and threads, there have been.
-        roster: who of them does what.
-        paused: whether queries are not to run.
-        global_thread: its state; None: there is none, or it was not made yet.
+        threads: the stream threads that are not DEAD, in the order of their creation.
+        lines, numbers: how many lines of threads, and how many threads, there have been.
+        roster: the work of each of them.
+        paused: whether queries are stopped.
+        global_thread: its state; None: there is none, or it is not created yet.
         global_ran: whether it ever was RUNNING.
-        group, plan: its part in the application; the plan is None as long as the topics are not known.
+        group, plan: its part in the application; the plan is None until the topics are known.
         serdes: of all stores, once the pipelines are compiled here.
-        history: what has failed.
-        failure: what the client ended, or is ending, with.
-        closing: how far that is; None: it does not close.
+        history: the failures so far.
+        failure: the failure with which the client ended, or is ending.
+        closing: the progress of closing; None: it is not closing.
     """
 
     about: About
@@ -183,33 +183,33 @@ class ClientState:
 
     @property
     def live(self) -> tuple[ThreadEntry, ...]:
-        """The threads that neither are DEAD nor on their way there."""
+        """The threads that are neither DEAD nor ending."""
         return tuple(entry for entry in self.threads if entry.lives)
 
     def entry(self, name: str | None) -> ThreadEntry | None:
-        """The thread of a name."""
+        """The thread with this name."""
         return next((entry for entry in self.threads if entry.name == name), None)
 
     def has(self, number: int) -> bool:
-        """Whether a thread is still there."""
+        """Whether a thread still exists."""
         return any(entry.number == number for entry in self.threads)
 
     @property
     def is_settled(self) -> bool:
-        """Whether all of the client's work has reached its threads, as far as there are any."""
+        """Whether all of the client's work has reached its threads, if there are any."""
         if not self.roster.is_settled:
             return False
-        # An agreement that was made while the client had no threads gave it nothing: the next one counts.
+        # An assignment made while the client had no threads gave it nothing: the next one counts.
         return not (self.group.is_member and self.roster.names and self.group.agreed_threads == 0)
 
     @property
     def everything_runs(self) -> bool:
-        """Whether all that is to run here runs: what makes a client RUNNING."""
+        """Whether everything that should run here runs, which makes a client RUNNING."""
         if self.opening is not Opening.DONE or not self.is_settled:
             return False
         if self.about.has_global and self.global_thread is not GlobalThreadState.RUNNING:
             return False
-        # Threads may be RUNNING while what another had is still on its way to them: the roster knows.
+        # Threads may be RUNNING while another thread's work is still on its way to them: the roster knows.
         return all_running(
             [ThreadState.PENDING_SHUTDOWN if entry.ending else entry.state for entry in self.threads]
         )

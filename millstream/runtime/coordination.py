@@ -68,14 +68,14 @@ class TakeWork:
 
 @dataclass(frozen=True)
 class ShutDown:
-    """Another client has asked all of them to shut down: to ERROR, without asking the handler."""
+    """Another client has asked all clients to shut down: to ERROR, without calling the handler."""
 
     error: ApplicationShutdownException
 
 
 @dataclass(frozen=True)
 class FailThreads:
-    """Every stream thread fails with this."""
+    """Every stream thread fails with this exception."""
 
     error: StreamsException
 
@@ -133,14 +133,14 @@ def react(assignment: Assignment, client_id: str) -> Reaction:
 
 
 def agreement_asked(turn: Turn) -> None:
-    """A thread begins. After an agreement that was an error the group is to agree once more."""
+    """A thread starts. After a failed assignment the group has to rebalance."""
     if turn.state.group.refused:
         turn.set_group(refused=False)
         turn.rejoin("a stream thread restarts after the group could not agree")
 
 
 def said(turn: Turn, event: Said) -> None:
-    """The client has told the group of itself. What has changed since then it tells again."""
+    """The client has reported to the group. It reports again what has changed since."""
     turn.set_group(
         said=turn.state.group.said + 1,
         said_threads=event.threads,
@@ -152,7 +152,7 @@ def said(turn: Turn, event: Said) -> None:
 
 
 def assigned(turn: Turn, event: Assigned) -> None:
-    """The group has agreed."""
+    """The group has a new assignment."""
     turn.set_group(lost=None)
     if isinstance(event.assignment, StreamsException):
         reaction: Reaction = FailThreads(event.assignment)
@@ -173,8 +173,7 @@ def assigned(turn: Turn, event: Assigned) -> None:
             turn.close_to_error(Failure(f"{turn.state.about.client_id}-GroupThread", asked))
         case FailThreads(error):
             turn.say(logging.ERROR, str(error))
-            # The group has given what this client had to others. A thread that begins after this one has
-            # the group agree again.
+            # The group has given this client's work to others. A thread that starts later makes it rebalance.
             turn.set_group(placement=None, refused=True)
             _let_all_go(turn)
             turn.fail_all(error)
@@ -206,7 +205,7 @@ def _all_of(things: Iterable[object]) -> str:
 
 
 def _tell_too_few(turn: Turn, assignment: Assignment) -> None:
-    """The leader says once that the group is too small for its standbys."""
+    """The leader warns once that the group is too small for its standbys."""
     about, there = turn.state.about, len(assignment.members)
     missing = missing_standbys(about.standbys, there) if assignment.leader == about.client_id else 0
     if missing and not turn.state.group.told_too_few:
@@ -220,9 +219,9 @@ def _tell_too_few(turn: Turn, assignment: Assignment) -> None:
 
 
 def tell_serdes(turn: Turn) -> None:
-    """The pipelines are compiled. Clients that run none learn from the group which serdes came of it.
+    """The pipelines are compiled. Clients that run none learn the resulting serdes from the group.
 
-    Also looked at after each agreement: one may have been under way, without them, when they were found.
+    Also checked after each assignment: one without the serdes may have been in progress when they were found.
     """
     group = turn.state.group
     alone = group.agreed is None or len(group.agreed.members) <= 1
@@ -231,7 +230,7 @@ def tell_serdes(turn: Turn) -> None:
 
 
 def tell_warm(turn: Turn, tasks: frozenset[TaskId]) -> None:
-    """What the group waits for to become active here is up to date, and the group does not know it."""
+    """Tasks that the group waits for to become active here are up to date, which the group does not know."""
     group = turn.state.group
     if group.agreed is None or not group.agreed.warming:
         return
@@ -241,7 +240,7 @@ def tell_warm(turn: Turn, tasks: frozenset[TaskId]) -> None:
 
 
 def lost(turn: Turn, reason: str) -> None:
-    """The group has gone on without this client."""
+    """The group has continued without this client."""
     turn.set_group(lost=reason, placement=None, took_part=False)
     turn.say(
         logging.WARNING,
@@ -251,7 +250,7 @@ def lost(turn: Turn, reason: str) -> None:
 
 
 def failed(turn: Turn, error: StreamsException) -> None:
-    """The place in the group has ended for good: the threads fail, and one that replaces them joins anew."""
+    """The membership has ended for good: the threads fail, and a replacement joins again."""
     turn.set_group(lost=str(error), over=True, placement=None)
     _let_all_go(turn)
     turn.fail_all(error)
@@ -267,8 +266,8 @@ def _let_all_go(turn: Turn) -> None:
 
 
 def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) -> None:
-    """Spark reads new partitions, and new topics that a pattern matches, by itself. The plan knows them, so
-    that Kafka's tools show who does; and whoever runs a pipeline notes at its checkpoint which ones they are.
+    """Spark reads new partitions, and new topics that match a pattern, by itself. The plan includes them, so
+    that Kafka's tools show their reader; and the client that runs a pipeline notes them at its checkpoint.
     """
     plan = turn.state.plan
     if plan is None:
@@ -288,8 +287,9 @@ def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) 
 
 
 def topics_dropped(turn: Turn, dropped: TopicsDropped) -> None:
-    """Sources go on with what their patterns match. Spark's queries do not, since their checkpoints have
-    offsets in what is gone: whoever runs one has it run anew, which takes these offsets out (reconcile.py).
+    """Sources continue with what their patterns match. Spark's queries do not, because their checkpoints have
+    offsets in the lost topics: the client that runs a query restarts it, which removes these offsets
+    (reconcile.py).
     """
     plan = turn.state.plan
     if plan is None:
@@ -304,7 +304,7 @@ def topics_dropped(turn: Turn, dropped: TopicsDropped) -> None:
 
 
 def topics_lost(turn: Turn, pipeline: str, error: LostTopicException) -> None:
-    """Whoever runs the pipeline fails, and whoever keeps stores that are filled from what is gone."""
+    """The threads that run the pipeline fail, and those with stores filled from a lost topic."""
     for entry in turn.state.live:
         share = turn.state.roster.given.get(entry.name, Share())
         if pipeline in share.pipelines or any(part.changelog.topic in error.topics for part in share.parts):

@@ -17,9 +17,9 @@ __all__ = ["Crew"]
 
 
 class Crew:
-    """The threads that are not DEAD, in the order of their making.
+    """The threads that are not DEAD, in the order of their creation.
 
-    Only who carries out instructions changes it (performer.py), one at a time; anybody may read.
+    Only performer.py changes it, one instruction at a time; any thread may read.
     """
 
     def __init__(self) -> None:
@@ -27,22 +27,22 @@ class Crew:
         self._global: GlobalStreamThread | None = None
 
     def keep(self, thread: GlobalStreamThread) -> None:
-        """The global thread, if the client has one."""
+        """Set the global thread, if the client has one."""
         self._global = thread
 
     def add(self, thread: StreamThread) -> None:
-        """One more."""
+        """Add a thread."""
         self._threads = {**self._threads, thread.name: thread}
 
     def forget(self, name: str) -> None:
-        """It is DEAD."""
+        """Remove a thread that is DEAD."""
         self._threads = {each: thread for each, thread in self._threads.items() if each != name}
 
     def __getitem__(self, name: str) -> StreamThread:
         return self._threads[name]
 
     def get(self, name: str) -> StreamThread | None:
-        """The thread of a name, if it is there."""
+        """The thread with this name, if it exists."""
         return self._threads.get(name)
 
     @property
@@ -52,23 +52,23 @@ class Crew:
 
     @property
     def current(self) -> str | None:
-        """The name of the one that the caller runs on."""
+        """The name of the thread that the caller runs on, if it is one of these."""
         return next((thread.name for thread in self.threads if thread.is_current()), None)
 
     def states(self) -> dict[str, ThreadState | GlobalThreadState]:
-        """The state that each thread is in, by its name; the global one included."""
+        """The state of each thread by its name, including the global one."""
         every = (*self.threads, *(() if self._global is None else (self._global,)))
         return {thread.name: thread.state for thread in every}
 
     def metadata(self) -> tuple[ThreadMetadata, ...]:
-        """What each owns and how far that is."""
+        """What each thread owns, and its progress."""
         return tuple(thread.metadata() for thread in self.threads if thread.state is not ThreadState.DEAD)
 
     def finish(self, pipeline: str) -> None:
-        """Have its query finish soon what it has read, if one of them runs it."""
+        """Have the pipeline's query soon finish what it has read, if one of them runs it."""
         for thread in self.threads:
             thread.finish(pipeline)
 
     def lags(self) -> dict[TopicPartition, LagInfo]:
-        """How far each changelog partition is that a thread follows."""
+        """The lag of each changelog partition that a thread follows."""
         return {partition: lag for thread in self.threads for partition, lag in thread.lags().items()}

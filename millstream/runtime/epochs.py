@@ -17,24 +17,25 @@ from millstream.ports import ChangelogConsumer
 __all__ = ["AHEAD", "HIGHEST", "check_epoch", "floor", "highest_epoch"]
 
 AHEAD = 1000
-"""How far a record may be ahead of the last claim that is known: what others claim shows a little later
-on a file system that is mounted elsewhere."""
+"""How far a record may be ahead of the last known claim: other clients' claims show a little later on a
+mounted file system."""
 _LAST = 100
-"""How many records of each partition are looked at. Epochs grow with the offsets but for what a client writes
+"""How many records of each partition are read. Epochs grow with the offsets, except for records of a client
 that has lost the pipeline."""
 _WITHIN_S = 30.0
 HIGHEST = 2**53
-"""What no count of claims reaches. Versions that took the time of day, in milliseconds, are below."""
+"""A number that no count of claims reaches. Epochs of versions that used the time of day, in milliseconds,
+are below it."""
 
 
 def check_epoch(partition: TopicPartition, epoch: int, offset: int, claimed: int | None) -> None:
-    """Whether there can have been a claim of this epoch.
+    """Check that a claim can have had this epoch.
 
     Args:
-        claimed: the epoch of the last claim that is known; None: none is.
+        claimed: the epoch of the last known claim, or None.
 
     Raises:
-        StreamsException: there cannot.
+        StreamsException: none can.
     """
     if epoch < HIGHEST and (claimed is None or epoch <= claimed + AHEAD):
         return
@@ -48,7 +49,7 @@ def check_epoch(partition: TopicPartition, epoch: int, offset: int, claimed: int
 
 
 def floor(generation: int, seen: int) -> int:
-    """What the epoch of a new claim must not be below; it is higher than those of all known claims anyway.
+    """The lower bound of a new claim's epoch, which is also higher than those of all known claims.
 
     Args:
         generation: the group's, as last agreed.
@@ -63,7 +64,7 @@ def highest_epoch(
     """The highest epoch among the last records of these changelogs; 0: there is none.
 
     Raises:
-        StreamsException: one that there cannot have been, or the cluster does not answer.
+        StreamsException: an epoch that no claim can have had, or the cluster does not answer.
     """
     starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     left = {each for each in partitions if ends[each] > starts[each]}

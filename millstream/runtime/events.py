@@ -87,24 +87,24 @@ class Opening(Enum):
     """How far start() is."""
 
     NOT_BEGUN = "nothing was opened"
-    AT_WORK = "start() opens what the client needs; its threads wait"
+    AT_WORK = "start() is opening what the client needs; its threads wait"
     DONE = "what could be opened is open"
 
 
 class Phase(Enum):
-    """How far closing is. Some phases are something to do, in others there is something to wait for."""
+    """The phases of closing. Some are work to do, others are something to wait for."""
 
-    STARTED = "wait until a start() that is going on has ended"
-    FRONT = "close what answers queries, and what looks after files"
-    THREADS = "wait until every stream thread has let go of everything"
-    GLOBAL = "wait until the global thread has; it ends after those that may read its tables"
-    GROUP = "leave the group, which gives what this client did to others; end Spark meanwhile"
+    STARTED = "wait until a start() in progress has ended"
+    FRONT = "close what answers queries and what maintains files"
+    THREADS = "wait until every stream thread has released everything"
+    GLOBAL = "wait for the global thread, which ends after those that may read its tables"
+    GROUP = "leave the group, which gives this client's work to others; end Spark meanwhile"
     REST = "close the rest, last opened first"
     DONE = "everything is closed"
 
     @property
     def is_work(self) -> bool:
-        """Whether it is something to do."""
+        """Whether it is work to do."""
         return self in (Phase.FRONT, Phase.GROUP, Phase.REST)
 
 
@@ -113,7 +113,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Made:
-    """The client was made, and is to have so many stream threads."""
+    """The client was created, with this number of stream threads."""
 
     threads: int
 
@@ -130,12 +130,12 @@ class OpeningBegins:
 
 @dataclass(frozen=True)
 class OpeningEnded:
-    """start() has opened everything, or has seen that the client closes."""
+    """start() has opened everything, or has noticed that the client is closing."""
 
 
 @dataclass(frozen=True)
 class StartFailed:
-    """start() has failed, and raises this."""
+    """start() has failed, and raises this error."""
 
     failure: Failure
 
@@ -147,7 +147,7 @@ class AddAsked:
 
 @dataclass(frozen=True)
 class RemoveAsked:
-    """remove_stream_thread() was called; on the stream thread `asker`, if it was on one."""
+    """remove_stream_thread() was called, perhaps on the stream thread `asker`."""
 
     asker: str | None = None
 
@@ -161,7 +161,7 @@ class PauseAsked:
 
 @dataclass(frozen=True)
 class CloseAsked:
-    """close() was called. `here`: the caller closes the client on its own thread, which asks for it."""
+    """close() was called. `here`: the calling thread itself closes the client."""
 
     here: bool = False
 
@@ -187,7 +187,7 @@ class GlobalMoved:
 
 @dataclass(frozen=True)
 class Settled:
-    """A thread has what it was given under this number, and nothing else any more."""
+    """A thread has exactly what it was given under this number."""
 
     thread: str
     share: Share
@@ -221,21 +221,21 @@ class PipelineMigrated:
 
 @dataclass(frozen=True)
 class Planned:
-    """The topics are known, and so is what there is to do in the whole application."""
+    """The topics are known, and so is the work of the whole application."""
 
     plan: Plan
 
 
 @dataclass(frozen=True)
 class TopicsMissing:
-    """Source topics are gone, which is confirmed."""
+    """Source topics are confirmed to be gone."""
 
     error: MissingSourceTopicException
 
 
 @dataclass(frozen=True)
 class TopicsLost:
-    """Something that a pipeline writes is gone, which is confirmed."""
+    """A topic that a pipeline writes is confirmed to be gone."""
 
     pipeline: str
     error: LostTopicException
@@ -243,8 +243,8 @@ class TopicsLost:
 
 @dataclass(frozen=True)
 class TopicsDropped:
-    """Topics are gone that only a pattern matched; what there is of these names now is another topic.
-    `number`: how many were lost so far, with these.
+    """Topics that only a pattern matched are gone; a topic of that name is now another one. `number`: how
+    many were lost so far, including these.
     """
 
     topics: tuple[str, ...]
@@ -253,7 +253,7 @@ class TopicsDropped:
 
 @dataclass(frozen=True)
 class TopicsGrown:
-    """Source topics have more partitions than so many, or are new (0), and are this now."""
+    """Source topics have more partitions than the given number, or are new (0); with their descriptions."""
 
     grown: Mapping[str, tuple[int, TopicDescription]]
 
@@ -265,12 +265,12 @@ class Joined:
 
 @dataclass(frozen=True)
 class AgreementAsked:
-    """A thread begins, and the client is in its group."""
+    """A thread starts, and the client is in its group."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the client has just told the group of itself."""
+    """The client has just reported this to the group."""
 
     threads: int
     pipelines: frozenset[str]
@@ -283,8 +283,8 @@ class Assigned:
     """The group has agreed.
 
     Attributes:
-        assignment: what the leader says; or why that cannot be read.
-        placement: where everything is by it.
+        assignment: the leader's assignment, or why it cannot be read.
+        placement: where everything is according to it.
     """
 
     assignment: Assignment | StreamsException
@@ -294,14 +294,14 @@ class Assigned:
 
 @dataclass(frozen=True)
 class GroupLost:
-    """The group has gone on without this client, which joins again by itself."""
+    """The group has continued without this client, which rejoins by itself."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class GroupFailed:
-    """The place in the group has ended for good."""
+    """The membership has ended for good."""
 
     error: StreamsException
 
@@ -332,7 +332,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class TimeUp:
-    """What this phase of closing waits for takes too long."""
+    """The condition of this phase of closing takes too long."""
 
     phase: Phase
     waited_s: float
@@ -383,7 +383,7 @@ Event = (
 
 @dataclass(frozen=True)
 class Moved:
-    """The client is in another state: tell those who listen or wait."""
+    """The client is in another state: notify listeners and waiters."""
 
     new: State
     old: State
@@ -391,7 +391,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Say:
-    """Log it, with the story of an error where there is one."""
+    """Log a message, with an error's traceback if there is one."""
 
     level: int
     message: str
@@ -400,15 +400,15 @@ class Say:
 
 @dataclass(frozen=True)
 class Open:
-    """Open what the client needs; for who called start()."""
+    """Open what the client needs; done by the caller of start()."""
 
 
 @dataclass(frozen=True)
 class MakeThread:
-    """A stream thread, CREATED.
+    """Create a stream thread, in state CREATED.
 
     Attributes:
-        not_before: when it begins to work, by the client's clock.
+        not_before: when it starts to work, by the client's clock.
     """
 
     name: str
@@ -419,14 +419,14 @@ class MakeThread:
 
 @dataclass(frozen=True)
 class BeginThread:
-    """Let it begin to work."""
+    """Let the thread start to work."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class StopThread:
-    """It is decided that the thread ends. `now`: tell it; else it ends by itself, after a failure."""
+    """The thread's end is decided. `now`: tell it to end; otherwise it ends by itself, after a failure."""
 
     name: str
     number: int
@@ -435,14 +435,14 @@ class StopThread:
 
 @dataclass(frozen=True)
 class ForgetThread:
-    """It is DEAD; another may have its name."""
+    """The thread is DEAD; another may use its name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class FailThread:
-    """Have it fail with (a copy of) this."""
+    """Have the thread fail with (a copy of) this error."""
 
     name: str
     error: StreamsException
@@ -450,7 +450,7 @@ class FailThread:
 
 @dataclass(frozen=True)
 class PauseThread:
-    """Have it stop its queries, or run them again."""
+    """Have the thread stop its queries, or run them again."""
 
     name: str
     paused: bool
@@ -458,8 +458,8 @@ class PauseThread:
 
 @dataclass(frozen=True)
 class DropTopics:
-    """Have the thread run those of its pipelines anew that read these topics by a pattern, if they were
-    started when fewer than `number` were lost.
+    """Have the thread restart its pipelines that read these topics by a pattern, if they were started when
+    fewer than `number` were lost.
     """
 
     name: str
@@ -469,7 +469,7 @@ class DropTopics:
 
 @dataclass(frozen=True)
 class NoteTopics:
-    """Have the thread note these at its pipelines' checkpoints: queries may read them from now on."""
+    """Have the thread note these topics at its pipelines' checkpoints: queries may read them from now on."""
 
     name: str
     topics: Mapping[str, TopicDescription]
@@ -482,14 +482,14 @@ class StopGlobal:
 
 @dataclass(frozen=True)
 class Rejoin:
-    """Have the group agree anew."""
+    """Have the group rebalance."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class TakeAgreement:
-    """What the group's agreement says besides the work: its generation, and serdes of stores."""
+    """Take from the assignment what is not work: the group's generation, and serdes of stores."""
 
     assignment: Assignment
     generation: int
@@ -497,24 +497,24 @@ class TakeAgreement:
 
 @dataclass(frozen=True)
 class ForgetClaims:
-    """These checkpoints (None: all) may be another client's by now."""
+    """These checkpoints (None: all) may belong to another client by now."""
 
     pipelines: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class KeepWarm:
-    """Start Spark, though there is nothing to run yet."""
+    """Start Spark, although there is nothing to run yet."""
 
 
 @dataclass(frozen=True)
 class InterruptEngine:
-    """Spark is not wanted any more: nobody waits for it from here on."""
+    """Spark is no longer wanted: no one waits for it from now on."""
 
 
 @dataclass(frozen=True)
 class BeginClosing:
-    """Carry out the phases of closing, on a thread of its own; `here`: on the one that asked."""
+    """Carry out the phases of closing, on a thread of its own; `here`: on the calling one."""
 
     here: bool = False
 

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _SHORT = 200
-"""How much of a message is shown where one line has to do."""
+"""How much of a message is shown in one-line summaries."""
 
 
 class StreamThreadExceptionResponse(Enum):
@@ -80,12 +80,13 @@ class Failure:
 
     Attributes:
         thread: its name.
-        error: a `StreamsException`, with what really happened as its `__cause__`.
+        error: a `StreamsException`, with the original exception as its `__cause__`.
         is_global: whether it was the global thread.
-        pipeline: whose query it was; None where it was not a query's.
-        task_id: the task it happened in, where that is known.
-        offsets: what the failing micro-batch was to read: from the first up to, and without, the second.
-        batch_id: the failing micro-batch, where it is known.
+        pipeline: the pipeline whose query failed; None if it was not a query.
+        task_id: the task it happened in, if known.
+        offsets: what the failing micro-batch was to read: from the first offset (inclusive) to the second
+            (exclusive).
+        batch_id: the failing micro-batch, if known.
         line: which line of threads it belongs to: a replacement goes on with the line of the one before it.
         What
             fails all threads at once (a missing topic) so counts once for each of them, not once for all.
@@ -102,7 +103,7 @@ class Failure:
 
     @classmethod
     def of(cls, thread: str, error: BaseException, is_global: bool = False, line: int = 0) -> Failure:
-        """The failure that `error` tells of: where it happened is among its attributes."""
+        """The failure described by `error`, whose attributes say where it happened."""
 
         def told(name: str) -> Any:
             return getattr(error, name, None)
@@ -166,7 +167,7 @@ NO_PAUSE = timedelta(0)
 
 @dataclass(frozen=True)
 class Budget:
-    """How often REPLACE_THREAD may be tried in a row, and with which pauses.
+    """How often in a row REPLACE_THREAD may be tried, and with which pauses.
 
     Attributes:
         max_failures: how many failures within `window` are answered with a new thread; the next one is
@@ -219,12 +220,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of asking.
+    """The handler's answer.
 
     Attributes:
         budget: for REPLACE_THREAD: what the policy allows; None: what the configuration does.
         problem: what is wrong with the handler, chained to the failure; None: nothing is.
-        hook: whether nobody decided, and the deprecated hook is to be told.
+        hook: whether no handler decided, so the deprecated hook is called.
     """
 
     response: StreamThreadExceptionResponse
@@ -243,8 +244,8 @@ def not_a_response(what: str, value: object) -> str:
 def in_short(error: BaseException) -> str:
     """An exception in one line that may go to other clients and health checks.
 
-    The classes always; the message's first line only of what Millstream worded itself: what others raised
-    may quote records.
+    It always has the classes. It has the first line of a message only if Millstream worded it, because
+    others' messages may quote records.
     """
     kind = type(error).__name__
     if isinstance(error, StreamsException) and type(error) is not StreamsException:

@@ -1,29 +1,31 @@
 """Ensures that only one client at a time runs a pipeline's checkpoint (design D5).
 
-Spark does not ensure this: two drivers with one checkpoint can both continue. So a client that is to run a
-pipeline first claims its checkpoint. The claim fences the client that ran it before, even one that does not
-know it yet (a zombie). Below the root of the checkpoints a pipeline `p0` that was claimed seven times has
+Spark does not ensure this: two drivers with the same checkpoint can both continue. So before a client runs a
+pipeline, it claims the pipeline's checkpoint. The claim fences the client that ran it before, even one that
+does not know yet that it has lost the pipeline (a zombie). After seven claims of a pipeline `p0`, the root of
+the checkpoints contains
 
-    p0, p0.1 … p0.6     fences: empty files where the directories of earlier claims were
-    p0.7                the checkpoint's directory; Spark makes it if there was none to take over
-    p0.7.owner          who made this claim, when, and its epoch; one for each of the last claims
+    p0, p0.1 … p0.6     fences: empty files in place of the directories of earlier claims
+    p0.7                the checkpoint's directory; Spark creates it if there was none to take over
+    p0.7.owner          who made this claim, when, and its epoch; kept for each of the last claims
 
-`p0` without a number is where versions before claims kept it. A claim has three steps, and if a client dies
-between two of them, the next claim completes what it left behind:
+Versions without claims kept the checkpoint at `p0`, without a number. A claim has three steps. If a client
+dies between two of them, the next claim completes its work:
 
-1. Take the next number, by creating its `.owner` file: that succeeds for one client only.
-2. For each earlier number, from the newest down: put a file there. If a directory is in the way, it is the
-   checkpoint, which is renamed to the new number. If that has already happened, it is one that a zombie's
-   Spark has created again, which is put aside. A query whose directory is a file ends at its next commit.
-3. Check whether another client has taken a higher number meanwhile; if so, this claim is void.
+1. Take the next number by creating its `.owner` file, which succeeds for only one client.
+2. For each earlier number, from the newest down, put a file there as a fence. If a directory is in the way,
+   it is the checkpoint: rename it to the new number. If the checkpoint already has the new number, a zombie's
+   Spark has created the directory again: move it aside. A query whose directory is now a file ends at its
+   next commit.
+3. Check whether another client has taken a higher number in the meantime; if so, this claim is void.
 
-Why no progress is lost: the checkpoint is only ever renamed, always to a higher number, and only by the one
-client that has that number. And fences are put from the newest number down, so a slower client cannot rename
-the checkpoint to a number that a faster one has passed: a file is there. A directory is put aside only by a
-client that has seen the checkpoint under its own, higher number.
+No progress is lost, for three reasons. The checkpoint is only ever renamed to a higher number, and only by
+the one client that holds that number. Fences are placed from the newest number down, so a slower client
+cannot rename the checkpoint to a number that a faster one has passed: a file is in the way. And a client
+moves a directory aside only after it has seen the checkpoint under its own, higher number.
 
-This requires a file system whose renames and exclusive creations are atomic: local ones, NFS, HDFS. For
-object stores there is object_fencing.py.
+This requires a file system with atomic renames and atomic exclusive creation: a local one, NFS, or HDFS.
+Object stores use object_fencing.py.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 KEPT_CLAIMS = 100
-"""How many earlier claims keep their fence. A zombie that has slept through more is not held off any more."""
+"""How many earlier claims keep their fence. A zombie that missed more claims than this is no longer
+fenced."""
 _TRIES = 100
 _FENCE_S = 10.0
 _PAUSE_S = 0.01
@@ -80,14 +83,14 @@ _IDENTITY = ".identity"
 
 @dataclass(frozen=True)
 class Places:
-    """What there is of a pipeline's checkpoint, by number; 0 is the name without one.
+    """The files and directories of a pipeline's claims, by number; 0 stands for the name without a number.
 
     Attributes:
-        directories: the checkpoint, and what zombies may have made.
-        fences: files where directories were.
-        owners: claims that were made.
-        aside: the names of what was put aside, sorted.
-        decided: in an object store, claims that have come out one way or the other.
+        directories: the checkpoint, and directories that zombies may have created.
+        fences: files in place of directories.
+        owners: claims with an `.owner` file.
+        aside: the names of directories that were moved aside, sorted.
+        decided: in an object store, claims with an outcome.
     """
 
     pipeline: str
@@ -99,25 +102,25 @@ class Places:
 
     @property
     def head(self) -> int:
-        """The highest number there is."""
+        """The highest number in use."""
         return max(self.directories | self.fences | self.owners, default=0)
 
     @property
     def live(self) -> str | None:
         """The name of the checkpoint's directory; None: nothing was processed yet.
 
-        Whatever a zombie made has a lower number than the checkpoint, which was renamed away from there.
+        A zombie's directory always has a lower number, because the checkpoint was renamed away from there.
         """
         return name_of(self.pipeline, max(self.directories)) if self.directories else None
 
 
 def name_of(pipeline: str, number: int) -> str:
-    """What the directory of a claim is called."""
+    """The name of a claim's directory."""
     return f"{pipeline}.{number}" if number else pipeline
 
 
 def places(pipeline: str, names: Mapping[str, bool]) -> Places:
-    """What of `names` (each with whether it is a directory) is the pipeline's."""
+    """The pipeline's entries among `names`, each of which maps to whether it is a directory."""
     directories: set[int] = set()
     fences: set[int] = set()
     owners: set[int] = set()
@@ -148,8 +151,8 @@ def places(pipeline: str, names: Mapping[str, bool]) -> Places:
 
 
 def stale(there: Places, number: int) -> tuple[str, ...]:
-    """What the claim with `number` may delete: what was put aside before, and what is older than the last
-    hundred claims."""
+    """What the claim with `number` may delete: what was moved aside earlier, and claims older than the last
+    hundred."""
     oldest = number - KEPT_CLAIMS
     return (
         *there.aside,
@@ -159,7 +162,8 @@ def stale(there: Places, number: int) -> tuple[str, ...]:
 
 
 def kept_after_delete(names: Mapping[str, bool]) -> frozenset[str]:
-    """What stays when all checkpoints are deleted: the location's identity, each pipeline's last claim."""
+    """What is kept when all checkpoints are deleted: the location's identity, and each pipeline's last
+    claim."""
     last: dict[str, int] = {}
     for name in names:
         found = re.fullmatch(r"(.+)\.([1-9][0-9]*)\.owner", name)
@@ -169,22 +173,23 @@ def kept_after_delete(names: Mapping[str, bool]) -> frozenset[str]:
 
 
 def owner_of(pipeline: str, number: int) -> str:
-    """What says who made a claim."""
+    """The name of the file that says who made a claim."""
     return f"{pipeline}.{number}.owner"
 
 
 def ready_of(pipeline: str, number: int) -> str:
-    """What says how a claim came out, in an object store."""
+    """The name of the object with a claim's outcome, in an object store."""
     return f"{name_of(pipeline, number)}.ready"
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who made a claim: for messages, and so that epochs grow.
+    """Who made a claim, for messages and to make epochs grow.
 
     Attributes:
         at: when, in ISO 8601, by the owner's clock.
-        secret: random; its knowledge proves to other clients that a claim is a client's own (group/trust.py).
+        secret: random; knowing it proves to other clients that the claim is the client's own
+            (group/trust.py).
     """
 
     epoch: int
@@ -193,12 +198,12 @@ class Owner:
     secret: str = field(default="", compare=False, repr=False)
 
     def to_bytes(self) -> bytes:
-        """As it is kept."""
+        """The content of the `.owner` file."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def parse(cls, content: bytes | None) -> Owner | None:
-        """What was kept; None: nothing yet, or nothing that can be read."""
+        """The owner in a file's content; None: there is none yet, or it cannot be read."""
         try:
             fields = json.loads(content or b"")
             return cls(
@@ -212,7 +217,7 @@ class Owner:
 
 
 class CheckpointClaims:
-    """Claims of the checkpoints below one root, by this client and others. Any thread may use it.
+    """Claims of the checkpoints below one root, by this client and others. Thread-safe.
 
     Args:
         files: the files below the root.
@@ -225,17 +230,17 @@ class CheckpointClaims:
         self._clock = clock or SystemClock()
 
     def claim(self, pipeline: str, generation: int, holder: str) -> CheckpointClaim:
-        """Take the pipeline's checkpoint over from whoever has it.
+        """Take over the pipeline's checkpoint from its current owner.
 
-        Its epoch is at least `generation`, and higher than those of all claims before. When it returns, no
-        earlier claim's query can commit any more.
+        The claim's epoch is at least `generation`, and higher than that of every earlier claim. When this
+        returns, no query of an earlier claim can commit any more.
 
         Args:
-            generation: the group's; or what else the epoch must not be below.
-            holder: who claims, for messages: the client's id.
+            generation: the group's generation, or another lower bound of the epoch.
+            holder: the id of the claiming client, for messages.
 
         Raises:
-            TaskMigratedException: somebody else claimed it at the same time, and is later.
+            TaskMigratedException: another client claimed it at the same time, with a higher number.
             StreamsException: the files cannot be reached or changed.
         """
         number = self._take_number(pipeline)
@@ -243,7 +248,7 @@ class CheckpointClaims:
         previous = self._newest_owner(pipeline, number - 1, before)
         owner = self._next_owner(number, generation, holder, previous)
         self._files.write(owner_of(pipeline, number), owner.to_bytes())
-        self._raise_if_passed(pipeline, number)  # also below; here it saves what would be for nothing
+        self._raise_if_passed(pipeline, number)  # checked again below; here it saves useless work
         wanted = before.directories | set(range(max(0, number - KEPT_CLAIMS), number))
         for each in sorted(wanted - before.fences, reverse=True):
             if each < number:
@@ -257,7 +262,7 @@ class CheckpointClaims:
         )
 
     def is_held(self, claim: CheckpointClaim) -> bool:
-        """Whether nobody has claimed it since.
+        """Whether no one has claimed the checkpoint since.
 
         Raises:
             StreamsException: the files cannot be reached.
@@ -267,7 +272,7 @@ class CheckpointClaims:
         return there.head <= number and number not in there.fences
 
     def owner(self, pipeline: str) -> Owner | None:
-        """Who made the last claim that is known of; None: nobody."""
+        """The owner of the last known claim; None: there is none."""
         there = self._places(pipeline)
         return self._newest_owner(pipeline, there.head, there)
 
@@ -277,7 +282,7 @@ class CheckpointClaims:
             if self._files.create_file(owner_of(pipeline, number)):
                 if self._places(pipeline).head - number < KEPT_CLAIMS:
                     return number
-                # Others have gone so far ahead since the names were listed that this number was forgotten.
+                # Since the names were listed, others have claimed so often that this number was deleted.
                 self._files.delete(owner_of(pipeline, number))
         raise self._crowded(pipeline, _TRIES)
 
@@ -302,13 +307,14 @@ class CheckpointClaims:
         )
 
     def _fence(self, pipeline: str, earlier: int, number: int) -> None:
-        """Put a file where an earlier claim's directory is, or would be made by a zombie."""
+        """Put a file in place of an earlier claim's directory, which a zombie could otherwise create
+        again."""
         old, new = name_of(pipeline, earlier), name_of(pipeline, number)
         aside: list[str] = []
         failure: StreamsException | None = None
         deadline = time.monotonic() + _FENCE_S
         while time.monotonic() < deadline:
-            # A zombie may make its directory anew between a renaming and this: nothing stands between them.
+            # A zombie may create its directory again right after it was renamed.
             if self._files.create_file(old):
                 break
             there = self._places(pipeline)
@@ -325,7 +331,7 @@ class CheckpointClaims:
                 else:
                     self._files.rename(old, new)
             except StreamsException as error:
-                # What is there has changed between the look and the renaming; look again.
+                # The entry changed between the check and the rename; check again.
                 failure = error
                 pause(_PAUSE_S)
         else:
@@ -374,7 +380,7 @@ class CheckpointClaims:
         try:
             delete(name)
         except StreamsException as error:
-            # The claim is good without it, and the next one tries again.
+            # The claim is valid without this, and the next one tries again.
             log.warning("'%s/%s' is no longer needed and could not be deleted: %s", self._root, name, error)
 
 
@@ -382,17 +388,17 @@ class CheckpointClaims:
 
 
 class LocalCheckpointFiles:
-    """`ports.CheckpointFiles` below a directory of this machine, or one that it has mounted.
+    """`ports.CheckpointFiles` below a local or mounted directory.
 
-    What was created or written outlasts a power failure: it is synced, with the directory it is in. So are
-    the renamings before it; `rename` itself does not wait for the disk, because a zombie would not either.
+    Created and written files survive a power failure: they are synced with their directory, and so are the
+    renames before them. `rename` itself does not wait for the disk, because a zombie would not either.
     """
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)
 
     def list(self, path: str = "") -> Mapping[str, bool]:
-        """The names in a directory, and whether each is a directory itself; empty if there is none."""
+        """The names in a directory, and whether each is a directory itself; empty if it does not exist."""
         with self._told("listed", path):
             try:
                 with os.scandir(self._root / path) as entries:
@@ -401,27 +407,27 @@ class LocalCheckpointFiles:
                 return {}
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a directory."""
+        """Whether there is a file or directory of that name."""
         with self._told("looked at", path):
             return os.path.lexists(self._root / path)
 
     def make_directories(self, path: str) -> None:
-        """With all that it is in."""
+        """Create a directory with its parents."""
         with self._told("made", path):
             (self._root / path).mkdir(parents=True, exist_ok=True)
 
     def rename(self, old: str, new: str) -> bool:
-        """Rename a file or a directory. False: `old` is not there.
+        """Rename a file or a directory. False: `old` does not exist.
 
         Raises:
-            StreamsException: `new` is there, or `old` has become something else meanwhile.
+            StreamsException: `new` exists, or `old` has changed between file and directory.
         """
         source, target = self._root / old, self._root / new
         with self._told("renamed", old):
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, f"'{target}' already exists")
             target.parent.mkdir(parents=True, exist_ok=True)
-            # With the slash the system refuses if the directory has become a file: a fence is never moved.
+            # With the slash the system refuses if the directory has become a file, so a fence is never moved.
             slash = "/" if source.is_dir() else ""
             try:
                 os.rename(f"{source}{slash}", target)
@@ -430,7 +436,7 @@ class LocalCheckpointFiles:
             return True
 
     def create_file(self, path: str) -> bool:
-        """Make an empty file. False: something of that name already exists."""
+        """Create an empty file. False: something of that name already exists."""
         file = self._root / path
         with self._told("made", path):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -442,7 +448,7 @@ class LocalCheckpointFiles:
             return True
 
     def delete(self, path: str) -> None:
-        """With all that is in it. Nothing there: nothing happens."""
+        """Delete a path with everything in it. Does nothing if it does not exist."""
         file = self._root / path
         with self._told("deleted", path):
             try:
@@ -454,7 +460,7 @@ class LocalCheckpointFiles:
                 return
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None: there is no such file."""
+        """A file's content, or None if there is no such file."""
         with self._told("read", path):
             try:
                 return (self._root / path).read_bytes()
@@ -462,7 +468,7 @@ class LocalCheckpointFiles:
                 return None
 
     def write(self, path: str, content: bytes) -> None:
-        """A file's new content, as a whole."""
+        """Replace a file's content as a whole."""
         file = self._root / path
         with self._told("written", path):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -496,7 +502,7 @@ def _draft(file: Path, content: bytes) -> Path:
 
 def _sync(directory: Path) -> None:
     if os.name == "nt":
-        return  # directories cannot be opened there
+        return  # directories cannot be opened on this platform
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -508,10 +514,11 @@ def _sync(directory: Path) -> None:
 
 
 def checkpoint_identity(root: str) -> str:
-    """What tells one location of checkpoints from another; clients that share one get the same.
+    """Identifies a location of checkpoints; clients that share the location get the same value.
 
-    For a path it is kept in the location itself, so that the same path on two machines is two locations
-    unless it is mounted on both. For another URI it is made of its text.
+    For a path, the identity is stored in the location itself, so the same path on two machines is two
+    locations unless both have mounted the same directory. For any other URI it is derived from the URI's
+    text.
 
     Raises:
         StreamsException: the location cannot be read or written.
@@ -526,7 +533,7 @@ def checkpoint_identity(root: str) -> str:
         if not file.exists():
             draft = _draft(file, uuid.uuid4().hex.encode())
             try:
-                os.link(draft, file)  # with its content, and only if there is none: others make one, too
+                os.link(draft, file)  # complete, and only if there is none: others may create one, too
                 _sync(directory)
             except FileExistsError:
                 pass

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class DataFrames:
-    """What `KafkaStreams` does with DataFrames while it runs."""
+    """The methods of `KafkaStreams` for DataFrames."""
 
     _topology: Topology
     _assembly: Assembly

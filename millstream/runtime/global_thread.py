@@ -51,7 +51,7 @@ __all__ = ["GlobalResources", "GlobalStreamThread", "global_thread_name"]
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.25
-"""How often a start that waits looks whether the restoring has got on."""
+"""How often a waiting start checks whether restoring has made progress."""
 
 
 def global_thread_name(client_id: str) -> str:
@@ -63,25 +63,25 @@ class GlobalResources(Updaters, Protocol):
     """What the global thread gets from its client's assembly."""
 
     def global_parts(self) -> Sequence[StorePart]:
-        """Every partition of every global table. What it raises is raised by `start()`."""
+        """Every partition of every global table. `start()` raises what this raises."""
 
     def open_global_store(self, part: StorePart) -> BytesStore:
         """Open one partition's part of a store."""
 
     def watch_global_topics(self, on_missing: Callable[[MissingSourceTopicException], None]) -> TopicWatch:
-        """Look at the topics of these parts from now on. The thread closes it."""
+        """Watch the topics of these parts from now on. The thread closes the watch."""
 
 
 @dataclass(frozen=True)
 class Restoring:
-    """A partition's part that was up to date is read anew."""
+    """A partition's part that was up to date is being restored again."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A topic is gone, or is another one."""
+    """A topic is gone, or was replaced by another one."""
 
     error: MissingSourceTopicException
 
@@ -94,7 +94,7 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     Args:
         on_failure: decides about a failure after the start; called on this thread, which then ends.
-        tell: told of every transition, after it; at_change: told inside it (machine.py).
+        tell: called after every transition; at_change: called inside it (machine.py).
     """
 
     def __init__(
@@ -129,16 +129,15 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
     # --- for its client, from any thread -----------------------------------------------------------------
 
     def start(self, timeout_s: float) -> bool:
-        """Begin, and wait until the stores have all that was in their topics; whether it came to that.
+        """Start, and wait until the stores have everything that was in their topics. Returns whether they do.
 
-        False: it was stopped, before or meanwhile. `timeout_s` is how long the waiting goes on without any
-        progress, however long the restoring takes. When this raises, the thread has let go of everything, or
-        is about to.
+        False: it was stopped, before or meanwhile. `timeout_s` limits the time without progress, not the time
+        of the whole restoring. When this raises, the thread has released everything, or is about to.
 
         Raises:
-            MissingSourceTopicException: a topic is not there.
-            TimeoutException: nothing was restored for so long.
-            StreamsException: what else prevented it; with a cause if it was no StreamsException.
+            MissingSourceTopicException: a topic does not exist.
+            TimeoutException: nothing was restored during the timeout.
+            StreamsException: anything else that prevented it, as the cause if it was not a StreamsException.
             IllegalStateException: it was started before.
 
         Source: GlobalStreamThread.start, initialize.
@@ -218,7 +217,7 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
             case Missing(missing):
                 raise missing
             case UpdaterFailed(error):
-                # The updater may be the first to meet what the watch can tell more of.
+                # The updater may be the first to notice a problem that the watch can describe better.
                 found = self._watch.look_now() if self._watch is not None else None
                 raise error if found is None else found from error
 

@@ -37,24 +37,24 @@ log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
 Hook = Callable[[threading.ExceptHookArgs], object]
-"""The deprecated hook, called as `threading.excepthook` is."""
+"""The deprecated hook, called like `threading.excepthook`."""
 
 _EXAMPLE = "lambda exception: StreamThreadExceptionResponse.SHUTDOWN_CLIENT"
 
 
 @dataclass(frozen=True)
 class FailureContext:
-    """Where and when it failed: the second argument of a handler that takes two.
+    """Where and when a failure happened: the second argument of a handler that takes two.
 
     Attributes:
-        thread: the name of the failing thread, which is the one that the handler runs on.
-        task_id: the task it happened in, where that is known.
-        pipeline: whose query failed; None where it was not a query.
-        offsets: what the failing micro-batch was to read of each source partition: from the first offset up
-            to, and without, the second. Empty where it is not known.
-        batch_id: the failing micro-batch, where it is known.
-        attempt: 1 for the first failure, 2 when what failed was tried again and failed again, and so on;
-            it begins anew once the pipeline gets past the records it failed on.
+        thread: the name of the failing thread, on which the handler runs.
+        task_id: the task it happened in, if known.
+        pipeline: the pipeline whose query failed; None if it was not a query.
+        offsets: what the failing micro-batch was to read of each source partition: from the first offset
+            (inclusive) to the second (exclusive). Empty if unknown.
+        batch_id: the failing micro-batch, if known.
+        attempt: 1 for the first failure, 2 if the retry failed too, and so on; it restarts at 1 once the
+            pipeline gets past the records it failed on.
         client_id: the client.
         client_state: its state.
         is_global: whether it is the global thread.
@@ -109,7 +109,7 @@ Handler: TypeAlias = Callable[[Any], Decided] | Callable[[Any, FailureContext], 
 
 
 def check_handler(handler: object) -> None:
-    """Whether `handler` can be called with an exception, or with an exception and a context.
+    """Check that `handler` can be called with an exception, or with an exception and a context.
 
     Raises:
         TypeError: it cannot; the message shows what was given and what fits.
@@ -129,7 +129,7 @@ def check_handler(handler: object) -> None:
 
 
 def check_hook(hook: object) -> None:
-    """Whether `hook` can be called as `threading.excepthook` is.
+    """Check that `hook` can be called like `threading.excepthook`.
 
     Raises:
         TypeError: it cannot.
@@ -144,7 +144,7 @@ def check_hook(hook: object) -> None:
 def _arity(handler: Callable[..., Any]) -> int:
     """How many arguments it is called with: 2 if it needs two, or has a second one called `context`.
 
-    A second parameter with a default and another name is not for us: `lambda exception, name=name: ...`.
+    A second parameter with a default and another name is the user's own: `lambda exception, name=name: ...`.
 
     Raises:
         TypeError: it can be called with neither one nor two.
@@ -152,7 +152,7 @@ def _arity(handler: Callable[..., Any]) -> int:
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):
-        return 1  # a builtin does not say
+        return 1  # a builtin has no signature
     positional = [
         each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
@@ -194,7 +194,7 @@ def _unfit(handler: object, what: str) -> str:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Who is told of a failure: the handler, the hook, or neither; and what there is to say about that."""
+    """Who is called for a failure: the handler, the hook, or neither; and a warning about that."""
 
     handler: Handler | None
     hook: Hook | None
@@ -236,7 +236,7 @@ def ask(
     try:
         response, budget = _called(told.handler, failure, context)
     except BaseException as problem:
-        # SystemExit and KeyboardInterrupt too: on this thread they would end nothing but the decision.
+        # SystemExit and KeyboardInterrupt, too: on this thread they would only end the decision.
         _chain(problem, failure.error)
         log.error(
             "The uncaught exception handler failed on thread '%s', so the answer is SHUTDOWN_CLIENT; correct "
@@ -252,7 +252,7 @@ def ask(
 def _called(
     handler: Handler, failure: Failure, context: FailureContext
 ) -> tuple[StreamThreadExceptionResponse, Budget | None]:
-    call: Callable[..., Any] = handler  # _arity says how, which no checker follows
+    call: Callable[..., Any] = handler  # _arity has checked the arguments, which type checkers cannot see
     if isinstance(handler, UncaughtExceptionPolicy):
         returned: object = handler
     elif _arity(handler) == 2:
@@ -274,7 +274,7 @@ def _wrong(handler: Handler, returned: object) -> str:
             f"the string {returned!r}; write StreamThreadExceptionResponse.{returned.upper()}, not its name"
         )
     else:
-        what = f"a {type(returned).__name__}"  # not its text: that is the user's, and may be anything
+        what = f"a {type(returned).__name__}"  # not its text, which is the user's and may contain anything
     choices = ", ".join(StreamThreadExceptionResponse.__members__)
     return (
         f"the uncaught exception handler {handler!r} returned {what}. It must return a "
@@ -293,9 +293,9 @@ def _chain(problem: BaseException, original: BaseException) -> None:
             break
         link = following
     else:
-        return  # it leads back to itself
+        return  # the chain leads back to itself
     if any(id(each) in seen for each in _links(original)):
-        return  # the original is there already, or leads here: the handler raised one of its causes
+        return  # the original is in it already, or leads to it: the handler raised one of its causes
     if link.__suppress_context__:
         link.__cause__ = original  # `raise ... from None` would hide a context
     else:
@@ -303,7 +303,7 @@ def _chain(problem: BaseException, original: BaseException) -> None:
 
 
 def _links(error: BaseException) -> list[BaseException]:
-    """An exception and all that its traceback would show with it."""
+    """An exception and all others that its traceback would show."""
     found: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and all(link is not each for each in found):
@@ -316,12 +316,12 @@ def _links(error: BaseException) -> list[BaseException]:
 
 
 def hook_arguments(error: BaseException, thread: threading.Thread | None) -> threading.ExceptHookArgs:
-    """What `threading.excepthook` would get of an exception that ended `thread`."""
+    """The arguments of `threading.excepthook` for an exception that ended `thread`."""
     return threading.ExceptHookArgs((type(error), error, error.__traceback__, thread))
 
 
 def call_hook(hook: Hook, error: BaseException, thread: threading.Thread | None) -> None:
-    """Tell the hook. What it raises is logged, and changes nothing."""
+    """Call the hook. What it raises is logged and changes nothing."""
     try:
         hook(hook_arguments(error, thread))
     except BaseException as problem:

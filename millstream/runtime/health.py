@@ -56,7 +56,7 @@ class Health:
 
     @property
     def badge(self) -> str:
-        """The status on a coloured ground, for a notebook."""
+        """The status on a coloured background, for a notebook."""
         return badge(self.status, "good" if self.ready else "waiting" if self.live else "bad")
 
     def _repr_html_(self) -> str:
@@ -69,7 +69,7 @@ class Health:
 
 
 def _in_words(value: Any) -> object:
-    """A fact of `details`, for people: nothing for what is empty."""
+    """A fact of `details` in readable form; empty values show nothing."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {_in_words(each)}" for name, each in value.items())
     if isinstance(value, list | tuple):
@@ -78,10 +78,10 @@ def _in_words(value: Any) -> object:
 
 
 class Waiting(NamedTuple):
-    """A thread that waits before it takes over what a failed one owned.
+    """A thread that waits before it takes over the work of a failed one.
 
     Attributes:
-        pipeline: the one that failed; None where it was not a pipeline.
+        pipeline: the one that failed; None if it was not a pipeline.
         attempt: the replacement that is coming, numbered as the failure that it answers
             (`FailureRecord.attempt`); `most`: how many the budget allows.
     """
@@ -94,12 +94,12 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True)
 class HealthView:
-    """What health is judged by; the client fills it in.
+    """The facts that health is judged by; the client fills them in.
 
     Attributes:
-        threads: the state of each stream thread by its name; DEAD ones may be left out.
+        threads: the state of each stream thread by its name; DEAD threads may be left out.
         wanted_threads: how many there should be.
-        waiting: the threads that wait for another try, by name; they may be among `threads` or not.
+        waiting: the threads that wait for a retry, by name, whether or not they are among `threads`.
         pipelines_total: how many the topology has; `pipelines_owned`: how many this client has to run;
             `pipelines_running`: how many of these have a query that runs.
         unowned: pipelines that no client and no thread has, as far as this client knows.
@@ -107,10 +107,10 @@ class HealthView:
         member: whether it is a member of its group; True for a client that needs none.
         lost: why it is not.
         missing_topics: source topics that do not exist.
-        lost_executors: those that the Spark cluster has lost lately, in words.
-        query_server_failure: why the query server does not answer any more.
+        lost_executors: executors that the Spark cluster has lost recently, in words.
+        query_server_failure: why the query server no longer answers.
         paused: whether the user has called `pause()`.
-        failure: what the client ended, or is ending, with.
+        failure: the failure with which the client ended, or is ending.
     """
 
     client_state: State
@@ -133,7 +133,7 @@ class HealthView:
 
     @property
     def live_threads(self) -> tuple[str, ...]:
-        """The names of the threads that neither stop nor have ended."""
+        """The names of the threads that are neither stopping nor ended."""
         return tuple(name for name, state in self.threads.items() if state not in _ENDING)
 
 
@@ -141,7 +141,7 @@ _ENDING = ("PENDING_SHUTDOWN", "DEAD")
 
 
 class _Row(NamedTuple):
-    """Where `holds` does, the client is what the other columns say."""
+    """If `holds` is true, the other columns describe the client."""
 
     status: str
     live: bool
@@ -311,8 +311,8 @@ _ROWS: tuple[_Row, ...] = (
         _in(State.CREATED),
         lambda view: "the client has not been started; call start()",
     ),
-    # From here on it is REBALANCING or RUNNING. A thread that waits is worth keeping the client for; a client
-    # that is RUNNING and has none is not.
+    # From here on it is REBALANCING or RUNNING. A client is worth keeping while a thread waits; a RUNNING
+    # client without any thread is not.
     _Row("waiting", True, False, lambda view: bool(view.waiting), _waiting),
     _Row("empty", False, False, _running_and(lambda view: not view.live_threads), _empty),
     _Row("missing", True, False, lambda view: bool(view.missing_topics), _missing),

@@ -24,7 +24,7 @@ from millstream.runtime.failure import (
 __all__ = ["FailureHistory", "FailureRecord", "in_a_row", "plan_retry"]
 
 _MOST_SUBJECTS = 1000
-"""Of how many pipelines, tasks and kinds of failure something is kept."""
+"""For how many pipelines, tasks and kinds of failure records are kept."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,18 @@ class FailureRecord:
     Attributes:
         at: when, in UTC.
         thread: the thread that ended.
-        pipeline: whose query it was; None where it was not a query's.
-        task_id: the task it happened in, where that is known.
+        pipeline: the pipeline whose query failed; None if it was not a query.
+        task_id: the task it happened in, if known.
         exception: the exception, as the handler got it.
-        offsets: what the failing micro-batch was to read: from the first up to, and without, the second.
-        batch_id: the failing micro-batch, where it is known.
+        offsets: what the failing micro-batch was to read: from the first offset (inclusive) to the second
+            (exclusive).
+        batch_id: the failing micro-batch, if known.
         response: what was done: the handler's answer, or its replacement.
-        attempt: how many failures in a row this was the last of; 1: the first.
+        attempt: the number of this failure in a row of failures; 1: the first.
         most: how many of them the budget answers with REPLACE_THREAD; None: there was no budget.
         next_try: when it is retried, in UTC; None: it is not.
         is_global: whether it was the global thread.
-        line: which line of threads, each the replacement of the one before, it belongs to.
+        line: the line of threads, each the replacement of the previous one, that it belongs to.
     """
 
     at: datetime
@@ -72,7 +73,7 @@ class FailureRecord:
         next_try: datetime | None = None,
         most: int | None = None,
     ) -> FailureRecord:
-        """What there is to remember of `failure`."""
+        """The record of `failure`."""
         return cls(
             at=at,
             thread=failure.thread,
@@ -112,10 +113,11 @@ class FailureHistory:
     """The last failures of a client, as a value.
 
     Attributes:
-        maxlen: how many are kept of each pipeline; of each task for what is not a pipeline's; and of each
-            class of exception for the rest. So a pipeline that fails often does not push out the others.
-        count: how many failures there ever were, those included that are not kept any more.
-        kept: the records with their numbers, by what they count for; what failed last comes last.
+        maxlen: how many are kept for each pipeline; for each task, for failures outside pipelines; and for
+            each class of exception, for the rest. So a pipeline that fails often does not displace the
+            others.
+        count: how many failures there ever were, including those that are no longer kept.
+        kept: the records with their numbers, by subject; the subject that failed last comes last.
     """
 
     maxlen: int = MOST_FAILURES
@@ -127,21 +129,21 @@ class FailureHistory:
             raise ValueError(f"maxlen must be 1 or more; got {self.maxlen}")
 
     def adding(self, record: FailureRecord) -> FailureHistory:
-        """The same with one more."""
+        """This history with one more record."""
         subject, number = _subject(record), self.count + 1
         kept = {each: records for each, records in self.kept.items() if each != subject}
         kept[subject] = (*self.kept.get(subject, ()), (number, record))[-self.maxlen :]
         if len(kept) > _MOST_SUBJECTS:
-            del kept[next(iter(kept))]  # what has been quiet for longest
+            del kept[next(iter(kept))]  # the subject that failed least recently
         return replace(self, count=number, kept=kept)
 
     def records(self) -> tuple[FailureRecord, ...]:
-        """Those that are kept, oldest first."""
+        """The kept records, oldest first."""
         numbered = [each for kept in self.kept.values() for each in kept]
         return tuple(record for _, record in sorted(numbered, key=lambda each: each[0]))
 
     def last(self) -> FailureRecord | None:
-        """The newest one."""
+        """The newest record."""
         return self.kept[next(reversed(list(self.kept)))][-1][1] if self.kept else None
 
 
@@ -152,11 +154,11 @@ def plan_retry(
     now: datetime,
     draw: Callable[[], float],
 ) -> Retry | Exhausted:
-    """Whether there is another try after `failure`, and when.
+    """Whether there is a retry after `failure`, and when.
 
     Args:
         previous: the failures before this one, oldest first; those of other pipelines do not count.
-        draw: a random number from 0 up to, and without, 1, such as `random.random`.
+        draw: a random number from 0 (inclusive) to 1 (exclusive), such as `random.random`.
 
     Differs: Kafka Streams replaces a thread without a limit and without a pause.
     """
@@ -170,10 +172,10 @@ def plan_retry(
 def in_a_row(
     previous: Sequence[FailureRecord], failure: Failure, window: timedelta, now: datetime
 ) -> tuple[FailureRecord, ...]:
-    """The failures before this one that count with it, oldest first.
+    """The previous failures that count together with this one, oldest first.
 
-    They are those of the same pipeline within the window, back to where it last made progress: to a failure
-    whose records a later one has got past. That a query started, or ran for a while, is no progress.
+    They are those of the same pipeline within the window, back to its last progress: to a failure whose
+    records a later one has got past. Starting a query, or running for a while, is not progress.
     """
     counted: list[FailureRecord] = []
     later: list[Mapping[TopicPartition, tuple[int, int]]] = [failure.offsets]
@@ -190,10 +192,10 @@ def in_a_row(
 def _got_past(
     failed: Mapping[TopicPartition, tuple[int, int]], now: Mapping[TopicPartition, tuple[int, int]]
 ) -> bool:
-    """Whether a batch that begins as `now` does comes after one that read `failed`.
+    """Whether a batch that begins at `now` comes after the batch that read `failed`.
 
-    Not where either is unknown in part, and not where there was nothing to read: then both begin at the
-    same place without anything having been done.
+    No if either is partly unknown, or if there was nothing to read: then both begin at the same offsets
+    although nothing was done.
     """
     reads_something = any(begin < end for begin, end in failed.values())
     return reads_something and all(
@@ -210,7 +212,7 @@ def _delay_s(attempt: int, budget: Budget, draw: Callable[[], float]) -> float:
 
 
 def _subject(failed: Failure | FailureRecord) -> Hashable:
-    """What a failure counts for: its pipeline; without one its task; without that, its kind, in its line."""
+    """The subject that a failure counts for: its pipeline; else its task; else its kind, within its line."""
     if failed.pipeline is not None:
         return "pipeline", failed.pipeline
     if failed.task_id is not None:

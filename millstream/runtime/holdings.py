@@ -20,12 +20,12 @@ __all__ = ["missing_standbys", "placement_of", "task_offsets", "up_to_date"]
 def task_offsets(
     held: Share, lags: Mapping[TopicPartition, LagInfo], on_disk: Collection[TaskId], *, lost: bool
 ) -> dict[TaskId, int]:
-    """What a client has of which task, in the words of Kafka's SubscriptionInfo.
+    """What a client has of each task, in the terms of Kafka's SubscriptionInfo.
 
     Args:
-        on_disk: the tasks that have left something there: better than nothing, however old it is.
-        lost: the client has lost its place in the group. It claims nothing as its own then: what it had may
-            be another one's by now.
+        on_disk: the tasks with state on the disk: better than nothing, however old it is.
+        lost: the client is no longer in the group. It then claims nothing as its own: what it had may belong
+            to another client by now.
 
     Source: StreamThread/TaskManager.taskOffsetSums. Differs: an active task that is being restored counts as
         active, so that it stays where it is; `up_to_date` says that it cannot be read yet.
@@ -48,7 +48,7 @@ def up_to_date(
     caught_up: Collection[TopicPartition],
     acceptable_lag: int,
 ) -> frozenset[TaskId]:
-    """The tasks all of whose stores have caught up once, or are behind by so few records.
+    """The tasks all of whose stores have caught up once, or are only a few records behind.
 
     Source: KIP-441, acceptable.recovery.lag.
     """
@@ -63,7 +63,7 @@ def placement_of(
     own_endpoint: str,
     global_stores: Mapping[str, frozenset[TopicPartition]],
 ) -> tuple[Placement, tuple[str, ...]]:
-    """Where everything is; and the endpoints of others that are no addresses, which are left out."""
+    """Where everything is; and the endpoints of other clients that are not addresses, which are left out."""
     hosts: dict[HostInfo, tuple[frozenset[TaskId], frozenset[TaskId]]] = {}
     odd = []
     for endpoint, (active, standby) in assignment.hosts.items():
@@ -81,5 +81,5 @@ def placement_of(
 
 
 def missing_standbys(replicas: int, clients: int) -> int:
-    """How many clients more are needed for so many standbys of each task."""
+    """How many more clients are needed for this number of standbys of each task."""
     return max(0, replicas + 1 - clients)

@@ -65,13 +65,13 @@ class Role(Enum):
 
     @property
     def is_internal(self) -> bool:
-        """Whether Millstream made it."""
+        """Whether Millstream created it."""
         return self in (Role.REPARTITION_READ, Role.REPARTITION, Role.CHANGELOG, Role.DATAFRAME)
 
 
 @dataclass(frozen=True, order=True)
 class TopicUse:
-    """One topic in one role; a topic that is both read and written is there twice."""
+    """One topic in one role; a topic that is both read and written has two of these."""
 
     topic: str
     role: Role = field(compare=False)
@@ -84,13 +84,13 @@ def topics_of(
     existing: Iterable[str] = (),
     dead_letters: str | None = None,
 ) -> tuple[TopicUse, ...]:
-    """Every topic that a pipeline reads and writes, by its whole name, in the order of its nodes.
+    """Every topic that a pipeline reads and writes, by its full name, in the order of its nodes.
 
-    What a function names for each record is not known here.
+    Topics that a function names for each record are not known here.
 
     Args:
         existing: topics that patterns may match, without internal ones (topic_watch.matching_topics).
-        dead_letters: where records go that fail, if they are kept.
+        dead_letters: the topic for failed records, if they are kept.
     """
     uses: dict[tuple[str, Role], None] = {}
     matched: set[str] = set()
@@ -132,10 +132,10 @@ def topics_of(
 
 @dataclass(frozen=True)
 class Noted:
-    """A topic as it was when the pipeline last began to run.
+    """A topic as it was when the pipeline was last started.
 
     Attributes:
-        starts: of a changelog, the first offset of each partition then.
+        starts: for a changelog, the first offset of each partition at that time.
     """
 
     topic_id: str
@@ -146,12 +146,12 @@ class Noted:
 
 @dataclass(frozen=True)
 class Found:
-    """A topic as it is.
+    """A topic as it is now.
 
     Attributes:
-        starts, ends: the first offset of each partition, and the one after its last record; empty where
-            nobody asked for them.
-        forgets: whether the broker deletes old records by itself.
+        starts, ends: the first offset of each partition, and the one after its last record; empty unless they
+            were queried.
+        forgets: whether the broker deletes old records.
     """
 
     topic_id: str
@@ -162,12 +162,12 @@ class Found:
 
     @property
     def has_content(self) -> bool:
-        """Whether anything was ever written to it that may still be there."""
+        """Whether it may still contain anything that was written to it."""
         return any(end > start for start, end in zip(self.starts, self.ends, strict=True))
 
 
 def note(uses: Iterable[TopicUse], found: Mapping[str, Found]) -> dict[str, Noted]:
-    """What is noted of the topics that there are. Of a topic with several roles, what is read counts most."""
+    """The notes about the existing topics. For a topic with several roles, being read counts most."""
     notes: dict[str, Noted] = {}
     for use in uses:
         there = found.get(use.topic)
@@ -179,12 +179,12 @@ def note(uses: Iterable[TopicUse], found: Mapping[str, Found]) -> dict[str, Note
 
 @dataclass(frozen=True)
 class Notes:
-    """What stands beside a checkpoint: `<pipeline>.topics.json`.
+    """The content of `<pipeline>.topics.json`, beside a checkpoint.
 
     Attributes:
         scans: the sources of the query that wrote the checkpoint, in its order.
-        serdes: the names of the serdes of keys and values, by store: its changelog is in them.
-        layouts: how the state of each store is laid out (CompiledPipeline).
+        serdes: the names of the key and value serdes of each store, in which its changelog is written.
+        layouts: the layout of each store's state (CompiledPipeline).
     """
 
     topics: Mapping[str, Noted]
@@ -193,7 +193,7 @@ class Notes:
     layouts: Mapping[str, str] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """As it is kept."""
+        """The content of the file."""
         topics = {
             name: {**asdict(each), "role": each.role.name.lower()}
             for name, each in sorted(self.topics.items())
@@ -210,7 +210,7 @@ class Notes:
 
     @classmethod
     def parse(cls, content: bytes | None) -> Notes | None:
-        """What was kept; None: nothing, or nothing that can be read."""
+        """The notes in a file's content; None: there are none, or they cannot be read."""
         try:
             kept = json.loads(content or b"")
             topics = {
@@ -246,10 +246,10 @@ class What(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it was: of which topic ('' for the checkpoint), and the facts in words.
+    """One thing that has changed: its topic ('' for the checkpoint), and the facts in words.
 
     Attributes:
-        by_pattern: it is read because a pattern matches its name, and no source names it.
+        by_pattern: it is read because a pattern matches its name; no source names it.
     """
 
     what: What
@@ -260,7 +260,7 @@ class Finding:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether the pipeline goes on without the topic: a pattern reads what there is, as in Kafka."""
+        """Whether the pipeline continues without the topic: a pattern reads what exists, as in Kafka."""
         return self.by_pattern and self.what in (What.DELETED, What.RECREATED)
 
     @property
@@ -288,15 +288,15 @@ def compare(
     committed: Mapping[TopicPartition, int] | None = None,
     patterns: Sequence[re.Pattern[str]] = (),
 ) -> tuple[Finding, ...]:
-    """What is not as the pipeline's progress says, in the order of `uses`; nothing: it may go on.
+    """What does not match the pipeline's progress, in the order of `uses`; empty: it may continue.
 
     Args:
-        noted: what was noted beside the checkpoint; None: nothing was.
-        found: what there is.
-        positions: the next offset to read of each partition, by the checkpoint; None: there is no checkpoint,
-            or none that has processed anything.
-        committed: what the group has committed of the pipeline's source topics.
-        patterns: those of the pipeline's sources.
+        noted: the notes beside the checkpoint, or None.
+        found: the existing topics.
+        positions: the next offset to read of each partition, from the checkpoint; None: there is no
+            checkpoint, or it has processed nothing.
+        committed: the group's committed offsets in the pipeline's source topics.
+        patterns: the patterns of the pipeline's sources.
     """
     if positions is None:
         gone = _gone(pipeline, uses, found, committed or {})
@@ -305,15 +305,15 @@ def compare(
     seen: dict[str, Finding] = {}
     for use in uses:
         finding = _compared(use, known.get(use.topic), found.get(use.topic), positions)
-        # A topic in several roles is told once, by the role that loses most.
+        # A topic in several roles is reported once, for the role that loses most.
         if finding is not None and (use.topic not in seen or use.role.is_read):
             seen[use.topic] = finding
-    # What a pattern matched, and is gone, is in no `use` any more.
+    # A lost topic that a pattern matched is no longer in any `use`.
     used = {use.topic for use in uses}
     for name, old in known.items():
         if name not in used and old.role is Role.SOURCE and name not in found:
             seen[name] = Finding(What.DELETED, name, old.role, f"topic id {old.topic_id}")
-    # What was read of it, though nobody came to note it: it was there for a moment only.
+    # It was read but never noted, because it existed only for a moment.
     for name in sorted({at.topic for at in positions}):
         if name not in used and name not in seen and name not in found and _matched(patterns, name):
             seen[name] = Finding(What.DELETED, name, Role.SOURCE, "and it was never recorded")
@@ -336,10 +336,10 @@ def fresh_changelogs(
     found: Mapping[str, Found],
     positions: Mapping[TopicPartition, int] | None,
 ) -> frozenset[str]:
-    """Changelogs that were never written, beside a checkpoint that has processed something and no note.
+    """Changelogs that were never written, beside a checkpoint with progress but without notes.
 
-    Versions that noted nothing have left such a checkpoint. Whether a changelog of it was deleted, and has
-    been made anew since, or the store was empty all the time, cannot be told.
+    Older versions, which wrote no notes, leave such a checkpoint. It is impossible to tell whether such a
+    changelog was deleted and created again, or whether the store was always empty.
     """
     return frozenset(
         use.topic
@@ -364,13 +364,13 @@ def _compared(
             return finding(What.DELETED, f"its topic id was {old.topic_id}")
         if use.role.is_read and mine:
             return finding(What.DELETED, f"read up to {_offsets(mine)}")
-        # A checkpoint that has done something is proof that its changelogs were there.
+        # A checkpoint with progress proves that its changelogs existed.
         if use.role is Role.CHANGELOG:
             return finding(What.DELETED, "the checkpoint has the store's state, but its changelog is gone")
         return finding(What.NEVER_THERE, "and it was never recorded") if use.role.is_read else None
     if old is not None and old.topic_id and now.topic_id and old.topic_id != now.topic_id:
         if use.role in (Role.OUTPUT, Role.DEAD_LETTERS, Role.REPARTITION):
-            return None  # what is written from now on goes to the new one; whoever reads it compares as well
+            return None  # later records go to the new topic, whose readers do the same comparison
         facts = f"topic id {old.topic_id} then, {now.topic_id} now"
         if use.role.is_read and mine:
             facts += f"; read up to {_offsets(mine)} of the old one"
@@ -400,9 +400,9 @@ def _compared(
 
 
 def _is_another(use: TopicUse, mine: Mapping[int, int], now: Found) -> bool:
-    """Whether a topic whose id nobody came to note is not the one that was read: that one was there for a
-    moment only, and the client ended. No topic loses partitions, and none that a pattern has just found ends
-    before what was read of it. One that was made anew as large, and has as many records, looks the same.
+    """Whether a topic without a noted id is not the one that was read, which existed only for a moment before
+    the client ended. No topic loses partitions, and no topic just found by a pattern ends before the offsets
+    read from it. A topic that was recreated with as many partitions and records looks the same.
     """
     ends = dict(enumerate(now.ends)) if use.by_pattern else {}
     return any(
@@ -411,7 +411,7 @@ def _is_another(use: TopicUse, mine: Mapping[int, int], now: Found) -> bool:
 
 
 def _read_past(use: TopicUse, mine: Mapping[int, int], now: Found) -> Finding | None:
-    """Whether records are gone before they were read, or the log ends before what was read."""
+    """Whether records were deleted before they were read, or the log ends before the read offsets."""
     facts = []
     for number, (start, end) in enumerate(zip(now.starts, now.ends, strict=True)):
         position = mine.get(number)
@@ -460,11 +460,11 @@ def _partitions(count: int) -> str:
 
 @dataclass(frozen=True)
 class Policies:
-    """What the configuration says about what can be put right.
+    """The configured repairs.
 
     Attributes:
-        from_beginning: `source.lost.policy`: start at the beginning of a source topic as it is now.
-        rebuild_changelogs: `changelog.lost.policy`: write a changelog anew from Spark's state.
+        from_beginning: `source.lost.policy`: start at the beginning of the current source topic.
+        rebuild_changelogs: `changelog.lost.policy`: rewrite a changelog from Spark's state.
     """
 
     from_beginning: bool = False
@@ -472,14 +472,14 @@ class Policies:
 
 
 def mendable(finding: Finding, policies: Policies) -> bool:
-    """Whether it is put right once the checkpoint is claimed: what a pattern has lost always, all else if
-    the configuration says so.
+    """Whether it is repaired once the checkpoint is claimed: topics lost by a pattern always, everything else
+    if so configured.
     """
     if finding.is_dropped:
         return True
     if finding.role is Role.CHANGELOG:
         return policies.rebuild_changelogs
-    # A topic that is not there has no beginning.
+    # A missing topic has no beginning.
     is_there = finding.what not in (What.DELETED, What.NEVER_THERE)
     return finding.role is not None and finding.role.is_read and is_there and policies.from_beginning
 
@@ -494,12 +494,12 @@ def dropped_sentence(
     read: Mapping[TopicPartition, int],
     planned: Mapping[TopicPartition, int],
 ) -> str:
-    """What is logged of a topic that a pattern has lost.
+    """The log message about a topic that a pattern has lost.
 
     Args:
         others: what patterns match now.
-        read: the next offset to read of each partition, by the checkpoint.
-        planned: the same, by the micro-batch that was interrupted.
+        read: the next offset to read of each partition, from the checkpoint.
+        planned: the same, from the interrupted micro-batch.
     """
     mine = {at.partition: offset for at, offset in read.items() if at.topic == finding.topic}
     begun = {at.partition: offset for at, offset in planned.items() if at.topic == finding.topic}
@@ -528,7 +528,7 @@ _AFRESH = (
 
 
 def error_of(findings: Sequence[Finding], location: str) -> StreamsException | None:
-    """The exception for what was found, with the ways out; None: nothing was.
+    """The exception for the findings, with the possible remedies; None: there are no findings.
 
     Args:
         location: where the checkpoints are.

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def readers_of(topology: Topology, application_id: str) -> Readers:
-    """Which processors read a topic, internal ones by their whole names."""
+    """The processors that read each topic; internal topics by their full names."""
 
     @cache
     def readers(topic: str) -> tuple[tuple[int, str], ...]:
@@ -53,8 +53,8 @@ def readers_of(topology: Topology, application_id: str) -> Readers:
 
 
 def writers_of(topology: Topology, application_id: str) -> Writers:
-    """Which sink writes a topic, internal ones by their whole names: the first that names it, or else the
-    first that asks a function for its topics."""
+    """The sink that writes each topic, internal topics by their full names: the first that names it, or else
+    the first that chooses topics by a function."""
     sinks: dict[str, str] = {}
     asking: list[str] = []
     for subtopology in topology.subtopologies:
@@ -75,7 +75,7 @@ def writers_of(topology: Topology, application_id: str) -> Writers:
 
 
 class Measuring:
-    """One client's.
+    """The measurements of one client.
 
     Args:
         interval_ms: the shortest time between two micro-batches.
@@ -113,10 +113,10 @@ class Measuring:
     # --- what happens --------------------------------------------------------------------------------------
 
     def batch(self, report: BatchReport) -> None:
-        """A pipeline's engine reports. Any thread; what fails is logged."""
+        """Take a report of a pipeline's engine. Any thread; failures are logged."""
         thread = self._threads.get(report.pipeline)
         if thread is None:
-            return  # it was given up since
+            return  # it has been released since
         try:
             record_batch(
                 self._meter,
@@ -129,15 +129,15 @@ class Measuring:
                 at_ms=self._clock.epoch_ms(),
             )
         except Exception:
-            log.exception("a report of pipeline %s is missing in the metrics", report.pipeline)
+            log.exception("a report of pipeline %s is missing from the metrics", report.pipeline)
         if self._threads.get(report.pipeline) != thread:
-            # It was given up meanwhile: what was recorded since then goes, too.
+            # It was released meanwhile: what was recorded since then is removed, too.
             forget_pipeline(self._meter, report.pipeline)
             if thread not in self._tasks:
                 self._meter.forget(("thread", thread))
 
     def event(self, old: ClientState, event: Event, new: ClientState, moment: Moment) -> None:
-        """One step of the client, from one value to the next. Quick; what fails is logged."""
+        """Record one step of the client, from one value to the next. Quick; failures are logged."""
         try:
             self._state(old.state, new.state, moment.now)
             if old.paused is not new.paused:
@@ -154,10 +154,10 @@ class Measuring:
             if new.history.count > old.history.count and (failure := new.history.last()) is not None:
                 self._failed(failure)
         except Exception:
-            log.exception("%s is missing in the metrics", type(event).__name__)
+            log.exception("%s is missing from the metrics", type(event).__name__)
 
     def watch(self, thread: str, updater: str, standbys: StandbyUpdates | None) -> Watches:
-        """What an updater of this thread is to tell, and who else is told."""
+        """The watch for an updater of this thread: the metrics, and the listener of standbys."""
         return Watches(self._restoring.of(thread, updater), standbys)
 
     def _state(self, old: State, new: State, now: float) -> None:
@@ -219,7 +219,7 @@ class Measuring:
     # --- what is asked -------------------------------------------------------------------------------------
 
     def readings(self) -> Iterator[Reading]:
-        """All that was measured, as of now. Any thread."""
+        """All current measurements. Any thread."""
         at = self._rebalanced_at
         ago = -1.0 if at is None else self._clock.now() - at
         self._meter.put(COORDINATOR, "last-rebalance-seconds-ago", {"client-id": self._client_id}, ago)
@@ -234,7 +234,7 @@ class Watches:
         self._metrics, self._standbys = metrics, standbys
 
     def begun(self, partition: TopicPartition, store: BytesStore, start: int, end: int) -> None:
-        """It begins at one offset; the changelog ends before the other."""
+        """Loading begins at offset `start`; the changelog ends before `end`."""
         self._metrics.begun(partition, store, start, end)
         if self._standbys is not None:
             self._standbys.begun(partition, store, start, end)
@@ -242,7 +242,7 @@ class Watches:
     def loaded(
         self, partition: TopicPartition, store: BytesStore, records: int, position: int, end: int
     ) -> None:
-        """So many records more are in it, up to, and without, `position`."""
+        """This number of further records is in the store, up to `position` (exclusive)."""
         self._metrics.loaded(partition, store, records, position, end)
         if self._standbys is not None:
             self._standbys.loaded(partition, store, records, position, end)

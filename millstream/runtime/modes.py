@@ -16,10 +16,10 @@ _SINCE = (4, 3)
 
 
 def modes_of(config: StreamsConfig, spark_version: str | None = None) -> Modes:
-    """The mode of each pipeline, and what stands in the way of Real-Time Mode for all of them.
+    """The mode of each pipeline, and the obstacles to Real-Time Mode that concern all of them.
 
     Args:
-        spark_version: that of the PySpark that is installed, if it is not given.
+        spark_version: by default, the version of the installed PySpark.
     """
     against = []
     spark_version = spark_version or _installed()
@@ -45,4 +45,4 @@ def _installed() -> str:
     try:
         return version("pyspark")
     except PackageNotFoundError:
-        return ""  # a platform's own
+        return ""  # a platform's own version

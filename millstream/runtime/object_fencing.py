@@ -1,28 +1,28 @@
-"""Claims of checkpoints in an object store, which has no rename, but creates an object for one client only.
+"""Claims of checkpoints in an object store, which has no rename, but lets only one client create an object.
 
-The guarantees of fencing.py hold here too, by other means. Below the root a pipeline `p0` that was claimed
-seven times has
+The guarantees of fencing.py hold here too, by other means. After seven claims of a pipeline `p0`, the root
+contains
 
     p0.7                the checkpoint's directory
-    p0.1 … p0.6         of those before, what is left: fences
-    p0.7.owner          who made this claim, when, and its epoch; one for each of the last claims
-    p0.7.ready          how the claim came out: `ready`, or `lost` to a later one
+    p0.1 … p0.6         the remains of earlier claims: fences
+    p0.7.owner          who made this claim, when, and its epoch; kept for each of the last claims
+    p0.7.ready          the outcome of the claim: `ready`, or `lost` to a later one
 
 A claim has five steps. If a client dies between two of them, the next claim continues from what it left
 behind:
 
 1. Take the next number, by creating its `.owner` object.
-2. From the newest earlier claim down, find the last one that ended as ready. A claim that has not ended yet
-   is made to lose: its `.ready` object says `lost`, and its client cannot create another.
-3. Fence the log of that one's checkpoint: fences take the next name in `offsets`, and the last one in
+2. From the newest earlier claim down, find the last one that is ready. A claim without an outcome is made to
+   lose: its `.ready` object says `lost`, and its client cannot create another.
+3. Fence the log of that claim's checkpoint: fences take the next name in `offsets`, and the last one in
    `commits` if it is free. Its query can begin no further batch, and cannot commit the current one.
 4. Copy the checkpoint to this claim's directory. The source is final by now.
 5. Create this claim's `.ready` object. If it already exists, a later claim was quicker. Then clear the
    earlier directories, except for the fences in them.
 
-Why no progress is lost or made twice: the log has one next name, which goes to either the old query or the
-fence. Either the fence comes after a batch, and the copy has that batch; or the batch never begins. And if
-two claims copy the same checkpoint, the later one has made the earlier one lose before.
+No progress is lost or made twice, because the log has one next name, which goes to either the old query or
+the fence. Either the fence comes after a batch, and the copy includes that batch; or the batch never begins.
+And if two claims copy the same checkpoint, the later one has already made the earlier one lose.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TRIES = 100
 
 
 def claims_of(files: CheckpointFiles, root: str, *, clock: Clock | None = None) -> CheckpointClaims:
-    """Claims of the checkpoints below a root, by what its files can do."""
+    """Claims of the checkpoints below a root, by what its file system can do."""
     if isinstance(files, ObjectFiles):
         return ObjectClaims(files, root, clock=clock)
     return CheckpointClaims(files, root, clock=clock)
@@ -94,7 +94,7 @@ class ObjectClaims(CheckpointClaims):
         source = self._source(pipeline, number)
         if source is not None:
             self._fence_log(name_of(pipeline, source))
-            self._raise_if_passed(pipeline, number)  # it saves a copy that would be for nothing
+            self._raise_if_passed(pipeline, number)  # saves a useless copy
             self._objects.copy(name_of(pipeline, source), name_of(pipeline, number))
         if not self._objects.create(ready_of(pipeline, number), _READY):
             raise self._passed(pipeline, self._places(pipeline))
@@ -122,10 +122,10 @@ class ObjectClaims(CheckpointClaims):
         raise self._crowded(pipeline, _TRIES)
 
     def _source(self, pipeline: str, number: int) -> int | None:
-        """The last claim before this one that came out ready; whatever is between can no longer."""
+        """The last claim before this one that is ready; those in between can no longer become ready."""
         there = self._places(pipeline)
         if not there.decided and there.directories:
-            # What an older version kept here, which knew no decisions.
+            # From an older version, which had no outcomes.
             self._objects.create(ready_of(pipeline, max(there.directories)), _READY)
         for each in sorted(there.owners | there.directories, reverse=True):
             if each >= number:

@@ -38,17 +38,17 @@ _TRIES = 20
 _MARK = "offsets-moved.json"
 
 Line = Mapping[str, Mapping[str, int]] | int
-"""A number: the source is the time of day (spark/processors.py), and no topic."""
+"""A number: the source is the time of day (spark/processors.py), not a topic."""
 
 
 @dataclass(frozen=True)
 class OffsetLog:
-    """What one file says.
+    """The content of one file.
 
     Attributes:
         head: Spark's own first lines.
-        lines: by source, the offset after the last one to read, by topic and partition; None: the source had
-            nothing yet.
+        lines: for each source, the offset after the last one to read, by topic and partition; None: the
+            source had nothing yet.
     """
 
     batch: int
@@ -57,10 +57,10 @@ class OffsetLog:
 
     @classmethod
     def parse(cls, batch: int, content: bytes) -> OffsetLog:
-        """What a file says.
+        """Parse a file's content.
 
         Raises:
-            ValueError: it is not one that this knows.
+            ValueError: its format is unknown.
         """
         text = content.decode("utf-8").rstrip("\n").split("\n")
         if len(text) < 3 or text[0] != "v1":
@@ -80,13 +80,13 @@ class OffsetLog:
         return cls(batch, (text[0], text[1]), tuple(lines))
 
     def to_bytes(self) -> bytes:
-        """As Spark writes it."""
+        """The content in Spark's format."""
         lines = ["-" if line is None else json.dumps(line, separators=(",", ":")) for line in self.lines]
         return "\n".join((*self.head, *lines)).encode()
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The next offset to read of each partition; of several sources that read it, the lowest."""
+        """The next offset to read of each partition; the lowest, if several sources read it."""
         found: dict[TopicPartition, int] = {}
         for line in self.lines:
             for topic, partitions in ({} if line is None or isinstance(line, int) else line).items():
@@ -100,7 +100,7 @@ class OffsetLog:
 
 
 def moved(log: OffsetLog, to: Mapping[str, Mapping[int, int] | None]) -> OffsetLog:
-    """The same, with these topics read from these offsets on; None: the topic is not there any more."""
+    """The log with these topics at these offsets; None: the topic no longer exists."""
 
     def line(old: Line | None) -> Line | None:
         if old is None or isinstance(old, int):
@@ -115,23 +115,24 @@ def moved(log: OffsetLog, to: Mapping[str, Mapping[int, int] | None]) -> OffsetL
 
 
 def aligned(log: OffsetLog, before: Sequence[Scan] | None, now: Sequence[Scan]) -> OffsetLog | None:
-    """The same, for a query that has other sources than the one that wrote it; None: it cannot be told.
+    """The log for a query with other sources than the one that wrote it; None: that cannot be determined.
 
-    A query reads an input once for what keeps state, and once more for what is written beside that
-    (docs/decisions/0004). So a new version of a program may have more sources or fewer, or have them in
-    another order. What keeps state goes on exactly where it was. What is written beside it and is new begins
-    there too.
+    A query reads an input once for its stateful part, and once more for output written beside that
+    (docs/decisions/0004). So a new version of a program may have more or fewer sources, or have them in
+    another order. The stateful part continues exactly where it was. New output beside it starts there, too.
 
     Args:
-        before: the sources of the query that wrote the log; None: nobody noted them. Those of another number
-            are of another query: earlier versions moved a log, noted it a moment later, and marked nothing.
+        before: the sources of the query that wrote the log; None: they were not noted. If their number
+            differs, they belong to another query: earlier versions moved a log, noted it a moment later, and
+            marked nothing.
     """
     if before is None or len(before) != len(log.lines):
         if len(log.lines) == len(now):
             return log
         lines = {json.dumps(line, sort_keys=True) for line in log.lines}
         inputs = {scan.reads for scan in now}
-        # All of them read the same, and are at the same place: whichever it was, the others are as far.
+        # All of them read the same input and are at the same position, so it does not matter which one it
+        # was.
         return replace(log, lines=(log.lines[0],) * len(now)) if len(lines) == len(inputs) == 1 else None
     if tuple(before) == tuple(now):
         return log
@@ -152,10 +153,10 @@ def aligned(log: OffsetLog, before: Sequence[Scan] | None, now: Sequence[Scan]) 
 
 
 def positions_of(files: CheckpointFiles, pipeline: str) -> Mapping[TopicPartition, int] | None:
-    """The next offset to read of each partition, as the pipeline's checkpoint has it.
+    """The next offset to read of each partition, from the pipeline's checkpoint.
 
-    None: there is no checkpoint, or no query has begun anything with it. Empty: one has, and has finished
-    nothing. Somebody may run or claim the pipeline meanwhile.
+    None: there is no checkpoint, or no query has begun anything with it. Empty: one has, but has finished
+    nothing. Other clients may run or claim the pipeline meanwhile.
 
     Raises:
         StreamsException: the files cannot be read.
@@ -167,7 +168,7 @@ def positions_of(files: CheckpointFiles, pipeline: str) -> Mapping[TopicPartitio
         log = log_of(files, live)
         begun = bool(_numbers(files.list(f"{live}/offsets"))) or _is_in_first_batch(files, live)
         if live_of(pipeline, files) != live:
-            continue  # it was claimed, and so renamed, meanwhile
+            continue  # it was claimed meanwhile, and so renamed
         if log is not None:
             return log.positions
         return {} if begun else None
@@ -175,7 +176,7 @@ def positions_of(files: CheckpointFiles, pipeline: str) -> Mapping[TopicPartitio
 
 
 def _is_in_first_batch(files: CheckpointFiles, directory: str) -> bool:
-    """Whether a query has begun, and no batch was planned or done.
+    """Whether a query has begun, but no batch is planned or done.
 
     In Real-Time Mode the first batch writes records, for minutes, before Spark writes down at its end what it
     has read. Where it began to read stands there from the start. Looking at one source is enough: no batch
@@ -190,9 +191,9 @@ def _is_in_first_batch(files: CheckpointFiles, directory: str) -> bool:
 
 
 def log_of(files: CheckpointFiles, directory: str) -> OffsetLog | None:
-    """What the newest batch that is done has read; None: none is, or Spark wrote what this does not know.
+    """What the newest completed batch has read; None: there is none, or Spark's format is unknown.
 
-    Files that are damaged are Spark's to tell.
+    Damaged files are left for Spark to report.
     """
     done = _numbers(files.list(f"{directory}/commits"))
     for batch in sorted(done, reverse=True):
@@ -207,7 +208,7 @@ def log_of(files: CheckpointFiles, directory: str) -> OffsetLog | None:
 
 
 def unfinished(files: CheckpointFiles, directory: str) -> OffsetLog | None:
-    """What the batch was to read that was interrupted; None: none was."""
+    """What the interrupted batch was to read; None: no batch was interrupted."""
     done = max(_numbers(files.list(f"{directory}/commits")), default=-1)
     planned = max(_numbers(files.list(f"{directory}/offsets")), default=-1)
     if planned <= done:
@@ -220,33 +221,33 @@ def unfinished(files: CheckpointFiles, directory: str) -> OffsetLog | None:
 
 
 def forget_unfinished(files: CheckpointFiles, directory: str) -> None:
-    """Have Spark plan anew what it was about to read; where nothing is done yet, as if it had never run."""
+    """Have Spark plan the interrupted batch again; if no batch is done yet, as if it had never run."""
     done = max(_numbers(files.list(f"{directory}/commits")), default=-1)
     for batch in _numbers(files.list(f"{directory}/offsets")):
         if batch > done:
             _delete(files, f"{directory}/offsets", batch)
     if done < 0:
-        for part in ("sources", "state"):  # where the first batch began, and what it had kept until then
+        for part in ("sources", "state"):  # where the first batch began, and its state so far
             files.delete(f"{directory}/{part}")
 
 
 def save(files: CheckpointFiles, directory: str, log: OffsetLog) -> None:
-    """Replace the file of that batch, which is done, and of the one before: Spark reads that too when it
-    starts, though only to see that it has as many sources.
+    """Replace the file of this completed batch and of the previous one, which Spark also reads when it
+    starts, but only to compare the number of sources.
     """
     before = f"{directory}/offsets/{log.batch - 1}"
     for batch in (log.batch - 1, log.batch):
         if batch == log.batch or files.exists(before):
-            # Hadoop's checksum beside it would be another's; without one it is not looked at.
+            # Hadoop's checksum beside it would be wrong; without one, nothing is checked.
             files.delete(f"{directory}/offsets/.{batch}.crc")
             files.write(f"{directory}/offsets/{batch}", log.to_bytes())
 
 
 def mark(files: CheckpointFiles, directory: str, log: OffsetLog, scans: Sequence[Scan]) -> None:
-    """Keep that this log is of these sources: before it is saved, until that is noted.
+    """Record that this log belongs to these sources, before it is saved and until that is noted.
 
-    A log does not say of itself which line is which source's. If it is saved and not noted, the next
-    alignment would take its lines for those of the old sources: those that changed places would change back.
+    A log does not say which line belongs to which source. If it were saved but not noted, the next alignment
+    would assign its lines to the old sources, and sources that changed places would change back.
     """
     kept = {
         "log": [log.batch, log.to_bytes().decode()],
@@ -256,18 +257,18 @@ def mark(files: CheckpointFiles, directory: str, log: OffsetLog, scans: Sequence
 
 
 def marked(files: CheckpointFiles, directory: str, log: OffsetLog) -> tuple[Scan, ...] | None:
-    """The sources that this very log was marked to be of; None: it is of those that are noted."""
+    """The sources that this very log was marked with; None: it belongs to the noted ones."""
     try:
         kept: Any = json.loads(files.read(f"{directory}/{_MARK}") or b"")
         if kept["log"] != [log.batch, log.to_bytes().decode()]:
-            return None  # it was not saved; or batches were done since, and so it was noted
+            return None  # it was not saved; or it was noted, since batches were completed later
         return tuple(Scan(str(each["reads"]), tuple(map(str, each["feeds"]))) for each in kept["scans"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def unmark(files: CheckpointFiles, directory: str) -> None:
-    """It is noted now."""
+    """Remove the mark, because the sources are noted now."""
     if files.exists(f"{directory}/{_MARK}"):
         files.delete(f"{directory}/{_MARK}")
 

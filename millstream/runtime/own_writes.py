@@ -22,19 +22,19 @@ __all__ = ["Progress", "bound_after", "bound_at_ends", "topic_of"]
 
 
 class Progress(Protocol):
-    """What has to be known of a running client."""
+    """What must be known about a running client."""
 
     def finished(self, pipeline: str, needed: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The next offset of each topic partition that this client's query of the pipeline reads; empty: it
-        has none, or nothing is finished yet. As soon as it has read up to those that are needed, it is to
-        finish them.
+        has none, or nothing is finished yet. The query finishes the needed offsets as soon as it has read
+        them.
         """
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
         """The offset after the last record of each partition of the topics."""
 
     def wait_until(self, fits: Callable[[], bool]) -> bool:
-        """Wait until it fits; False at the deadline."""
+        """Wait until `fits` is true; False at the deadline."""
 
 
 def topic_of(store: Store, application_id: str) -> str:
@@ -43,7 +43,7 @@ def topic_of(store: Store, application_id: str) -> str:
 
 
 def bound_at_ends(store: Store, application_id: str, progress: Progress) -> PositionBound:
-    """At all that is in the store's changelog now."""
+    """A bound at everything that is in the store's changelog now."""
     ends = progress.ends([topic_of(store, application_id)])
     return PositionBound.at(Position({at: end - 1 for at, end in ends.items() if end > 0}))
 
@@ -55,20 +55,20 @@ def bound_after(
     application_id: str,
     progress: Progress,
 ) -> PositionBound:
-    """Where the store has what became of records; waits until the pipelines between are done with them.
+    """The bound at which the store has the results of records; waits for the pipelines in between.
 
     `written` has the offset of the last such record of each topic partition.
 
     Raises:
-        ValueError: no records of these topics get into the store.
+        ValueError: the store is not built from these topics.
         TimeoutException: the deadline came before they were processed.
     """
     own_topic = topic_of(store, application_id)
     bound = Position({at: offset for at, offset in written.items() if at.topic == own_topic})
     needed = {at: offset + 1 for at, offset in written.items() if at.topic != own_topic}
     reached = not bound.is_empty
-    # Of a join by a foreign key, one pipeline writes to another, which writes back; and one that is joined
-    # with what comes behind a topic of its own writes to itself.
+    # In a foreign-key join, one pipeline writes to another, which writes back; and a pipeline that is joined
+    # with the result of its own topic writes to itself.
     circles = sum(isinstance(node, ForeignKeyJoin) for node in topology.nodes)
     for pipeline in topology.queries:
         circles += sum(isinstance(node, Repartition) for node in {*pipeline.inputs} & {*pipeline.outputs})
@@ -114,7 +114,7 @@ def _wait(pipeline: Pipeline, needed: Mapping[TopicPartition, int], progress: Pr
 
 
 def _topics_read(pipeline: Pipeline, application_id: str, topics: set[str]) -> set[str]:
-    """Those of the topics that a pipeline reads."""
+    """The topics among these that a pipeline reads."""
     read: set[str] = set()
     for node in pipeline.inputs:
         if isinstance(node, Repartition):

@@ -36,20 +36,20 @@ __all__ = ["Owner"]
 
 @dataclass(frozen=True, eq=False)
 class _Performing:
-    """That a thread carries out instructions, in one call of `_work_off`."""
+    """Marks a thread that is carrying out instructions, in one call of `_work_off`."""
 
     thread: int
 
 
 class Owner:
-    """One client's.
+    """The owner of one client's state.
 
     Args:
-        state: the value to begin with.
+        state: the initial value.
         perform: carries out an instruction; quickly.
-        at_change: called inside a change of what the user sees, before anybody who waits for it wakes up.
-        announcer: tells of the changes.
-        watch: told of each step, inside it: the value before, the event, the value after, and when. Quick.
+        at_change: called inside a change that the user sees, before anyone who waits for it wakes up.
+        announcer: announces the changes.
+        watch: called inside each step with the value before, the event, the value after, and the time. Quick.
     """
 
     def __init__(
@@ -72,29 +72,29 @@ class Owner:
         self._announcer = announcer
         self._clock = clock
         self._log = log
-        # Ctrl-C may come after any call of a Python function: where that must not leave the lock held, it is
-        # taken itself, and not through the condition, whose `__enter__` is such a function.
+        # Ctrl-C may arrive after any call of a Python function. Where it must not leave the lock held, the
+        # lock is taken directly, not through the condition, whose `__enter__` is such a function.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._changes = Changes()
-        self._to_do: deque[tuple[int, Instruction]] = deque()  # numbered from 1; until they are done
+        self._to_do: deque[tuple[int, Instruction]] = deque()  # pending, numbered from 1
         self._given = 0
         self._performer: _Performing | None = None
 
     @property
     def state(self) -> ClientState:
-        """The value now."""
+        """The current value."""
         return self._state
 
     def post(self, event: Event) -> tuple[Instruction, ...]:
-        """Something has happened; what is to be done about it."""
+        """Apply an event. Returns the resulting instructions."""
         instructions, _ = self._step(event)
         self._work_off()
         self._announcer.deliver()
         return instructions
 
     def call(self, event: Event) -> tuple[Instruction, ...]:
-        """As `post`; and what is to be done at once is done when this returns."""
+        """As `post`, but the instructions have been carried out when this returns."""
         instructions, until = self._step(event)
         self._work_off()
         performer = self._performer
@@ -105,19 +105,19 @@ class Owner:
         return instructions
 
     def wait_for(self, fits: Callable[[ClientState], bool], timeout_s: float | None = None) -> bool:
-        """Wait until the value fits; whether it does. `fits` is called with the lock held.
+        """Wait until the value fits. Returns whether it does. `fits` is called with the lock held.
 
-        None waits as long as it takes; Ctrl-C still interrupts it.
+        None waits without limit; Ctrl-C still interrupts it.
         """
         with self._changed:
             return self._changed.wait_for(lambda: fits(self._state), timeout_s)
 
     def wait_until(self, states: Collection[State], timeout_s: float | None = None) -> bool:
-        """Wait until the client is in one of `states`; whether it is."""
+        """Wait until the client is in one of `states`. Returns whether it is."""
         return self.wait_for(lambda value: value.state in states, timeout_s)
 
     def until(self, fits: Callable[[ClientState], bool], timeout_s: float | None) -> Until:
-        """To wait until the value fits, on a thread or in a coroutine."""
+        """For waiting until the value fits, on a thread or in a coroutine."""
         return Until(
             lambda: fits(self._state), timeout_s, lambda: self.wait_for(fits, timeout_s), self._changes
         )
@@ -128,7 +128,7 @@ class Owner:
             moment = Moment(self._clock.now(), datetime.fromtimestamp(epoch_s, UTC), random.random())  # noqa: S311 - of a pause
             state, instructions = react(self._state, event, moment)
             numbered = tuple(enumerate(instructions, self._given + 1))
-            try:  # both or none, also when Ctrl-C comes
+            try:  # both or neither, even on Ctrl-C
                 self._to_do.extend(numbered)
             finally:
                 before, self._state, self._given = self._state, state, self._given + len(numbered)
@@ -142,7 +142,7 @@ class Owner:
             return instructions, self._given
 
     def _work_off(self) -> None:
-        """Carry out what there is to do, unless somebody is at it."""
+        """Carry out the pending instructions, unless another thread is doing so."""
         mine = _Performing(threading.get_ident())
         interrupted: BaseException | None = None
         while True:
@@ -156,9 +156,9 @@ class Owner:
                     self._perform(instruction)
             except Exception as problem:
                 error = problem
-            except BaseException as problem:  # Ctrl-C on the user's thread: theirs, once this is done
+            except BaseException as problem:  # Ctrl-C on the user's thread: raised there once this is done
                 interrupted, disturbed = problem, True
-            # Nobody else does anything before this is through, so it is tried until it is.
+            # No other thread continues before this is complete, so it is retried until it is.
             through = False
             while not through:
                 try:
@@ -182,7 +182,8 @@ class Owner:
             raise interrupted
 
     def _next(self, mine: _Performing) -> tuple[int, Instruction | None]:
-        """What this thread is to do now, and its number; None: nothing, or somebody else is at it."""
+        """This thread's next instruction and its number; None: there is none, or another thread is
+        working."""
         with self._lock:
             if self._performer is not None or not self._to_do:
                 return 0, None

@@ -64,22 +64,24 @@ log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
 _LOOK_S = 2.0
-"""How long a fresh look at the topics may take when a query has ended."""
+"""How long a fresh check of the topics may take when a query has ended."""
 _CLOSE_S = 2.0
-"""How long a membership that has ended anyway may take to close."""
+"""How long closing an ended membership may take."""
 
 
 def topology_fingerprint(topology: Topology) -> str:
-    """The same for two clients whose programs can share the work: what they read, keep and repartition."""
+    """Equal for two clients whose programs can share work: a hash of what they read, store and
+    repartition."""
     parts = [asdict(fingerprint(pipeline)) for pipeline in topology.pipelines]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Participation:
-    """One client's part: `thread.Application` to its threads, `ports.GroupMember` to its membership.
+    """One client's participation: `thread.Application` for its threads, `ports.GroupMember` for its
+    membership.
 
     Args:
-        owner: has the client's state, and is told what happens.
+        owner: holds the client's state, and gets the events.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Participation:
         self._joining = threading.Lock()
         self._membership: Membership | None = None
         self._watch: TopicWatch | None = None
-        self._memory = Memory()  # of one that leads
+        self._memory = Memory()  # used while it is the leader
         self._left_out: tuple[str, ...] = ()
 
     # --- thread.Application --------------------------------------------------------------------------------
@@ -114,18 +116,18 @@ class Participation:
 
         Raises:
             MissingSourceTopicException: source topics are missing.
-            LostTopicException: what the application keeps in Kafka is gone.
+            LostTopicException: an internal topic of the application is gone.
             InternalTopicException, StreamsException: what else is in the way.
         """
         with self._joining:
             if not self._owner.state.is_wanted:
-                return  # it is closing, and its threads are told so
+                return  # it is closing, and its threads are told
             plan = self._owner.state.plan
             if plan is None:
                 plan = self._assembly.plan()
                 self._owner.post(Planned(plan))
                 if not self._owner.state.is_wanted:
-                    return  # it took long, and nobody waited for it: what is begun now would stay open
+                    return  # it took long, and no one waited: anything opened now would stay open
             if self._watch is None:
                 self._watch = self._watching(plan)
             elif (missing := self._watch.look_now()) is not None:
@@ -158,7 +160,7 @@ class Participation:
         return self._watch.dropped(_LOOK_S if fresh else 0.0) if self._watch is not None else ()
 
     def check_written(self, pipeline: str) -> None:
-        """Whether everything is there that the pipeline writes, as far as it was there before.
+        """Check that everything the pipeline writes still exists, if it existed before.
 
         Raises:
             LostTopicException: a topic was deleted meanwhile.
@@ -168,7 +170,7 @@ class Participation:
             raise lost
 
     def standby_caught_up(self, task: TaskId) -> None:
-        """A standby of one of its stores is as far as the changelog was when it began."""
+        """A standby of one of the task's stores has reached the changelog's end at its start."""
         if task in self._up_to_date(self._owner.state):
             log.info("stream-client [%s] the standby of task %s is warm", self._client_id, task)
         self.tell_warm()
@@ -176,25 +178,25 @@ class Participation:
     # --- for the client, and whoever carries out its instructions ------------------------------------------
 
     def tell_warm(self) -> None:
-        """Look which tasks are up to date here, for the group may wait for some of them."""
+        """Report which tasks are up to date here, because the group may wait for some of them."""
         agreed = self._owner.state.group.agreed
         if agreed is not None and agreed.warming:
             self._owner.post(Warmed(self._up_to_date(self._owner.state)))
 
     def rejoin(self, reason: str) -> None:
-        """Something that the group should know has changed."""
+        """Rebalance, because something that the group should know has changed."""
         membership = self._membership
         if membership is not None:
             membership.rejoin(reason)
 
     def keep_warm(self) -> None:
-        """Start Spark, though there is no pipeline to run yet, on a thread of its own."""
+        """Start Spark on a thread of its own, although there is no pipeline to run yet."""
 
         def warm_up() -> None:
             try:
                 self._assembly.warm_up()
             except Exception:
-                # Nothing depends on it; what is wrong shows again, as a failure, when a pipeline comes.
+                # Nothing depends on it; the problem shows again, as a failure, when a pipeline arrives.
                 if self._owner.state.is_wanted:
                     log.warning(
                         "stream-client [%s] Spark could not be kept warm", self._client_id, exc_info=True
@@ -206,7 +208,7 @@ class Participation:
         threading.Thread(target=warm_up, name=f"{self._client_id}-WarmUp", daemon=True).start()
 
     def leave(self, timeout_s: float) -> None:
-        """Leave the group; after a request to shut down, when the others have been told of it."""
+        """Leave the group; after a shutdown request, once the others have received it."""
         membership, watch = self._membership, self._watch
         if watch is not None:
             watch.close()
@@ -222,7 +224,7 @@ class Participation:
 
     @property
     def placement(self) -> Placement | None:
-        """Where everything is, as last agreed; None: nothing is, or this client is not in its group."""
+        """Where everything is, by the last assignment; None: unknown, or this client is not in its group."""
         return self._owner.state.group.placement
 
     def missing_topics(self) -> tuple[str, ...]:
@@ -235,7 +237,7 @@ class Participation:
         state = self._owner.state
         info = self._member_info(state)
         group = state.group
-        # Changes with each join: a follower that says the same as before is not listened to.
+        # Changes with each join, because the broker ignores a follower that repeats its metadata.
         info = replace(info, unique_field=(group.said + 1) % 128)
         if group.shutdown is not None:
             info = replace(info, error_code=AssignorError.SHUTDOWN_REQUESTED, reason=group.shutdown)
@@ -260,7 +262,7 @@ class Participation:
         try:
             return self._source_partitions(Assignment.decode(assignment).pipelines)
         except TaskAssignmentException:
-            return ()  # `assigned` says what is wrong with it
+            return ()  # `assigned` reports what is wrong with it
 
     def assigned(self, assignment: bytes, generation: int) -> None:
         try:
@@ -316,7 +318,7 @@ class Participation:
         )
 
     def _facts(self) -> Facts:
-        """What it knows as a leader."""
+        """The facts it knows as the leader."""
         plan = self._owner.state.plan
         return Facts(
             pipelines=tuple(pipeline.name for pipeline in self._topology.queries),
@@ -329,7 +331,7 @@ class Participation:
         )
 
     def _source_partitions(self, pipelines: Iterable[str]) -> Iterable[TopicPartition]:
-        """The partitions that pipelines read from topics of the user's."""
+        """The partitions of the user's topics that pipelines read."""
         plan, names = self._owner.state.plan, set(pipelines)
         if plan is None:
             return ()
@@ -346,7 +348,8 @@ class Participation:
         ]
 
     def _up_to_date(self, state: ClientState) -> frozenset[TaskId]:
-        """The tasks that another client may leave to this one. A client that was away cannot tell."""
+        """The tasks that another client may hand over to this one. A client that was away cannot know
+        them."""
         if state.group.lost is not None:
             return frozenset()
         acceptable = int(self._assembly.config["acceptable.recovery.lag"])

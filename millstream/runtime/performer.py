@@ -1,7 +1,7 @@
 """Carries out the instructions of reactions.py: the only place where they have effects.
 
-Nothing here decides anything, and nothing waits: `owner.py: Owner` calls `perform` for one instruction after
-the other. Work that takes time is started on a thread of its own.
+Nothing here decides or waits: `owner.py: Owner` calls `perform` for one instruction after another. Work that
+takes time is started on a thread of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["Performer"]
 
 
 class Performer:
-    """One client's.
+    """The performer of one client.
 
     Args:
         on_failure: decides about a failed thread; called on it.
@@ -86,7 +86,7 @@ class Performer:
         self._begin_closing = begin_closing
 
     def perform(self, instruction: Instruction) -> None:
-        """Do it."""
+        """Carry out an instruction."""
         match instruction:
             case Give(name, share, ticket, not_before):
                 self._crew[name].give(share, not_before, ticket)
@@ -141,7 +141,7 @@ class Performer:
             case Moved(new, old):
                 self._announcer.log_transition(new, old)
             case Open() | CallHook():
-                pass  # for who asked: the caller of start(), and the failing thread
+                pass  # done by the caller of start(), or by the failing thread
 
     def _make(self, asked: MakeThread) -> None:
         self._crew.add(

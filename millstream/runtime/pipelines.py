@@ -24,17 +24,17 @@ log = logging.getLogger(__name__)
 class Pipelines:
     """Compiles all pipelines before any starts, so that a mistake in one shows before another has written.
 
-    Starting Spark takes seconds, so it has a thread of its own, and whoever needs it waits. When the client
-    closes, nobody waits any more, and nothing is claimed: `Stopped` is raised in those that did, and Spark
-    ends as soon as it can be told to.
+    Starting Spark takes seconds, so it has a thread of its own, and threads that need Spark wait. When the
+    client closes, no one waits any longer and nothing is claimed: the waiting threads get `Stopped`, and
+    Spark ends as soon as it can be stopped.
 
     Args:
-        engine: makes the engine, which starts Spark; it gives up as soon as the event that it gets is set.
-        pipelines: all of the client's.
+        engine: creates the engine, which starts Spark; it gives up as soon as its event is set.
+        pipelines: all pipelines of the client.
         partitions: the partition count of each internal topic, without the application id.
         on_compiled: called once, before any pipeline starts.
-        claim: claims a pipeline's checkpoint for this client, once the engine is there, and makes it fit.
-        name: of the thread that starts Spark.
+        claim: claims a pipeline's checkpoint for this client, once the engine has started, and reconciles it.
+        name: the name of the thread that starts Spark.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class Pipelines:
         self._compiled: Mapping[str, CompiledPipeline] | None = None
         self._error: BaseException | None = None
         self._closing = threading.Event()
-        self._unwanted = threading.Event()  # of the engine that there is, or that starts
-        self._ahead = False  # it was begun by `begin`, and nobody has needed it yet
+        self._unwanted = threading.Event()  # for the engine that exists or is starting
+        self._ahead = False  # started by `begin`, and not needed yet
         self._given_up = False
         self._warmed_up = False
 
     def begin(self) -> None:
-        """Start Spark and compile, though nobody needs it yet: who soon does waits less. Returns at once.
+        """Start Spark and compile before anyone needs it, to shorten later waits. Returns at once.
 
-        What goes wrong is raised in the first thread that needs it, as if that had begun it.
+        A failure is raised in the first thread that needs Spark, as if that thread had started it.
         """
         with self._changed:
             is_late = self._given_up or self._closing.is_set()
@@ -75,7 +75,7 @@ class Pipelines:
                 self._begin()
 
     def give_up(self) -> None:
-        """End what `begin` has begun, if nobody has needed it since; from now on it begins nothing. Returns
+        """End what `begin` started, if no one has needed it since; `begin` does nothing from now on. Returns
         at once.
         """
         with self._changed:
@@ -109,17 +109,17 @@ class Pipelines:
             self._raise_if_closing()
             running = engine.start(compiled[name], claim, on_end, on_batch)
         except StreamsException:
-            self._raise_if_closing()  # it gave up for that, and nobody is to decide about it
+            self._raise_if_closing()  # it gave up for that reason, and no handler is to decide about it
             raise
         self._warmed_up = True
         return running
 
     def refresh(self, table: FrameTable) -> int:
-        """As `Engine.refresh`; starts Spark first, if need be. Raises as `start`."""
+        """As `Engine.refresh`; starts Spark first if necessary. Raises like `start`."""
         return self._asked(lambda engine: engine.refresh(table))
 
     def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
-        """As `Engine.dataframe`; starts Spark and compiles all if that is still to be done."""
+        """As `Engine.dataframe`; starts Spark and compiles everything first if necessary."""
         return self._asked(lambda engine: engine.dataframe(topic, options))
 
     def _asked(self, what: Callable[[Engine], T]) -> T:
@@ -131,9 +131,9 @@ class Pipelines:
             raise
 
     def warm_up(self, topic: str | None) -> None:
-        """Start Spark, compile all and rehearse, so that a pipeline can be taken over quickly.
+        """Start Spark, compile everything and rehearse, so that a pipeline can be taken over quickly.
 
-        A pipeline may start meanwhile. Raises as `start`.
+        A pipeline may start meanwhile. Raises like `start`.
         """
         engine, _ = self._ready()
         engine.warm_up(topic)
@@ -141,21 +141,21 @@ class Pipelines:
 
     @property
     def is_warm(self) -> bool:
-        """Whether Spark runs, all is compiled, and a query has run."""
+        """Whether Spark runs, everything is compiled, and a query has run."""
         return self._compiled is not None and self._warmed_up
 
     def interrupt(self) -> None:
-        """The client closes: from now on nobody waits for Spark. Returns at once; any thread."""
+        """The client closes, so no one waits for Spark any longer. Returns at once; thread-safe."""
         self._closing.set()
         with self._changed:
             self._unwanted.set()
             self._changed.notify_all()
 
     def close(self, timeout_s: float) -> None:
-        """End the engine, and what it still runs. One that is just starting ends once it can be told to.
+        """End the engine and what it still runs. An engine that is just starting ends once it can be stopped.
 
         Args:
-            timeout_s: how long to wait for one that is just starting.
+            timeout_s: how long to wait for an engine that is just starting.
         """
         self._closing.set()
         with self._changed:
@@ -171,9 +171,9 @@ class Pipelines:
     # --- starting Spark ----------------------------------------------------------------------------------
 
     def _ready(self) -> tuple[Engine, Mapping[str, CompiledPipeline]]:
-        """The engine, and all pipelines compiled by it; waits for both.
+        """The engine, and all pipelines compiled by it. Waits for both.
 
-        What goes wrong is raised in the thread that had Spark started; others that wait try it themselves.
+        A failure is raised in the thread that had Spark started; other waiting threads try again themselves.
         """
         with self._changed:
             mine, self._ahead = self._ahead, False
@@ -199,7 +199,7 @@ class Pipelines:
         self._go_on(lambda: self._start_engine(engine, unwanted))
 
     def _go_on(self, work: Callable[[], None]) -> None:
-        """On the thread that starts Spark: one at a time, which waits for the lock before it is through."""
+        """Runs on the thread that starts Spark: one at a time, which takes the lock before it ends."""
         starter = threading.Thread(target=work, name=self._name, daemon=True)
         starter.start()
         self._starter = starter
@@ -208,7 +208,7 @@ class Pipelines:
         return lambda: self._closing.is_set() or starter is None or self._starter is not starter
 
     def _start_engine(self, engine: Engine | None, unwanted: threading.Event) -> None:
-        """On the thread that starts Spark."""
+        """Runs on the thread that starts Spark."""
         compiled: Mapping[str, CompiledPipeline] | None = None
         error: BaseException | None = None
         try:
@@ -233,12 +233,12 @@ class Pipelines:
             self._changed.notify_all()
 
     def _end(self, engine: Engine | None) -> None:
-        """On the same thread."""
+        """Runs on the same thread."""
         try:
             if engine is not None:
                 engine.close()
         except Exception:
-            log.exception("Spark did not close cleanly; nothing waits for it any more")
+            log.exception("Spark did not close cleanly; nothing waits for it any longer")
         with self._changed:
             self._engine, self._compiled, self._error = None, None, None
             self._starter = None

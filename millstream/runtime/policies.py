@@ -1,6 +1,7 @@
 """Ready-made handlers: replace within a budget, always answer the same, or decide by the exception's class.
 
-A policy is a value: it knows nothing of the client, and keeps no count. Earlier failures are in history.py.
+A policy is a value: it knows nothing about the client, and keeps no count. Earlier failures are in
+history.py.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class UncaughtExceptionPolicy:
 
         streams.set_uncaught_exception_handler(UncaughtExceptionPolicy.replace(max_failures=5))
 
-    A policy is frozen, compares by value, and can be called with an exception as any handler can; it can also
-    be what a handler returns.
+    A policy is frozen, compares by value, and can be called with an exception like any handler; a handler can
+    also return one.
 
     Differs: Kafka Streams has no policies; its users write them in their handlers.
     """
@@ -74,7 +75,7 @@ class UncaughtExceptionPolicy:
         """The same response to every exception. REPLACE_THREAD uses the configured budget.
 
         Raises:
-            TypeError: it is no response.
+            TypeError: it is not a response.
         """
         return _Always(_checked("response", response))
 
@@ -95,7 +96,7 @@ class UncaughtExceptionPolicy:
             otherwise: for all other exceptions.
 
         Raises:
-            TypeError: a key is no class of exceptions, or a value neither a response nor a policy.
+            TypeError: a key is not an exception class, or a value is neither a response nor a policy.
         """
         if not isinstance(responses, Mapping):
             raise TypeError(f"by_exception takes a dict of exception classes to responses; got {responses!r}")
@@ -112,7 +113,7 @@ class UncaughtExceptionPolicy:
         raise NotImplementedError
 
     def __call__(self, exception: BaseException) -> StreamThreadExceptionResponse:
-        """The response alone, as a handler gives it. Return the policy itself to keep its budget."""
+        """The response alone, as from a handler. Return the policy itself to keep its budget."""
         return self.choose(exception)[0]
 
 
@@ -210,17 +211,17 @@ def _refuse(what: str, value: object) -> NoReturn:
 
 
 def _short(policy: UncaughtExceptionPolicy) -> str:
-    """Inside another policy's text."""
+    """The text of a policy inside another policy's text."""
     if isinstance(policy, _Always) and policy.budget is None:
         return policy.response.name
     return repr(policy).removeprefix("UncaughtExceptionPolicy.")
 
 
 def default_budget(config: StreamsConfig) -> Budget:
-    """The budget of a plain answer of REPLACE_THREAD: the keys `replace.thread.*`.
+    """The budget of a plain REPLACE_THREAD answer: the keys `replace.thread.*`.
 
     Raises:
-        ConfigException: two of them do not fit each other, or one is too large.
+        ConfigException: two of them contradict each other, or one is too large.
     """
 
     def milliseconds(name: str) -> timedelta:

@@ -65,7 +65,7 @@ def missing_sources(
     missing: Sequence[str], existing: Iterable[str], servers: str
 ) -> MissingSourceTopicException:
     """The error for source topics that do not exist."""
-    # Nobody means an internal topic, of this application or of another one.
+    # Never suggest an internal topic, of this application or of another one.
     internal = ("-changelog", "-repartition")
     candidates = [name for name in existing if not name.startswith("__") and not name.endswith(internal)]
     hints = []
@@ -83,7 +83,7 @@ def missing_sources(
 
 
 def check_internal(wanted: InternalTopic, found: TopicDescription) -> None:
-    """Whether an internal topic that exists is the one the topology needs.
+    """Check that an existing internal topic is the one the topology needs.
 
     Raises:
         InternalTopicException: another partition count, or another clean-up policy.
@@ -111,7 +111,7 @@ def check_internal(wanted: InternalTopic, found: TopicDescription) -> None:
 
 
 def ensure_internal(topics: Topics, wanted: Sequence[InternalTopic], replication_factor: int) -> None:
-    """Create the internal topics that are missing, and check those that are there.
+    """Create the missing internal topics, and check the existing ones.
 
     Raises:
         InternalTopicException: one does not fit, or cannot be created.
@@ -129,7 +129,7 @@ def ensure_internal(topics: Topics, wanted: Sequence[InternalTopic], replication
 def source_descriptions(
     topics: Topics, pipelines: Sequence[Pipeline], application_id: str, servers: str, *, create_missing: bool
 ) -> Mapping[str, TopicDescription]:
-    """Each source topic, by name, those included that a pattern matches.
+    """Each source topic, by name, including those that a pattern matches.
 
     With `create_missing`, source and output topics that do not exist are created with the broker's default
     number of partitions: a broker that this client has just brought along has none of them yet.
@@ -175,9 +175,9 @@ def check_dead_letters(
     *,
     create_missing: bool,
 ) -> None:
-    """Whether dead letters have somewhere to go, which is not where records come from.
+    """Check that the topic for dead letters exists and is not a source.
 
-    Without the topic the first record that is dropped would end its pipeline.
+    Without the topic, the first dropped record would end its pipeline.
 
     Raises:
         ConfigException: a source reads the topic, or it does not exist.
@@ -204,11 +204,11 @@ def check_dead_letters(
 def kept_counts(
     plan: InternalTopics, existing: Mapping[str, TopicDescription], topology: Topology, application_id: str
 ) -> InternalTopics:
-    """The plan with the partition counts that internal topics have already.
+    """The plan with the partition counts that internal topics already have.
 
-    A changelog's count follows from the source topics' when it is made. Partitions that a source topic got
-    since then change nothing about it: keys are spread over its partitions by a rule of its own. Only what
-    the user asked for by number has to be as asked.
+    A changelog's count follows from the source topics' when it is created. Partitions that a source topic
+    gains later do not affect it, because keys are distributed over its partitions by its own rule. Only
+    explicitly configured counts must match.
 
     Differs: Kafka Streams refuses to start if partitions were added to a source topic.
     """

@@ -1,4 +1,4 @@
-"""The part of a client that answers questions about its state: `KafkaStreams` inherits it.
+"""The part of a client that answers queries about its state: `KafkaStreams` inherits it.
 
 Nothing here changes anything. Reads use the view's snapshot (view.py), from any thread.
 """
@@ -52,11 +52,11 @@ __all__ = ["InteractiveQueries"]
 S = TypeVar("S")
 
 _PAUSE_S = 0.005
-"""Between two looks at something that nobody tells of when it changes."""
+"""The interval between two checks of something that does not announce its changes."""
 
 
 class InteractiveQueries(TellsWhatIsMissing):
-    """What `KafkaStreams` answers about its stores."""
+    """The methods of `KafkaStreams` for queries of its stores."""
 
     _view: ClientView
     _participation: Participation
@@ -80,9 +80,9 @@ class InteractiveQueries(TellsWhatIsMissing):
 
             totals: ReadOnlyKeyValueStore[str, int] = streams.store("totals")
 
-        By its name alone the topology says which kind of handle it is: one that reads keys and values,
-        windows, or sessions. `StoreQueryParameters` say more: timestamps, one partition, stale stores.
-        `store(name, type)` is the deprecated form of before KIP-562; it warns.
+        With a name alone, the topology determines the kind of handle: for keys and values, windows, or
+        sessions. `StoreQueryParameters` can also ask for timestamps, one partition, or stale stores.
+        `store(name, type)` is the deprecated form from before KIP-562; it warns.
 
         Raises:
             StreamsNotStartedException: the client is CREATED.
@@ -91,11 +91,11 @@ class InteractiveQueries(TellsWhatIsMissing):
             StateStoreNotAvailableException: the client is ending or has ended.
             UnknownStateStoreException: the topology has no such store.
             InvalidStateStoreTypeException: it is of another type.
-            InvalidStateStorePartitionException: the partition that was asked for is not on this client.
+            InvalidStateStorePartitionException: the requested partition is not on this client.
             TypeError: it is neither a name nor StoreQueryParameters.
 
         Source: KIP-216, KIP-562.
-        Differs: type and partition are checked here already, and again at each read. A name alone will do.
+        Differs: type and partition are checked here already, and again at each read. A name alone is enough.
         """
         if queryable_store_type is not None:
             warnings.warn(
@@ -112,22 +112,22 @@ class InteractiveQueries(TellsWhatIsMissing):
         store: str | StoreQueryParameters[Any],
         timeout: timedelta = timedelta(minutes=2),
     ) -> None:
-        """Block until every partition of a store that this client is to have can be read.
+        """Block until every partition of a store that is assigned to this client can be read.
 
-        With `StoreQueryParameters`, what they ask for: that partition, or stale stores too. A store may stop
-        being readable again at any time, by a rebalance.
+        With `StoreQueryParameters`, it waits for what they ask for: one partition, or stale stores, too. A
+        rebalance may make a store unreadable again at any time.
 
         Raises:
-            TimeoutException: it was not in time; its cause is what a read raises at that moment.
+            TimeoutException: the timeout passed; the cause is what a read raises at that moment.
             StreamsNotStartedException: the client is CREATED.
-            StateStoreNotAvailableException: it is ending or has ended; the cause is what ended it, if
-                something did.
+            StateStoreNotAvailableException: it is ending or has ended; the cause is the failure that ended
+                it, if any.
             UnknownStateStoreException: the topology has no such store.
-            InvalidStateStoreTypeException: it is of another type than the parameters ask for.
+            InvalidStateStoreTypeException: its type is not the one that the parameters ask for.
             InvalidStateStorePartitionException: there is no partition of that number.
             ValueError: the timeout is negative.
 
-        Differs: Kafka Streams has nothing of the kind; its users loop on exceptions.
+        Differs: Kafka Streams has nothing like it; its users loop on exceptions.
         """
         block(self._until_queryable(store, timeout))
 
@@ -155,9 +155,7 @@ class InteractiveQueries(TellsWhatIsMissing):
 
     @property
     def store_view(self) -> StoreView:
-        """What reads of stores go by, as snapshots; for what answers queries in another way (the query
-        server).
-        """
+        """The view, as snapshots, that reads of stores use; for other ways of querying (the query server)."""
         return self._view
 
     # --- IQv2, tables ------------------------------------------------------------------------------------
@@ -165,11 +163,11 @@ class InteractiveQueries(TellsWhatIsMissing):
     def query(
         self, request: StateQueryRequest[Any], *, wait: timedelta = timedelta(0)
     ) -> StateQueryResult[Any]:
-        """Ask a store; each partition answers by itself, with a value or with the reason why there is none.
+        """Query a store. Each partition answers by itself, with a value or with the reason why there is none.
 
         Args:
-            wait: how long to ask again while a partition has a reason that passes (NOT_ACTIVE,
-                NOT_UP_TO_BOUND); what it is in the end is in the result, and never raised.
+            wait: how long to retry while a partition's reason is temporary (NOT_ACTIVE, NOT_UP_TO_BOUND). The
+                final outcome is in the result, and never raised.
 
         Raises:
             UnknownStateStoreException: the topology has no such store; in any state of the client.
@@ -199,35 +197,35 @@ class InteractiveQueries(TellsWhatIsMissing):
     ) -> Any:
         """Select from stores as from tables, with DuckDB: `streams.sql("select * from counts")`.
 
-        A table has the columns `key`, `value` (a struct's fields are `value.field`) and `timestamp`; that of
-        a window or session store also `window_start` and `window_end`. It has the partitions that are on this
-        client, as they are when the query begins: all stores that it names are opened before any is read.
-        How far each was is in the answer's metadata, under `millstream.positions`. Names that are not made of
-        letters and digits go into double quotes.
+        A table has the columns `key`, `value` (a struct's fields are `value.field`) and `timestamp`; for a
+        window or session store also `window_start` and `window_end`. It has the partitions on this client, as
+        they are when the query begins: all stores named in the query are opened before any is read. Their
+        positions are in the result's metadata, under `millstream.positions`. Put names that contain more than
+        letters and digits in double quotes.
 
-        Nothing but stores can be read: no files, no network, and no variables of the program.
+        A query can read only stores: no files, no network, and no variables of the program.
 
         Args:
             parameters: values for `?`, or, in a dict, for `$name`.
-            timeout: when it is over, the process in which DuckDB runs is ended.
-            memory_limit: what DuckDB may use, and how large the answer may be. The stores that are named are
-                read into this program's memory besides.
+            timeout: after it, the process in which DuckDB runs is ended.
+            memory_limit: limits DuckDB's memory and the size of the result. The named stores are read into
+                this program's memory in addition.
 
         Returns:
             A pyarrow.Table; `.to_pandas()`, `.to_pylist()`.
 
         Raises:
             SetupException: DuckDB is not installed.
-            TypeError, ValueError: the query is not one SELECT, or makes no sense; the timeout is negative.
-            UnknownStateStoreException: it names a table that is no store.
-            InvalidStateStoreException: another of its leaves: a store cannot be read now.
+            TypeError, ValueError: the query is not a single valid SELECT; the timeout is negative.
+            UnknownStateStoreException: it names a table that is not a store.
+            InvalidStateStoreException: another of its subclasses: a store cannot be read now.
             SerializationException: a key or value cannot be read.
-            TimeoutException: it was not done in time.
-            StreamsException: DuckDB could not do it.
+            TimeoutException: it did not finish in time.
+            StreamsException: DuckDB failed.
 
-        Differs: Kafka Streams has nothing of the kind.
+        Differs: Kafka Streams has nothing like it.
         """
-        from millstream.query.sql import run_sql  # Arrow and DuckDB, for those who ask
+        from millstream.query.sql import run_sql  # loads Arrow and DuckDB only when used
 
         seconds = seconds_of(timeout)
         return run_sql(
@@ -240,7 +238,7 @@ class InteractiveQueries(TellsWhatIsMissing):
         )
 
     def position_bound_now(self, store: str) -> PositionBound:
-        """How far a store has to be to have all that is in its changelog at this moment.
+        """The position at which a store has everything that is in its changelog now.
 
         Raises:
             UnknownStateStoreException: the topology has no such store.
@@ -258,25 +256,25 @@ class InteractiveQueries(TellsWhatIsMissing):
         written: Mapping[TopicPartition, int],
         timeout: timedelta = timedelta(seconds=30),
     ) -> PositionBound:
-        """How far a store has to be to have what became of records that were just written.
+        """The position at which a store has the results of records that were just written.
 
             at = {TopicPartition("orders", record.partition()): record.offset()}
             bound = streams.position_bound_after("totals", at)
             streams.query(request.with_position_bound(bound), wait=timedelta(seconds=5))
 
-        For a table that is read from a topic, and for a global table, the records' own offsets are the
-        answer. For others it waits until this client's pipelines are done with the records, and takes the
-        ends of the changelog, which has what became of them then.
+        For a table that is read from a topic, and for a global table, these are the records' own offsets. For
+        other stores it waits until this client's pipelines have processed the records, and then takes the end
+        offsets of the changelog, which by then has their results.
 
         Raises:
-            ValueError: no records of these topics get into the store; the timeout is negative.
-            TimeoutException: the pipelines were not done in time, or run on another client.
+            ValueError: the store is not built from these topics; the timeout is negative.
+            TimeoutException: the pipelines did not finish in time, or run on another client.
             UnknownStateStoreException: the topology has no such store.
             StreamsNotStartedException: the client is CREATED.
             StateStoreNotAvailableException: it is ending or has ended.
             StreamsException: Kafka cannot be reached.
 
-        Differs: Kafka's positions are offsets of input topics themselves.
+        Differs: in Kafka Streams, positions are offsets of the input topics themselves.
         """
         node = self._store_node(store)
         progress = self._progress(store, seconds_of(timeout))
@@ -298,10 +296,10 @@ class InteractiveQueries(TellsWhatIsMissing):
     # --- where is my key ---------------------------------------------------------------------------------
 
     def metadata_for_all_streams_clients(self) -> tuple[StreamsMetadata, ...]:
-        """What each client of the application has, this one included, as the group has last agreed.
+        """What each client of the application has, this one included, by the group's last assignment.
 
-        Clients without an `application.server` are not in it: they have no address. None while nothing is
-        agreed, or while this client is not in its group.
+        Clients without an `application.server` are left out, because they have no address. Empty before the
+        first assignment, and while this client is not in its group.
 
         Raises:
             StreamsNotStartedException: the client is CREATED.
@@ -313,7 +311,7 @@ class InteractiveQueries(TellsWhatIsMissing):
         return all_clients(self._view.snapshot(), self._participation.placement)
 
     def streams_metadata_for_store(self, store: str) -> tuple[StreamsMetadata, ...]:
-        """Those clients that have a part of a store, active or standby.
+        """The clients that have a part of a store, active or standby.
 
         Raises:
             StreamsNotStartedException: the client is CREATED.
@@ -328,24 +326,24 @@ class InteractiveQueries(TellsWhatIsMissing):
     def query_metadata_for_key(
         self, store: str, key: Any, serializer_or_partitioner: Serializer | Partitioner | None = None
     ) -> KeyQueryMetadata:
-        """Which client has a key, which ones have standbys of it, and in which partition it is.
+        """The client that has a key, the clients that have standbys of it, and the key's partition.
 
         Args:
             key: for windowed stores the plain key.
-            serializer_or_partitioner: something with `serialize`, by default the store's key serde; or, for a
-                table that has no changelog of its own and whose topic is not partitioned as Kafka's producers
-                do it, a function of the key and the number of partitions.
+            serializer_or_partitioner: an object with `serialize`, by default the store's key serde; or, for a
+                table without a changelog of its own whose topic is not partitioned in the way of Kafka's
+                producers, a function of the key and the number of partitions.
 
         Returns:
-            `KeyQueryMetadata.NOT_AVAILABLE` while nothing is agreed. Without `application.server` the
-            partition is told, and no host.
+            `KeyQueryMetadata.NOT_AVAILABLE` before the first assignment. Without `application.server` it has
+                the partition but no host.
 
         Raises:
             StreamsNotStartedException: the client is CREATED.
             StateStoreNotAvailableException: it is ending or has ended.
             UnknownStateStoreException: the topology has no such store.
             SerializationException: the key does not fit.
-            TypeError, ValueError: there is no key; the last argument, or the partitioner's answer, is wrong.
+            TypeError, ValueError: there is no key; the last argument, or the partitioner's result, is wrong.
 
         Source: KIP-535; KafkaStreams.queryMetadataForKey. Differs: Kafka Streams returns
             NOT_AVAILABLE for an unknown store, and for every key if `application.server` is not set.
@@ -355,7 +353,7 @@ class InteractiveQueries(TellsWhatIsMissing):
         )
 
     def _ended_by(self) -> BaseException | None:
-        """What put the client into ERROR, or is about to."""
+        """The failure that put the client into ERROR, or is about to."""
         return None
 
 
@@ -363,7 +361,7 @@ class _Progress:
     """own_writes.Progress of a client, up to a deadline, or to the client's end.
 
     Args:
-        raise_if_ended: raises what says so, once the client is ending.
+        raise_if_ended: raises an exception that says so, once the client is ending.
     """
 
     def __init__(
@@ -400,7 +398,7 @@ class _Progress:
                 [TopicPartition(topic.name, number) for topic in found for number in range(topic.partitions)]
             )
         except StreamsException:
-            self._raise_if_ended()  # that is why, then
+            self._raise_if_ended()  # if so, that is the reason
             raise
 
     def wait_until(self, fits: Callable[[], bool]) -> bool:

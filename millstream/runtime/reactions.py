@@ -76,12 +76,12 @@ __all__ = ["react"]
 
 
 def react(state: ClientState, event: Event, moment: Moment) -> tuple[ClientState, tuple[Instruction, ...]]:
-    """The client after `event`, and what is to be done about it, in order."""
+    """The client after `event`, and the instructions, in order."""
     turn = Turn(state, moment)
     _happens(turn, event)
     if turn.state.closing is not None:
         _get_on_with_closing(turn)
-    # What the user sees follows from what there is, in one place.
+    # What the user sees is derived here, in one place.
     turn.move(Cause.ALL_RUNS if turn.state.everything_runs else Cause.WORK_MOVES)
     return turn.state, tuple(turn.instructions)
 
@@ -109,7 +109,7 @@ def _happens(turn: Turn, event: Event) -> None:
         case StartAsked():
             turn.move(Cause.START)
         case OpeningBegins():
-            # A listener that was told of the start may have closed the client, and waited for that.
+            # A listener that was notified of the start may have closed the client, and waited for that.
             if turn.state.is_wanted:
                 turn.set(opening=Opening.AT_WORK)
                 turn.do(Open())
@@ -132,7 +132,7 @@ def _happens(turn: Turn, event: Event) -> None:
         case Planned(plan):
             turn.set(plan=plan)
         case TopicsMissing(error):
-            # Each client looks for itself, so none has to wait until the leader has told it.
+            # Each client checks for itself, so none has to wait for the leader's report.
             turn.fail_all(error)
         case TopicsLost(pipeline, gone):
             coordination.topics_lost(turn, pipeline, gone)
@@ -178,7 +178,7 @@ def _begin(turn: Turn, entry: ThreadEntry) -> None:
 
 
 def _add(turn: Turn) -> None:
-    """KIP-663. While start() is at work, it begins the new thread together with the others."""
+    """KIP-663. If start() is in progress, it starts the new thread together with the others."""
     if not turn.state.is_wanted:
         return _refuse(turn, "add")
     turn.move(Cause.WORK_MOVES)
@@ -195,7 +195,7 @@ def _add(turn: Turn) -> None:
 
 
 def _remove(turn: Turn, asker: str | None) -> None:
-    """KIP-663. Not the thread that asks, unless it is the last one."""
+    """KIP-663. Removes another thread than the calling one, unless that is the last."""
     if not turn.state.is_wanted:
         return _refuse(turn, "remove")
     live = turn.state.live
@@ -254,7 +254,7 @@ def _global_moved(turn: Turn, name: str, state: GlobalThreadState) -> None:
     if state is GlobalThreadState.RUNNING:
         turn.set(global_ran=True)
     elif state is GlobalThreadState.DEAD and turn.state.global_ran:
-        # As with stream threads: never RUNNING without it. What fails its start is told by start().
+        # As with stream threads: never RUNNING without it. start() reports a failure of its start.
         message = (
             "Global thread has died. The streams application or client will now close to ERROR, although no "
             "handler decided that"
@@ -266,7 +266,7 @@ def _global_moved(turn: Turn, name: str, state: GlobalThreadState) -> None:
 
 
 def _answered(turn: Turn, event: Answered) -> None:
-    """Carry out what supervision.py says, and remember the failure."""
+    """Carry out the decision of supervision.py, and record the failure."""
     state, failure, answer = turn.state, event.failure, event.answer
     budget = answer.budget or state.about.budget
     plan: Retry | Exhausted | Hopeless = plan_retry(
@@ -288,14 +288,14 @@ def _answered(turn: Turn, event: Answered) -> None:
 
 
 def _hopeless(state: ClientState, failure: Failure) -> str | None:
-    """Why no other thread of this client can do better, if that is so."""
+    """Why no other thread of this client can succeed, if so."""
     error = failure.error
     if isinstance(error, MissingSourceTopicException):
-        # Before the client knows its topics, one that is created again may be what the next try waits for.
+        # Before the client knows its topics, the retry may be waiting for a topic to be created again.
         deleted = error.deleted if state.plan is not None else ()
         recreated = error.recreated
     elif isinstance(error, LostTopicException):
-        # An output that comes back is as good as the one before; what the application keeps of itself is not.
+        # A recreated output is as good as the old one; a recreated internal topic is not.
         written = state.plan.written if state.plan is not None else ()
         own = {each.name for each in written if each.role.is_internal}
         deleted, recreated = (
@@ -326,9 +326,9 @@ def _act(turn: Turn, action: Action, failure: Failure, entry: ThreadEntry | None
             turn.move(Cause.WORK_MOVES)
             turn.end_thread(entry, now=False)
             turn.hand_out()
-            turn.rejoin("a stream thread ended")  # the client has room for less
+            turn.rejoin("a stream thread ended")  # the client has less capacity
         case CallHook():
-            turn.do(action)  # by whoever asks, on the failing thread
+            turn.do(action)  # done by the supervisor, on the failing thread
         case ShutdownApplication(reason):
             turn.set_group(shutdown=turn.state.group.shutdown or reason)
             turn.rejoin("shutdown requested")
@@ -337,11 +337,11 @@ def _act(turn: Turn, action: Action, failure: Failure, entry: ThreadEntry | None
 
 
 def _replace(turn: Turn, entry: ThreadEntry, pipeline: str | None, delay_s: float) -> None:
-    """Another thread takes over what this one has, as soon as it has let go: no round of the group."""
+    """Another thread takes over this one's work as soon as it is released, without a rebalance."""
     turn.move(Cause.WORK_MOVES)
     later = turn.moment.now + delay_s if delay_s > 0 else float("-inf")
     if pipeline is not None and delay_s > 0:
-        # The pipeline waits; stores go on following their changelogs meanwhile.
+        # The pipeline waits; stores continue to follow their changelogs meanwhile.
         turn.set(roster=turn.state.roster.holding_back({pipeline: later}))
     heir = turn.add_thread(instead_of=entry, not_before=float("-inf") if pipeline is not None else later)
     turn.end_thread(entry, now=False)
@@ -356,7 +356,7 @@ def _record(
     plan: Retry | Exhausted | Hopeless,
     moment: Moment,
 ) -> FailureRecord:
-    """What is remembered: what was done, which may not be what was asked for."""
+    """The failure's record, with what was done, which may differ from what was asked for."""
     attempt, most = 1, None
     if isinstance(plan, Retry):
         attempt, most = plan.attempt, plan.most
@@ -388,7 +388,7 @@ _NEXT = dict(zip(Phase, list(Phase)[1:], strict=False))
 def _phase_ends(turn: Turn, event: Passed | TimeUp, phase: Phase) -> None:
     closing = turn.state.closing
     if closing is None or closing.phase is not phase:
-        return  # it has ended by itself meanwhile
+        return  # it has ended meanwhile
     if isinstance(event, TimeUp):
         _complain(turn, event)
     _enter(turn, _NEXT[phase])
@@ -416,7 +416,7 @@ def _enter(turn: Turn, phase: Phase) -> None:
 
 
 def _get_on_with_closing(turn: Turn) -> None:
-    """Leave the phases that wait for something that is so already."""
+    """Leave the phases whose condition already holds."""
     while turn.state.closing is not None:
         state, phase = turn.state, turn.state.closing.phase
         over = {

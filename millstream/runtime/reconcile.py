@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Sight:
-    """What is known of one pipeline at one moment."""
+    """What is known about one pipeline at one moment."""
 
     notes: Notes | None
     found: Mapping[str, Found]
@@ -74,7 +74,7 @@ class _Sight:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """What patterns match, sorted."""
+        """The topics that patterns match, sorted."""
         return tuple(sorted(use.topic for use in self.uses if use.by_pattern))
 
 
@@ -83,10 +83,10 @@ class _Move:
     """How a checkpoint's offsets change.
 
     Attributes:
-        to: the topics that are read from elsewhere, with their offsets; None: that are gone.
+        to: the topics whose offsets change, with the new offsets; None: the topic is gone.
         before: the sources of the query that wrote the log.
-        new: what the newest batch that is done has read, as it has to be; None: none is done.
-        forgets: a batch that was begun is planned anew.
+        new: the corrected log of the newest completed batch; None: no batch is complete.
+        forgets: an interrupted batch is planned again.
     """
 
     to: Mapping[str, Mapping[int, int] | None]
@@ -96,12 +96,12 @@ class _Move:
 
 
 class Reconciler:
-    """One client's. Its callers see to it that one thread at a time uses it.
+    """The reconciler of one client. Not thread-safe: its callers serialize access.
 
     Args:
-        pipelines: those that have a query.
+        pipelines: those with a query.
         topics: must outlive it.
-        dead_letters: the topic for records that fail, if they are kept.
+        dead_letters: the topic for failed records, if they are kept.
     """
 
     def __init__(
@@ -121,13 +121,13 @@ class Reconciler:
         self._dead_letters = dead_letters
 
     def check(self) -> None:
-        """Look at all pipelines, before topics are created. Nothing is changed.
+        """Check all pipelines, before topics are created. Nothing is changed.
 
-        Where the checkpoints are not on this machine, `settle` is the first to see them.
+        If the checkpoints are not on this machine, `settle` is the first to see them.
 
         Raises:
-            MissingSourceTopicException, LostTopicException, LostCheckpointException: what is not as it was,
-                and what the configuration does not have put right.
+            MissingSourceTopicException, LostTopicException, LostCheckpointException: something has changed
+                and is not configured to be repaired.
             StreamsException: Kafka or the files cannot be reached.
         """
         files = self._checkpoints.files
@@ -143,20 +143,20 @@ class Reconciler:
         begin: Callable[[], None],
         written: Callable[[], int],
     ) -> None:
-        """Have the pipeline's checkpoint fit its topics and its program, and note both. Nothing runs on it.
+        """Make the pipeline's checkpoint fit its topics and its program, and note both. No query runs on it.
 
         Args:
             claim: held by this client.
-            rebuild: writes these changelogs anew from the state in the checkpoint.
-            begin: has a checkpoint that has nothing yet begin where a reset said. Before the notes, since
-                with them, one that has nothing counts as one that has lost what it had.
-            written: the micro-batch up to which Kafka has markers, as `Engine.written`. Asked for only where
-                it matters.
+            rebuild: rewrites these changelogs from the state in the checkpoint.
+            begin: makes an empty checkpoint start where a reset said. It runs before the notes are written,
+                because with notes an empty checkpoint counts as one that has lost its content.
+            written: the micro-batch up to which Kafka has markers, as `Engine.written`. Called only if it
+                matters.
 
         Raises:
             MissingSourceTopicException, LostTopicException, LostCheckpointException: as for `check`.
             TopologyException: the checkpoint belongs to another program.
-            CheckpointException: a micro-batch is written in part, and could not be repeated as it was.
+            CheckpointException: a micro-batch is partly written, and could not be repeated unchanged.
             StreamsException: Kafka or the files cannot be reached.
         """
         pipeline, directory = compiled.pipeline, claim.path.rpartition("/")[2]
@@ -171,7 +171,8 @@ class Reconciler:
         self._raise_if_other_serdes(pipeline.name, sight.notes, serdes)
         self._raise_if_other_layouts(compiled, sight.notes)
         lost = frozenset(each.topic for each in sight.findings if each.role is Role.CHANGELOG)
-        # `check` may have found one of these deleted, and it was created since. If not, this does no harm.
+        # `check` may have found one of these deleted, and it may exist again now. Otherwise this does no
+        # harm.
         lost = lost | sight.fresh if self._policies.rebuild_changelogs else frozenset()
         move = self._planned(pipeline.name, directory, files, compiled, sight)
         half = unfinished(files, directory)
@@ -204,10 +205,10 @@ class Reconciler:
     def note_new(
         self, claim: CheckpointClaim, topics: Mapping[str, TopicDescription], files: CheckpointFiles
     ) -> None:
-        """Note those of these topics that a pipeline's query reads: they are new, or have grown, since.
+        """Note the topics among these that a pipeline's query reads: they are new, or have grown.
 
         Raises:
-            StreamsException: the files cannot be reached; or the claim is not held any more.
+            StreamsException: the files cannot be reached, or the claim is no longer held.
         """
         pipeline = next(each for each in self._pipelines if each.name == claim.pipeline)
         uses = [
@@ -221,13 +222,13 @@ class Reconciler:
             log.info("pipeline %s has recorded new or grown topics: %s", pipeline.name, _list(new))
 
     def note_read(self, claim: CheckpointClaim, without: Set[str], files: CheckpointFiles) -> None:
-        """Note what a pipeline's query has read and nobody has noted, before its checkpoint is let go.
+        """Note what a pipeline's query has read but was not noted, before its checkpoint is released.
 
         Args:
             without: topics that were deleted meanwhile.
 
         Raises:
-            StreamsException: the files or the broker cannot be reached; or the claim is not held any more.
+            StreamsException: the files or the broker cannot be reached, or the claim is no longer held.
         """
         read: dict[str, int] = {}
         for at in positions_of(files, claim.pipeline) or ():
@@ -271,7 +272,7 @@ class Reconciler:
             )
 
     def _look(self, pipeline: Pipeline, files: CheckpointFiles) -> _Sight:
-        positions = positions_of(files, pipeline.name)  # first: what it has read can only have grown since
+        positions = positions_of(files, pipeline.name)  # read first, because positions only grow
         notes = self._checkpoints.notes(pipeline.name, files) if positions is not None else None
         patterns = source_patterns([pipeline])
         existing = matching_topics(patterns, self._topics.names(), self._application_id) if patterns else ()
@@ -303,7 +304,7 @@ class Reconciler:
         changelogs = {name for name, role in roles.items() if role is Role.CHANGELOG}
         described = {
             **self._topics.look({*known, *roles} - changelogs, patient=True),
-            **self._topics.describe(changelogs),  # with the policy by which they forget
+            **self._topics.describe(changelogs),  # with their clean-up policies
         }
         read = {at.topic for at in positions or ()}
         partitions = [
@@ -328,11 +329,11 @@ class Reconciler:
     def _planned(
         self, name: str, directory: str, files: CheckpointFiles, compiled: CompiledPipeline, sight: _Sight
     ) -> _Move:
-        """How the offsets have to change, to mean the topics that there are and the sources of the query."""
+        """How the offsets must change to fit the existing topics and the sources of the query."""
         to = {
             each.topic: dict(enumerate(sight.found[each.topic].starts))
             if each.topic in sight.found
-            else None  # of a pattern: mended without it
+            else None  # lost by a pattern: repaired without it
             for each in sight.findings
             if each.role is not None and each.role.is_read
         }
@@ -386,7 +387,8 @@ class Reconciler:
 def _written_in_part(
     claim: CheckpointClaim, batch: int, lost: frozenset[str], move: _Move
 ) -> CheckpointException:
-    """With exactly once: what is there is left out when the batch is repeated, so it has to be the same."""
+    """The error for a partly written batch under exactly-once: its repetition skips the written part, so it
+    must be identical."""
     way_out = (
         "Start it once with processing.guarantee=at_least_once, until that micro-batch is done; its records "
         "may then be written twice"
@@ -417,7 +419,7 @@ def _positions(log: OffsetLog | None) -> Mapping[TopicPartition, int]:
 
 
 def _changed(before: Mapping[str, T], now: Mapping[str, T]) -> Iterator[tuple[str, T, T]]:
-    """The stores of which something was noted that is another now: it, and what it is now."""
+    """The stores whose noted value has changed: store, noted value, current value."""
     for store, value in now.items():
         then = before.get(store, value)
         if then != value:
@@ -425,7 +427,7 @@ def _changed(before: Mapping[str, T], now: Mapping[str, T]) -> Iterator[tuple[st
 
 
 def _of(name: str, partitions: int, offsets: Mapping[TopicPartition, int]) -> tuple[int, ...]:
-    """The offsets of a topic's partitions; nothing where nobody asked for them."""
+    """The offsets of a topic's partitions; empty if they were not queried."""
     asked = [offsets.get(TopicPartition(name, number)) for number in range(partitions)]
     return tuple(offset for offset in asked if offset is not None)
 

@@ -53,11 +53,11 @@ class Reset:
     """What is asked for.
 
     Attributes:
-        to: where input topics are read from.
-        shift: instead, how many records further than the group is now.
+        to: the new position of the input topics.
+        shift: alternatively, how many records to move on from the group's position.
         inputs: the input topics; None: those of the program, or else those that the checkpoints know.
-        internals: the internal topics; None: all that are the application's by their names.
-        force: take members out of the group, as Kafka's tool does, when they have been shut out.
+        internals: the internal topics; None: all whose names belong to the application.
+        force: remove members from the group after they have been fenced, as Kafka's tool does.
     """
 
     to: To = "earliest"
@@ -77,17 +77,17 @@ def reset_application(
     dry_run: bool = False,
     tell: Callable[[str], None] = log.info,
 ) -> ResetPlan:
-    """Reset it, or with `dry_run` only say what that would do.
+    """Reset an application, or with `dry_run` only report what that would do.
 
     Args:
-        topology: the program, if it is at hand.
+        topology: the program, if available.
         spark: a session for checkpoints that are not on this machine; None: one is started for them.
-        tell: told of each step.
+        tell: called for each step.
 
     Raises:
-        IllegalStateException: a client of the application runs.
-        LockException: a client uses the state directory.
-        ConfigException: what is asked for does not fit the application.
+        IllegalStateException: a client of the application is running.
+        LockException: a client is using the state directory.
+        ConfigException: the request does not fit the application.
         StreamsException: Kafka or the checkpoints cannot be reached.
     """
     with ExitStack() as held:
@@ -124,7 +124,7 @@ def reset_application(
 
 @dataclass(frozen=True)
 class _Job:
-    """One reset, with all that it takes."""
+    """One reset, with the resources it needs."""
 
     config: StreamsConfig
     root: str
@@ -137,7 +137,7 @@ class _Job:
     tell: Callable[[str], None]
 
     def plan(self, asked: Reset) -> ResetPlan:
-        """Look at everything; nothing is changed."""
+        """Check everything, without changing anything."""
         application_id = self.config.application_id
         existing = self.topics.names()
         mine, foreign = internal_topics(application_id, existing, self.groups.names())
@@ -177,7 +177,7 @@ class _Job:
         )
 
     def perform(self, plan: ResetPlan, claims: CheckpointClaims) -> None:
-        """Do what the plan says."""
+        """Carry out the plan."""
         self.files.write(STARTS, Starts(self._at, complete=False).to_bytes())
         for name in plan.pipelines:
             self.tell(f"fencing any client that may still run pipeline {name}")
@@ -192,7 +192,8 @@ class _Job:
         for name in pipelines_in(names):
             self.tell(f"deleting the checkpoint of pipeline {name}")
             there = places(name, names)
-            # What stays is who claimed it and when, so that epochs go on growing, and what shuts others out.
+            # The last owner file is kept, so that epochs continue to grow, and the fences against other
+            # clients.
             for path in sorted(names):
                 is_its = path == name or path.startswith(f"{name}.")
                 if is_its and (names[path] or path.endswith(".json") or path in there.aside):
@@ -235,10 +236,10 @@ class _Job:
 
 
 def raise_if_alive(plan: ResetPlan, force: bool) -> None:
-    """Whether clients of the application run, and are not to be taken out of the group.
+    """Check that no client of the application is running, unless `force` removes it from the group.
 
     Raises:
-        IllegalStateException: so it is.
+        IllegalStateException: a client is running.
     """
     if plan.members and not force:
         raise IllegalStateException(
@@ -250,10 +251,10 @@ def raise_if_alive(plan: ResetPlan, force: bool) -> None:
 
 
 def _raise_if_unknown(to: To, partitions: Iterable[TopicPartition]) -> None:
-    """Whether an offset is given of a partition that is not read.
+    """Check that all given offsets are of partitions that are read.
 
     Raises:
-        ConfigException: so it is.
+        ConfigException: one is not.
     """
     strange = sorted(to.keys() - set(partitions)) if isinstance(to, Mapping) else []
     if strange:
@@ -264,10 +265,10 @@ def _raise_if_unknown(to: To, partitions: Iterable[TopicPartition]) -> None:
 
 
 def _raise_if_mixed_up(application_id: str, inputs: Iterable[str], internals: Iterable[str]) -> None:
-    """Whether a topic is named in the wrong place.
+    """Check that no topic is named in the wrong place.
 
     Raises:
-        ConfigException: an internal topic as an input, or one that is not internal to be deleted.
+        ConfigException: an internal topic is named as an input, or another topic is to be deleted.
     """
     wrong = [name for name in inputs if is_internal_topic(application_id, name)]
     if wrong:

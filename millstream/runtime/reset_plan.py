@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 To = str | int | datetime | timedelta | Mapping[TopicPartition, int]
-"""Where input topics are read from: "earliest", "latest", an offset of every partition, a point in time, a
-time before now, or the offset of each partition."""
+"""The new position of input topics: "earliest", "latest", one offset for all partitions, a point in time, a
+time span before now, or an offset for each partition."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where one partition of an input topic is read from. `note`: why that is not what was asked for."""
+    """The new position of one partition of an input topic. `note`: why it differs from the request."""
 
     at: TopicPartition
     offset: int
@@ -45,18 +45,18 @@ class Position:
 
 @dataclass(frozen=True)
 class ResetPlan:
-    """What a reset will do, or has done; `str()` tells it.
+    """What a reset will do, or has done; `str()` describes it.
 
     Attributes:
-        application_id: whose.
-        positions: where input topics are read from.
+        application_id: the application's id.
+        positions: the new positions of input topics.
         topic_ids: the ids of these topics.
         missing: input topics that do not exist.
-        internal: changelogs and repartition topics that are deleted.
-        foreign: topics that look like them and are another application's: name to its id.
-        location: where checkpoints are; pipelines: whose are deleted there.
-        state: the local directory; tasks: how many have state there.
-        members: who is in the group, in words, by member id.
+        internal: changelogs and repartition topics to delete.
+        foreign: topics that look like these but belong to another application, with its id.
+        location: where checkpoints are; pipelines: the ones whose checkpoints are deleted.
+        state: the local directory; tasks: how many tasks have state there.
+        members: a description of each group member, by member id.
     """
 
     application_id: str
@@ -73,7 +73,7 @@ class ResetPlan:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Each thing, a line."""
+        """The description, line by line."""
         told = [f"application '{self.application_id}'"]
         told += [f"  group: has member {called}" for called in sorted(self.members.values())]
         told += [
@@ -107,8 +107,8 @@ class ResetPlan:
 def internal_topics(
     application_id: str, existing: Iterable[str], groups: Iterable[str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Which topics are the application's changelogs and repartition topics, by their names; and which look
-    so, and belong to another one of `groups` whose id begins with this one's.
+    """The application's changelogs and repartition topics, by their names; and topics that look like these
+    but belong to another of the `groups`, whose id begins with this one's.
 
     Source: StreamsResetter.isInferredInternalTopic.
     """
@@ -125,7 +125,7 @@ def internal_topics(
 
 
 def pipelines_in(names: Iterable[str]) -> tuple[str, ...]:
-    """The pipelines that have left something among the names at a checkpoint location, in their order."""
+    """The pipelines that have entries among the names at a checkpoint location, in order."""
     found = {match[1] for name in names if (match := re.fullmatch(r"(p[0-9]+)(?:\..+)?", name))}
     return tuple(sorted(found, key=lambda name: int(name[1:])))
 
@@ -139,13 +139,14 @@ def positions(
     committed: Mapping[TopicPartition, int],
     shift: int | None = None,
 ) -> tuple[Position, ...]:
-    """Where each partition is read from; never before its first record, nor after its last one.
+    """The new position of each partition, never before its first record or after its last one.
 
     Args:
-        first, last: of each partition.
-        at_time: for a point in time, the first offset from then on; without one nothing has come since.
-        committed: where the group is, for a shift.
-        shift: instead of `to`: so many records further than the group is, or back.
+        first, last: offsets of each partition.
+        at_time: for a point in time, the first offset from then on; a partition without one has no later
+            record.
+        committed: the group's offsets, for a shift.
+        shift: instead of `to`: how many records to move on from the group's position, or back.
 
     Source: StreamsResetter.checkOffsetRange.
     """
@@ -179,7 +180,7 @@ def positions(
 
 
 def point_in_time(to: datetime | timedelta, now: datetime) -> int:
-    """Milliseconds since the epoch: of a datetime (one without a zone is in UTC), or so long before `now`."""
+    """Milliseconds since the epoch of a datetime (UTC if it has no zone), or of a time span before `now`."""
     when = now - to if isinstance(to, timedelta) else to
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
@@ -187,10 +188,10 @@ def point_in_time(to: datetime | timedelta, now: datetime) -> int:
 
 
 def parse_offsets(lines: Sequence[str], where: str) -> dict[TopicPartition, int]:
-    """Offsets as Kafka's tool takes them from a file: `topic,partition,offset`, one partition a line.
+    """Offsets in the file format of Kafka's tool: `topic,partition,offset`, one partition per line.
 
     Raises:
-        ValueError: a line is not that; it is named.
+        ValueError: a line has another format; the message names it.
     """
     found: dict[TopicPartition, int] = {}
     for number, line in enumerate(lines, 1):

@@ -1,11 +1,11 @@
 """The work of each of the client's stream threads, as a value.
 
 A piece of work (a pipeline, a task) has one holder at a time: its store is locked, its query runs once. So
-work that moves between threads is taken from the first, and given to the second when the first has released
-it. `assignment.share_out` decides which thread is to have what. A roster remembers who has what, and after
-each change `handed_out` returns what must be given to whom.
+work that moves between threads is taken from the first, and given to the second once the first has released
+it. `assignment.share_out` decides what each thread should have. A roster records what each thread has, and
+after each change `handed_out` returns what to give to which thread.
 
-Nothing here is mutable: each method returns another roster. It is a part of `client_state.ClientState`.
+Nothing here is mutable: each method returns a new roster. It is part of `client_state.ClientState`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["Give", "Lose", "Roster", "next_index"]
 
 @dataclass(frozen=True)
 class Give:
-    """From now on the thread owns this, and nothing else; it tells when that is so, with the ticket.
+    """The thread is to own exactly this share from now on; it confirms with the ticket once it does.
 
     Attributes:
-        not_before: when a pipeline may start at the earliest, by the client's clock.
+        not_before: the earliest start of a pipeline, by the client's clock.
     """
 
     thread: str
@@ -35,14 +35,14 @@ class Give:
 
 @dataclass(frozen=True)
 class Lose:
-    """From now on the thread owns no pipeline; it tells when that is so, with the ticket."""
+    """The thread is to own no pipeline from now on; it confirms with the ticket once that is so."""
 
     thread: str
     ticket: int
 
 
 def next_index(names: Sequence[str]) -> int:
-    """The lowest number that no thread has at the end of its name.
+    """The lowest number that no thread's name ends with.
 
     Source: org.apache.kafka.streams.KafkaStreams.nextThreadIndex.
     """
@@ -57,18 +57,17 @@ _NOTHING = Share()
 
 @dataclass(frozen=True)
 class Roster:
-    """Threads, by name, and shares.
+    """Threads, by name, and their shares.
 
     Attributes:
         names: the threads that work or are to work.
         pipelines, parts: the work of this client, if it is `assigned`.
-        ended: nobody is given anything any more, not even what a dying thread lets go of.
-        given: what each thread was given last; tickets: with which number; answered: the number that it has
-            told last. What is on its way to a thread has a number: only the answer to the last one says what
-            it holds.
-        held: what each thread holds: runs, or has not let go of yet.
-        heirs: who gets what a thread had that is ending.
-        not_before: when a pipeline may start, where it has to wait.
+        ended: no thread gets anything any more, not even what a dying thread releases.
+        given: what each thread was given last; tickets: the number of that; answered: the last number it
+            confirmed. Only the confirmation of the last number shows what a thread holds.
+        held: what each thread holds: what it runs, or has not released yet.
+        heirs: the successor of each ending thread.
+        not_before: when a pipeline may start, if it has to wait.
     """
 
     names: tuple[str, ...] = ()
@@ -87,20 +86,20 @@ class Roster:
     # --- threads -----------------------------------------------------------------------------------------
 
     def adding(self, name: str, *, instead_of: str | None = None) -> Roster:
-        """A thread that is there from now on; it gets what `instead_of` had, once that one has let go."""
+        """Add a thread; it gets the work of `instead_of`, once that one has released it."""
         heirs = self.heirs if instead_of is None else {**self.heirs, instead_of: name}
         return replace(self, names=(*self.names, name), heirs=heirs)
 
     def retiring(self, name: str) -> Roster:
-        """The thread is ending: it gets nothing any more, and still holds what it has."""
+        """The thread is ending: it gets nothing more, and still holds what it has."""
         names = tuple(each for each in self.names if each != name)
         return replace(self, names=names, given=_without(self.given, name))
 
     def gone(self, name: str) -> Roster:
-        """The thread has let go of everything."""
+        """The thread has released everything."""
         heirs = dict(self.heirs)
         heir = heirs.pop(name, None)
-        # Whoever was to inherit through this one inherits all the same.
+        # A thread that was to inherit through this one still inherits.
         for dead in [dead for dead, each in heirs.items() if each == name]:
             if heir is None:
                 del heirs[dead]
@@ -109,7 +108,7 @@ class Roster:
         held = dict(self.shares_held)
         inheritance = held.pop(name, _NOTHING)
         if heir is not None and heir in self.names:
-            # As if it held it, so that nobody else is given it.
+            # As if the heir held it already, so that no other thread gets it.
             held[heir] = held.get(heir, _NOTHING).joined(inheritance)
         return replace(
             self,
@@ -124,7 +123,7 @@ class Roster:
     # --- work --------------------------------------------------------------------------------------------
 
     def assigning(self, pipelines: Sequence[str], parts: Sequence[StorePart]) -> Roster:
-        """The work of this client, from now on."""
+        """Set the work of this client from now on."""
         return replace(self, pipelines=tuple(pipelines), parts=tuple(parts), assigned=True)
 
     def ending(self) -> Roster:
@@ -132,13 +131,13 @@ class Roster:
         return replace(self, ended=True)
 
     def losing(self) -> tuple[Roster, tuple[Lose, ...]]:
-        """Nobody knows what this client's work is: nothing new is given until `assigning`."""
+        """The client's work is unknown: nothing new is given until `assigning`."""
         tickets, told, last = dict(self.tickets), [], self.last_ticket
         for name in self.names:
             last = tickets[name] = last + 1
             told.append(Lose(name, last))
         return (
-            # Nothing counts as given, so that each thread is given its share anew, whatever that is.
+            # Nothing counts as given, so that each thread is given its next share in any case.
             replace(
                 self, assigned=False, pipelines=(), parts=(), given={}, tickets=tickets, last_ticket=last
             ),
@@ -146,7 +145,7 @@ class Roster:
         )
 
     def dropping(self, name: str, pipeline: str) -> Roster:
-        """A thread does not have this pipeline any more: another client does."""
+        """A thread no longer has this pipeline: another client does."""
         gone: frozenset[Thing] = frozenset((pipeline,))
         given, held = dict(self.given), dict(self.shares_held)
         for shares in (given, held):
@@ -156,13 +155,13 @@ class Roster:
         return replace(self, pipelines=pipelines, given=given, shares_held=held)
 
     def holding_back(self, until: Mapping[str, float]) -> Roster:
-        """These pipelines are not to be started before (by the client's clock)."""
+        """These pipelines must not start before the given times, by the client's clock."""
         return replace(self, not_before={**self.not_before, **until})
 
     def settled(self, name: str, share: Share, ticket: int) -> Roster:
-        """A thread has what it was given, and nothing else any more."""
+        """A thread has exactly what it was given."""
         if self.tickets.get(name) != ticket:
-            return self  # it has been given something else since
+            return self  # it has been given something else in the meantime
         answered = {**self.answered, name: ticket}
         if name not in self.shares_held:
             return replace(self, answered=answered)
@@ -175,7 +174,7 @@ class Roster:
         )
 
     def handed_out(self) -> tuple[Roster, tuple[Give, ...]]:
-        """Each thread has its part, as far as nobody else holds it; and what is to be given for that."""
+        """Give each thread its part, unless another thread still holds it. Returns what to give."""
         if not self.assigned or self.ended or not self.names:
             return self, ()
         held = {name: share.things for name, share in self.shares_held.items()}
@@ -189,7 +188,7 @@ class Roster:
         told = []
         for name in self.names:
             if name in waiting:
-                continue  # it takes over when the one before it has let go, and all at once
+                continue  # it takes over everything at once, when its predecessor has released it
             elsewhere: frozenset[Thing] = frozenset().union(
                 *(share.things for other, share in shares_held.items() if other != name)
             )
@@ -209,7 +208,7 @@ class Roster:
         )
 
     def _last_heir(self, name: str) -> str:
-        """Who gets in the end what this one has."""
+        """The thread that finally gets what this one has."""
         while name in self.heirs:
             name = self.heirs[name]
         return name
@@ -218,7 +217,7 @@ class Roster:
 
     @property
     def held(self) -> Share:
-        """What the client holds: runs, or has not let go of yet."""
+        """What the client holds: what it runs, or has not released yet."""
         whole = _NOTHING
         for share in self.shares_held.values():
             whole = whole.joined(share)
@@ -226,7 +225,7 @@ class Roster:
 
     @property
     def held_pipelines(self) -> frozenset[str]:
-        """The pipelines among it."""
+        """The held pipelines."""
         return frozenset(name for share in self.shares_held.values() for name in share.pipelines)
 
     @property
@@ -236,8 +235,8 @@ class Roster:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the threads have all the work, as far as there are any: nothing of it is on its way to one,
-        or waits until another one has let go of it.
+        """Whether the threads have all the work, if there are any: nothing is on its way to a thread, or
+        waits until another one releases it.
         """
         if not self.names:
             return True

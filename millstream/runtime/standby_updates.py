@@ -32,14 +32,14 @@ class SuspendReason(Enum):
 
 
 class StandbyUpdateListener(Protocol):
-    """Told what becomes of standbys. Called on the thread that it happens on; what it raises is logged.
+    """Gets the events of standbys. Called on the thread where they happen; what it raises is logged.
 
     Source: org.apache.kafka.streams.processor.StandbyUpdateListener (KIP-988).
-    Differs: offsets are, as in a `StateRestoreListener`, those up to which a store is complete, without them.
+    Differs: as in a `StateRestoreListener`, a store is complete up to an offset (exclusive).
     """
 
     def on_update_start(self, partition: TopicPartition, store: str, starting_offset: int) -> None:
-        """A standby begins, and loads its changelog from this offset on; or an active store became one."""
+        """A standby starts to load its changelog from this offset; or an active store became a standby."""
 
     def on_batch_loaded(
         self,
@@ -50,7 +50,7 @@ class StandbyUpdateListener(Protocol):
         batch_size: int,
         current_end_offset: int,
     ) -> None:
-        """A batch of so many records is in the store; and where the changelog ends, as was last seen."""
+        """A batch of records is in the store; `current_end_offset` is the last known end of the changelog."""
 
     def on_update_suspended(
         self,
@@ -60,12 +60,12 @@ class StandbyUpdateListener(Protocol):
         current_end_offset: int,
         reason: SuspendReason,
     ) -> None:
-        """It is closed here (MIGRATED), or becomes the active one (PROMOTED), which is then restored."""
+        """The standby is closed here (MIGRATED), or becomes active (PROMOTED) and is then restored."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A store and how far it is."""
+    """A store and its position."""
 
     store: str
     position: int
@@ -74,7 +74,7 @@ class _Known:
 
 
 class StandbyUpdates:
-    """Where the listener hears from. `is_standby` says whether the store of a changelog is one now."""
+    """Calls the listener. `is_standby` says whether a changelog's store is currently a standby."""
 
     def __init__(self, listener: StandbyUpdateListener, is_standby: Callable[[TopicPartition], bool]) -> None:
         self._listener = listener
@@ -89,17 +89,17 @@ class StandbyUpdates:
         with self._lock:
             known = self._known.setdefault(partition, _Known(store.name, start, end))
             known.position, known.end = start, end
-            known.is_told = False  # also where it was wiped, and begins anew
+            known.is_told = False  # also after it was wiped and starts again
         self._begin(partition)
 
     def loaded(
         self, partition: TopicPartition, store: BytesStore, records: int, position: int, end: int
     ) -> None:
-        """A store has so many records more."""
+        """A store has more records."""
         with self._lock:
             known = self._known.get(partition)
             if known is None:
-                return  # closed since
+                return  # closed in the meantime
             known.position, known.end = position, end
             is_told = known.is_told
         if is_told:
@@ -109,7 +109,7 @@ class StandbyUpdates:
     # --- on the thread that has the store ----------------------------------------------------------------
 
     def role_changed(self, part: StorePart) -> None:
-        """A standby became active, or the other way round."""
+        """A standby became active, or vice versa."""
         if part.standby:
             self._begin(part.changelog)
         else:

@@ -50,10 +50,10 @@ class TopicStart:
 
 @dataclass(frozen=True)
 class Starts:
-    """What a reset has decided.
+    """What a reset decided.
 
     Attributes:
-        at: when, in ISO 8601, by the clock of who did it.
+        at: when, in ISO 8601, by the resetting machine's clock.
         complete: whether it was finished.
     """
 
@@ -62,7 +62,7 @@ class Starts:
     topics: Mapping[str, TopicStart] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """As it is kept."""
+        """The content of the file."""
         topics = {
             name: {
                 "topic_id": start.topic_id,
@@ -75,10 +75,10 @@ class Starts:
 
     @classmethod
     def parse(cls, content: bytes) -> Starts:
-        """What was kept.
+        """Parse the content of the file.
 
         Raises:
-            ValueError: it is not that.
+            ValueError: the content is invalid.
         """
         try:
             kept: Any = json.loads(content)
@@ -98,10 +98,10 @@ class Starts:
 
 
 def read_starts(files: CheckpointFiles, location: str) -> Starts | None:
-    """What the last reset has left; None: there was none.
+    """The result of the last reset; None: there was none.
 
     Raises:
-        StreamsException: it cannot be read, so where to begin is not known.
+        StreamsException: it cannot be read, so the start positions are unknown.
     """
     content = files.read(STARTS)
     if content is None:
@@ -117,10 +117,10 @@ def read_starts(files: CheckpointFiles, location: str) -> Starts | None:
 
 
 def raise_if_half_reset(files: CheckpointFiles, location: str) -> None:
-    """Whether a reset was begun and not finished: then some of what there is belongs together no more.
+    """Raise if a reset was begun and not finished, because the remaining state may then be inconsistent.
 
     Raises:
-        IllegalStateException: so it is.
+        IllegalStateException: a reset is unfinished.
     """
     starts = read_starts(files, location)
     if starts is not None and not starts.complete:
@@ -131,8 +131,8 @@ def raise_if_half_reset(files: CheckpointFiles, location: str) -> None:
 
 
 def told_to_begin(files: CheckpointFiles, location: str, pipeline: str) -> bool:
-    """Whether a reset has told the pipeline to begin, and it has not got beyond that: if it has no progress,
-    none was lost.
+    """Whether a reset set the pipeline's start, and it has not got beyond that. Then missing progress does
+    not mean lost progress.
     """
     if read_starts(files, location) is None:
         return False
@@ -147,12 +147,13 @@ def initial_offsets(
     first: Mapping[TopicPartition, int],
     last: Mapping[TopicPartition, int],
 ) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
-    """Where a source begins, as Spark keeps it, and warnings; None: the reset says nothing of its topics.
+    """A source's initial offsets in Spark's form, and warnings; None: the reset does not mention its topics.
 
     Args:
-        topics: those that the source reads.
-        reset: where what the reset does not mention begins: with its last record, or else with its first.
-        first, last: the first offset of each partition, and the one after its last record.
+        topics: the topics that the source reads.
+        reset: the start of topics that the reset does not mention: at their end, or else at their first
+            record.
+        first, last: each partition's first offset, and the one after its last record.
     """
     offsets: dict[str, dict[str, int]] = {}
     warnings: list[str] = []
@@ -191,20 +192,20 @@ def begin(
     sources: Mapping[str, TopicDescription],
     default: OffsetResetPolicy,
 ) -> None:
-    """Have a pipeline without a checkpoint begin where the last reset said, if there was one.
+    """Make a pipeline without a checkpoint start where the last reset said, if there was one.
 
-    Nothing runs on it. A source that is to begin nowhere else is refused.
+    No query runs on it. A source that may only start where a reset says is refused without one.
 
     Args:
         scans: the sources of its query, in their order.
-        directory: its checkpoint's, below the root.
+        directory: the checkpoint's directory, below the root.
         sources: all topics that the application reads.
         default: `auto.offset.reset`.
 
     Raises:
         IllegalStateException: the last reset was not finished.
-        StreamsException: Kafka or the files cannot be reached; or a source has AutoOffsetReset.none(), or the
-            configuration for it, and no reset said where it begins.
+        StreamsException: Kafka or the files cannot be reached; or a source has AutoOffsetReset.none(),
+            directly or by configuration, and no reset set its start.
     """
     raise_if_half_reset(files, location)
     starts = read_starts(files, location)
@@ -237,7 +238,7 @@ def _began(
     sources: Mapping[str, TopicDescription],
     starts: Starts | None,
 ) -> bool:
-    """Write where one source begins; whether the last reset said that."""
+    """Write the start of one source. Returns whether the last reset determined it."""
     if starts is None:
         return False
     read = _read(node, sources)
@@ -248,7 +249,7 @@ def _began(
         log.warning("pipeline %s: %s", pipeline.name, warning)
     if offsets is None:
         return False
-    # As Spark writes it: a zero byte, its version, and the offsets.
+    # In Spark's format: a zero byte, a version, and the offsets.
     content = b"\0v1\n" + json.dumps(offsets, separators=(",", ":")).encode()
     files.write(f"{directory}/sources/{number}/0", content)
     log.info("pipeline %s begins, as reset at %s, at %s", pipeline.name, starts.at, offsets)

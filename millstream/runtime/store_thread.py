@@ -40,7 +40,7 @@ S = TypeVar("S", bound=Enum)
 
 
 class Updater(Protocol):
-    """What a thread sees of stores/updater.py: the thing that fills its stores from their changelogs."""
+    """A thread's view of stores/updater.py, which fills its stores from their changelogs."""
 
     def start(self) -> None: ...
 
@@ -56,7 +56,7 @@ class Updater(Protocol):
 
 
 class Updaters(Protocol):
-    """Makes updaters: the client's assembly."""
+    """Creates updaters: the client's assembly."""
 
     def make_updater(
         self,
@@ -69,25 +69,25 @@ class Updaters(Protocol):
 
 
 class StoresShown(Protocol):
-    """What queries see of stores: the client's view. Called on the thread, or on its updater's."""
+    """Publishes stores to queries: the client's view. Called on the thread, or on its updater's."""
 
     def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
-        """Queries may see it: as a standby, if the part is one, else as restoring."""
+        """Queries may see the store: as a standby, if the part is one, else as restoring."""
 
     def role_changed(self, part: StorePart) -> None:
-        """An open store is what the part says now: a standby, or an active one, which is restoring."""
+        """An open store has changed its role to the part's: a standby, or active and restoring."""
 
     def caught_up(self, changelog: TopicPartition) -> None:
-        """A standby has what its changelog had when it was opened, and follows it from here on."""
+        """A standby has everything its changelog had when it was opened, and follows it from now on."""
 
     def restored(self, changelog: TopicPartition) -> None:
-        """Queries may read it."""
+        """Queries may read the store."""
 
     def restoring(self, changelog: TopicPartition) -> None:
-        """Queries may not, for now: its changelog was made anew."""
+        """Queries may not read it for now: its changelog was created again."""
 
     def closing(self, changelog: TopicPartition) -> None:
-        """Queries must not see it any more."""
+        """Queries must no longer see it."""
 
 
 # --- events ----------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Restored:
 
 
 class Stopped(Exception):
-    """No error: how a stop leaves the loop, or a start that is still going on."""
+    """Not an error: ends the loop, or a start in progress, after a stop."""
 
 
 # --- the thread ------------------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ class StoreThread(ABC, Generic[S]):
     """A thread called `name`, with the states of `rules`: CREATED, PENDING_SHUTDOWN and DEAD are among them.
 
     Args:
-        owner: what it is in log lines.
-        on_state: told of every transition, after it; at_change: told inside it (machine.py).
+        owner: its prefix in log lines.
+        on_state: called after every transition; at_change: called inside it (machine.py).
     """
 
     def __init__(
@@ -177,13 +177,13 @@ class StoreThread(ABC, Generic[S]):
             self._machine.to(self._states["DEAD"])
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until the thread has let go of everything; whether it has."""
+        """Wait until the thread has released everything. Returns whether it has."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def lags(self) -> dict[TopicPartition, LagInfo]:
-        """How far each of its changelog partitions is."""
+        """The lag of each of its changelog partitions."""
         updater = self._updater
         return {} if updater is None else updater.lags()
 
@@ -195,8 +195,8 @@ class StoreThread(ABC, Generic[S]):
         except Stopped:
             pass
         except BaseException as error:
-            # Everything that can go wrong ends here, SystemExit in a user's callback included: a thread
-            # that died without a decision would leave a client that says RUNNING and does nothing.
+            # Every failure ends up here, even SystemExit in a user's callback: a thread that died without a
+            # decision would leave a client that is RUNNING but does nothing.
             self._machine.note(f"failed: {error!r}")
             self._failed(error)
         finally:
@@ -207,22 +207,22 @@ class StoreThread(ABC, Generic[S]):
 
     @abstractmethod
     def _work(self) -> None:
-        """The loop. `Stopped` ends it well, anything else is a failure."""
+        """The loop. `Stopped` ends it normally; any other exception is a failure."""
 
     @abstractmethod
     def _failed(self, error: BaseException) -> None:
-        """Tell it; the thread still holds everything."""
+        """Report a failure; the thread still holds everything."""
 
     @abstractmethod
     def _open_store(self, part: StorePart) -> BytesStore:
         """Open one part of a store."""
 
     def _called(self, part: StorePart) -> str:
-        """The part of a store, in log lines."""
+        """The name of a store's part in log lines."""
         return f"store {part.store.name} of task {part.task_id}"
 
     def _let_go(self) -> None:
-        """Queries first, then who writes the stores, then the stores."""
+        """Release the view for queries first, then the updater, then the stores."""
         for partition in self._open:
             self._closing(f"view of {partition}", lambda at=partition: self._view.closing(at))  # type: ignore[misc]
         updater, self._updater = self._updater, None
@@ -237,7 +237,7 @@ class StoreThread(ABC, Generic[S]):
     # --- stores ------------------------------------------------------------------------------------------
 
     def _open_stores(self, parts: Iterable[StorePart]) -> None:
-        """Open those that are not open, and have them filled."""
+        """Open the parts that are not open, and have them filled."""
         fresh = [part for part in parts if part.changelog not in self._open]
         if not fresh:
             return
@@ -261,11 +261,11 @@ class StoreThread(ABC, Generic[S]):
             updater.start()
 
     def _change_role(self, part: StorePart) -> None:
-        """A standby becomes active, or the other way round, where it is: its store stays open.
+        """Make a standby active, or vice versa, in place: its store stays open.
 
-        An active one first catches up to the end that its changelog has by now, as after a restart: for the
-        updater it is a store that begins. The updater is the store's only writer, so it need not have let go
-        of it before it begins anew.
+        A new active store first catches up to the current end of its changelog, as after a restart: to the
+        updater it is a new store. The updater is the store's only writer, so it can restart without releasing
+        the store first.
         """
         partition, updater = part.changelog, self._updater
         _, store = self._open[partition]
@@ -278,11 +278,11 @@ class StoreThread(ABC, Generic[S]):
             with suppress(TimeoutException):
                 updater.remove(partition, 0.0)
             updater.add(store, partition)
-        # From here on `_restored` takes what the updater says for the new role: and since it asks whether the
-        # store that begins now is restored, what is still on its way of the old one is nothing.
+        # From here on `_restored` applies the updater's reports to the new role. It checks whether the
+        # restarted store is restored, so late reports about the old role have no effect.
         self._open[partition] = (part, store)
         if updater.is_restored(partition):
-            self._restored(partition)  # it may have told so a moment ago
+            self._restored(partition)  # it may have reported that a moment ago
 
     def _close_stores(self, partitions: tuple[TopicPartition, ...]) -> None:
         updater = self._updater
@@ -300,7 +300,7 @@ class StoreThread(ABC, Generic[S]):
         # On the updater's thread. Queries may read before the thread's own state says so.
         updater, opened = self._updater, self._open.get(partition)
         if opened is None or updater is None or not updater.is_restored(partition):
-            return  # it has been let go of since, or begins anew
+            return  # it has been released meanwhile, or starts again
         part, _ = opened
         if part.standby:
             self._standby_caught_up(part)
@@ -317,7 +317,7 @@ class StoreThread(ABC, Generic[S]):
         self._view.restoring(partition)
 
     def _closing(self, what: str, close: Callable[[], None]) -> None:
-        """Close one thing; a failure must not keep the others open."""
+        """Close one resource; a failure must not keep the others open."""
         try:
             close()
         except Exception:
@@ -325,10 +325,10 @@ class StoreThread(ABC, Generic[S]):
 
 
 def told(error: BaseException, before: str = "") -> StreamsException:
-    """What the handler gets: always a `StreamsException`; what really happened is its cause.
+    """The exception for the handler: always a `StreamsException`, with the original one as its cause.
 
     Args:
-        before: what the message begins with, if it is another exception.
+        before: the beginning of the message, if the original is another exception.
 
     Differs: Kafka Streams passes on every `Error`, and any exception of the global thread, unchanged.
     """

@@ -57,7 +57,7 @@ class View:
 
 @dataclass(frozen=True)
 class Hopeless:
-    """No other try of this client can succeed, so there is none.
+    """No retry by this client can succeed, so there is none.
 
     Attributes:
         why: a clause, for the log.
@@ -80,14 +80,14 @@ class Log:
 
 @dataclass(frozen=True)
 class LogFailure:
-    """Log the failure at ERROR, with its story, as `message`."""
+    """Log the failure at ERROR, with its traceback, as `message`."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class ReplaceThread:
-    """The thread ends; a new one takes over what it owned, in `delay_s` seconds."""
+    """The thread ends; a new one takes over its work in `delay_s` seconds."""
 
     delay_s: float
     attempt: int
@@ -100,9 +100,9 @@ class CloseToError:
 
 @dataclass(frozen=True)
 class ShutdownApplication:
-    """Tell every client of the group to shut down, and why.
+    """Request every client of the group to shut down, with the reason.
 
-    `CloseToError` follows: this client begins to close at once, and leaves the group when the others know.
+    `CloseToError` follows: this client begins to close at once, and leaves the group once the others know.
     """
 
     reason: str
@@ -110,7 +110,7 @@ class ShutdownApplication:
 
 @dataclass(frozen=True)
 class EndThread:
-    """The thread ends and is not replaced; what it owned goes to the remaining threads."""
+    """The thread ends and is not replaced; its work goes to the remaining threads."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,12 @@ def decide(
     """What the client does about `failure`, in order.
 
     Args:
-        plan: whether there is another try, and when: what `history.plan_retry` says. It counts only for an
-            answer of REPLACE_THREAD.
+        plan: whether there is a retry, and when: the result of `history.plan_retry`. It matters only if the
+            answer is REPLACE_THREAD.
 
-    No answer is lost. It is carried out, or something stronger happens: of one that is about the thread, its
-    removal; of one that is about this client, its closing; SHUTDOWN_APPLICATION goes before both.
+    No answer is lost. Either it is carried out, or something stronger happens: for an answer about the
+    thread, its removal; for one about this client, its closing; SHUTDOWN_APPLICATION takes precedence over
+    both.
 
     Source: KIP-671 "Proposed Changes" and its earlier draft (SHUTDOWN_THREAD); KIP-696 (SHUTDOWN_CLIENT ends
         in ERROR); KafkaStreams.handleStreamsUncaughtException. Messages are those of Kafka Streams
@@ -165,8 +166,8 @@ def decide(
 
 
 def _while_closing(answer: Answer, failure: Failure, view: View) -> tuple[Action, ...]:
-    """Closing is stronger than any answer that is about this client alone. One that is about all of them is
-    stronger than closing, as long as there is a way to tell them.
+    """Closing is stronger than any answer about this client alone. An answer about all clients is stronger
+    than closing, if there is a way to notify them.
     """
     told = LogFailure(_too_late(failure, view.state))
     asked = answer.response is Response.SHUTDOWN_APPLICATION and answer.problem is None
@@ -214,7 +215,7 @@ def _replace(failure: Failure, view: View, plan: Retry | Exhausted | Hopeless) -
 
 
 def _end(response: Response, failure: Failure, view: View, opening: str) -> tuple[Action, ...]:
-    """Every response but REPLACE_THREAD."""
+    """Every response except REPLACE_THREAD."""
     match response:
         case Response.SHUTDOWN_APPLICATION:
             return _shutdown_application(failure, view, opening)
@@ -263,7 +264,7 @@ def _end_thread(failure: Failure, view: View, opening: str) -> tuple[Action, ...
 
 
 def _after_hook(failure: Failure, view: View) -> tuple[Action, ...]:
-    """The deprecated hook decides nothing: it is told, and the thread dies as it did before KIP-671."""
+    """The deprecated hook decides nothing: it is called, and the thread dies as it did before KIP-671."""
     alone = _why_no_thread_can_end(failure, view)
     opening = "Encountered the following exception during processing; the deprecated hook is called."
     if alone is None:
@@ -276,7 +277,7 @@ def _after_hook(failure: Failure, view: View) -> tuple[Action, ...]:
 
 
 def _why_no_thread_can_end(failure: Failure, view: View) -> str | None:
-    """Why the client cannot go on without the thread; None: it can."""
+    """Why the client cannot continue without the thread; None: it can."""
     if failure.is_global:
         return "a client cannot run without its global thread"
     if view.live_threads <= 1:

@@ -20,7 +20,7 @@ __all__ = ["Supervisor"]
 
 
 class Supervisor:
-    """One client's.
+    """The supervisor of one client.
 
     Attributes:
         handler, hook: the user's; set before the client starts.
@@ -33,10 +33,10 @@ class Supervisor:
         self.hook: Hook | None = None
 
     def failed(self, failure: Failure, thread: str | None) -> None:
-        """Ask, and have the client react; on the failing thread.
+        """Call the handler, and have the client react. Runs on the failing thread.
 
         Args:
-            thread: None: the global one.
+            thread: the thread's name; None: the global thread.
         """
         state = self._owner.state
         previous = state.history.records()

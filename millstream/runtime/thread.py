@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Resources(Updaters, Protocol):
-    """What a stream thread gets from its client's assembly."""
+    """The resources that a stream thread gets from its client's assembly."""
 
     def open_store(self, part: StorePart) -> BytesStore:
         """Open one task's part of a store."""
@@ -59,52 +59,52 @@ class Resources(Updaters, Protocol):
         """Claim a pipeline's checkpoint and start its query; the first one starts Spark.
 
         Raises:
-            Stopped: the client closes, and nobody waits for Spark any more.
+            Stopped: the client closes, and no one waits for Spark any longer.
         """
 
     def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
-        """Those of these topics that a pattern of a pipeline's sources matches."""
+        """The topics among these that a pattern of the pipeline's sources matches."""
 
     def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
-        """Note at a pipeline's checkpoint those of these that its query reads, if it is this client's.
+        """Note at a pipeline's checkpoint the topics among these that its query reads, if this client has it.
 
         Raises:
             StreamsException: they could not be noted.
         """
 
     def note_read(self, pipeline: str, without: Iterable[str]) -> None:
-        """Note at a pipeline's checkpoint what its query has read by a pattern, and nobody has noted yet.
+        """Note at a pipeline's checkpoint the topics that its query has read by a pattern, if not noted yet.
 
         Args:
-            without: topics that were deleted: what is there under their names now is another topic.
+            without: topics that were deleted; a topic of that name is now another one.
 
         Raises:
-            StreamsException: it could not be noted.
+            StreamsException: they could not be noted.
         """
 
 
 class Application(Protocol):
-    """What a stream thread sees of the application that its client takes part in."""
+    """A stream thread's view of its application."""
 
     def take_part(self) -> None:
-        """Make sure that the topics are there and that the client is in its group; on the thread, so that
-        what is wrong with them is the thread's failure."""
+        """Make sure that the topics exist and the client is in its group. Runs on the thread, so that a
+        problem with them is the thread's failure."""
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
-        """The same error, or what is known to be behind it."""
+        """The same error, or its known cause."""
 
     def dropped(self, *, fresh: bool) -> tuple[str, ...]:
-        """The topics that patterns have lost so far, in order; `fresh`: by a look at what there is now."""
+        """The topics that patterns have lost so far, in order; `fresh`: after a new check."""
 
     def check_written(self, pipeline: str) -> None:
-        """Whether everything is there that the pipeline writes, as far as it was there before.
+        """Check that everything the pipeline writes still exists, if it existed before.
 
         Raises:
             LostTopicException: a topic was deleted meanwhile.
         """
 
     def standby_caught_up(self, task: TaskId) -> None:
-        """One more store of a standby is warm."""
+        """Another store of a standby task has caught up."""
 
 
 # --- events ----------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Application(Protocol):
 
 @dataclass(frozen=True)
 class Given:
-    """Own this, and nothing else. `not_before`: when a pipeline may start, by the clock."""
+    """Own exactly this share. `not_before`: when a pipeline may start, by the clock."""
 
     share: Share
     ticket: int
@@ -121,28 +121,28 @@ class Given:
 
 @dataclass(frozen=True)
 class Lost:
-    """The group has lost this client: stop what others may do by now, and wait for a new share."""
+    """The client has lost its group: stop what others may be running by now, and wait for a new share."""
 
     ticket: int
 
 
 @dataclass(frozen=True)
 class Fail:
-    """Fail with this: what it says concerns the thread, though the thread did not find out itself."""
+    """Fail with this error, which concerns the thread although another one found it."""
 
     error: StreamsException
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Stop the queries, or let them run again; keep the rest."""
+    """Stop the queries, or let them run again; keep everything else."""
 
     paused: bool
 
 
 @dataclass(frozen=True)
 class Drop:
-    """Topics are gone that only a pattern matched; so many were lost so far, with these."""
+    """Topics that only a pattern matched are gone; `number`: how many were lost so far, including these."""
 
     topics: tuple[str, ...]
     number: int
@@ -150,14 +150,14 @@ class Drop:
 
 @dataclass(frozen=True)
 class Note:
-    """Source topics that are new, or have grown, are these."""
+    """These source topics are new, or have more partitions."""
 
     topics: Mapping[str, TopicDescription]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A query has ended; `run` tells which one, when a pipeline was started several times."""
+    """A query has ended; `run` says which one, if a pipeline was started several times."""
 
     end: PipelineEnd
     run: int
@@ -170,13 +170,13 @@ class StreamThread(StoreThread[ThreadState]):
     """Supervises a share of the client's work, on a thread called `<client id>-StreamThread-<n>`.
 
     Args:
-        resources, view, application: its client's.
-        tell: takes what has happened here; any thread of this one's may call it.
+        resources, view, application: those of its client.
+        tell: takes the events of this thread; any of its helper threads may call it.
         on_failure: decides about a failure; called on the failing thread, which ends when it returns.
-        at_change: told of every transition inside it (machine.py).
-        not_before: when it begins to work, by the clock: a replacement that waits before it tries again.
+        at_change: called inside every transition (machine.py).
+        not_before: when it starts to work, by the clock: a replacement waits before it retries.
         paused: whether it starts without running queries.
-        line: which line of threads it goes on with (supervision.py: Failure.line).
+        line: the line of threads that it continues (failure.py: Failure.line).
     """
 
     def __init__(
@@ -224,12 +224,12 @@ class StreamThread(StoreThread[ThreadState]):
 
     @property
     def share(self) -> Share:
-        """What it was given last."""
+        """The share it was given last."""
         return self._share or Share()
 
     @property
     def waiting(self) -> Mapping[str, float]:
-        """What it waits for before it tries again: the pipeline, or '' for everything, and until when."""
+        """What it waits to retry, and until when: a pipeline, or '' for everything."""
         now = self._clock.now()
         due = dict(self._due)
         if self._not_before > now and self.state.is_alive:
@@ -237,20 +237,20 @@ class StreamThread(StoreThread[ThreadState]):
         return {what: when for what, when in due.items() if when > now}
 
     def start(self) -> None:
-        """Begin to work. One that was stopped before does not."""
+        """Start to work, unless it was stopped before."""
         if not self._stopping.is_set():
             self._thread.start()
 
     def give(self, share: Share, not_before: Mapping[str, float], ticket: int) -> None:
-        """Own this from now on, and nothing else (roster.py)."""
+        """Own exactly this share from now on (roster.py)."""
         self._inbox.put(Given(share, ticket, dict(not_before)))
 
     def lose(self, ticket: int) -> None:
-        """The group has lost this client."""
+        """The client has lost its group."""
         self._inbox.put(Lost(ticket))
 
     def fail(self, error: StreamsException) -> None:
-        """End with this failure. One that waits before it begins does not: it looks for itself then."""
+        """End with this failure, unless it is still waiting to start: then it checks for itself."""
         if self._not_before <= self._clock.now():
             self._inbox.put(Fail(error))
 
@@ -259,24 +259,24 @@ class StreamThread(StoreThread[ThreadState]):
         self._inbox.put(Pause(paused))
 
     def finish(self, pipeline: str) -> None:
-        """Have its query finish soon what it has read, if it runs here."""
+        """Have the pipeline's query soon finish what it has read, if it runs here."""
         if (running := self._running.get(pipeline)) is not None:
             running.finish()
 
     def drop(self, topics: tuple[str, ...], number: int) -> None:
-        """Have pipelines go on without these, which only patterns matched."""
+        """Have pipelines continue without these topics, which only patterns matched."""
         self._inbox.put(Drop(topics, number))
 
     def note(self, topics: Mapping[str, TopicDescription]) -> None:
-        """Note these at the checkpoints of its pipelines."""
+        """Note these topics at the checkpoints of its pipelines."""
         self._inbox.put(Note(topics))
 
     def ending(self) -> None:
-        """It is decided that it ends, after a failure or a `stop`: from now on it is not live."""
+        """Its end is decided, after a failure or a `stop`: from now on it is not live."""
         self._machine.to(ThreadState.PENDING_SHUTDOWN)
 
     def metadata(self) -> ThreadMetadata:
-        """What it owns and how far that is. Never blocks."""
+        """What it owns, and its progress. Never blocks."""
         lags, share = self.lags(), self.share
         opened = tuple(part for part, _ in tuple(self._open.values()))
         running = dict(self._running)
@@ -307,7 +307,7 @@ class StreamThread(StoreThread[ThreadState]):
             self._react(event)
 
     def _wait_for_its_turn(self) -> None:
-        """Until it may begin; what comes meanwhile is looked at afterwards, a stop at once."""
+        """Wait until it may start. Events are handled afterwards, except for a stop."""
         while (left := self._not_before - self._clock.now()) > 0:
             if self._stopping.wait(left):
                 raise Stopped
@@ -330,8 +330,8 @@ class StreamThread(StoreThread[ThreadState]):
             case Drop(topics, number):
                 self._drop(topics, number)
             case Note(topics):
-                # Also for one that does not run now: it may have read them before it was stopped. But a topic
-                # that has come in the place of a lost one is not what it has read.
+                # Also for one that is not running: it may have read them before it was stopped. But a topic
+                # that replaced a lost one is not what it has read.
                 for name in self.share.pipelines:
                     without = self._without.get(name, frozenset())
                     if new := {topic: each for topic, each in topics.items() if topic not in without}:
@@ -344,11 +344,11 @@ class StreamThread(StoreThread[ThreadState]):
             case Ended(end, run) if self._runs.get(end.pipeline) == run:
                 self._pipeline_ended(end.pipeline, end.error)
             case Ended():
-                pass  # of a run that this thread has stopped
+                pass  # from a run that this thread has stopped
 
     def _take(self, share: Share, ticket: int, not_before: Mapping[str, float]) -> None:
-        """Let go of what is not in `share`, then open and start what is new in it."""
-        # 1. What it does not own any more: queries before stores.
+        """Release what is not in `share`, then open and start what is new in it."""
+        # 1. Release what it no longer owns: queries before stores.
         self._machine.to(ThreadState.PARTITIONS_REVOKED)
         self._stop_pipelines(tuple(name for name in self._running if name not in share.pipelines))
         kept = {part.changelog for part in share.parts}
@@ -359,7 +359,7 @@ class StreamThread(StoreThread[ThreadState]):
         }
         self._machine.to(ThreadState.PARTITIONS_ASSIGNED)
         self._tell(Settled(self.name, share, ticket))
-        # 2. Standbys become active where they are, and the other way round.
+        # 2. Standbys become active in place, and vice versa.
         for part in share.parts:
             if part.changelog in self._open and self._open[part.changelog][0] != part:
                 self._change_role(part)
@@ -369,7 +369,7 @@ class StreamThread(StoreThread[ThreadState]):
         self._start_due()
 
     def _lose(self, ticket: int) -> None:
-        # Stores are views of changelogs and harm nobody; queries would do another client's work.
+        # Stores are views of changelogs and do no harm; queries would do another client's work.
         self._machine.to(ThreadState.PARTITIONS_REVOKED)
         self._stop_pipelines(tuple(self._running))
         self._due.clear()
@@ -378,11 +378,12 @@ class StreamThread(StoreThread[ThreadState]):
         self._tell(Settled(self.name, held, ticket))
 
     def _drop(self, topics: tuple[str, ...], number: int) -> None:
-        """Run what reads these anew: its checkpoint then goes on without them (reconcile.py)."""
+        """Restart the pipelines that read these topics; their checkpoints then continue without them
+        (reconcile.py)."""
         for name in self.share.pipelines:
             lost = self._resources.read_by_pattern(name, topics)
             if not lost or (name in self._running and self._lost_before[name] >= number):
-                continue  # it was started since
+                continue  # it was started after that
             self._without[name] = self._without.get(name, frozenset()) | lost
             if name in self._running:
                 self._tell_unread(name, lost)
@@ -390,7 +391,7 @@ class StreamThread(StoreThread[ThreadState]):
         self._start_due()
 
     def _tell_unread(self, name: str, topics: Iterable[str]) -> None:
-        """Say what is lost with these topics, as far as the query knew when it last looked."""
+        """Log what is lost with these topics, as of the query's last check."""
         lag = self._running[name].metadata().lag
         for topic in sorted(topics):
             known = {at.partition: count for at, count in (lag or {}).items() if at.topic == topic}
@@ -438,8 +439,8 @@ class StreamThread(StoreThread[ThreadState]):
         )
 
     def _lost_since(self, pipeline: str) -> frozenset[str]:
-        """The topics that its patterns have lost since the pipeline was started; its query may have met that
-        before anybody was told.
+        """The topics that its patterns have lost since the pipeline was started. Its query may have noticed
+        that before anyone was notified.
         """
         dropped = self._application.dropped(fresh=True)[self._lost_before.get(pipeline, 0) :]
         return self._resources.read_by_pattern(pipeline, dropped)
@@ -463,11 +464,12 @@ class StreamThread(StoreThread[ThreadState]):
                 self._migrated(name, error)
             else:
                 del self._due[name]
-                self._without.pop(name, None)  # it is noted what it reads now
+                self._without.pop(name, None)  # what it reads is noted now
         self._run_if_ready()
 
     def _migrated(self, name: str, error: TaskMigratedException) -> None:
-        """Another client does it now: no failure. The group says what this thread does next."""
+        """Another client runs it now, which is not a failure. The group decides what this thread does
+        next."""
         log.warning("stream-thread [%s] drops pipeline %s: %s", self.name, name, error)
         self._due.pop(name, None)
         self._share = self.share.without(frozenset((name,)))
@@ -478,7 +480,7 @@ class StreamThread(StoreThread[ThreadState]):
             running = self._running.pop(name)
             self._runs[name] += 1
             self._closing(f"pipeline {name}", running.stop)
-            # The query may have met a topic before the client's watch did.
+            # The query may have noticed a topic before the client's watch did.
             without = self._without.get(name, frozenset())
             self._closing(f"notes of pipeline {name}", partial(self._resources.note_read, name, without))
             if name in self.share.pipelines:

@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 _KAFKAS_OWN = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
-"""No pattern matches these, whatever it says (Kafka's `exclude.internal.topics`)."""
+"""Topics that no pattern matches (Kafka's `exclude.internal.topics`)."""
 _TOLD = 10
-"""How many topics a message names at most; the exception's attributes have all of them."""
+"""The most topics that a message names; the exception's attributes have all of them."""
 _START_AFRESH = "start afresh with `millstream reset` or KafkaStreams.reset()"
 
 
@@ -68,15 +68,15 @@ class TopicNews:
     """What has changed since the client started.
 
     Attributes:
-        missing: topics that a source names and that were never there, sorted.
-        deleted: topics that were there and are not, sorted.
+        missing: topics that a source names and that never existed, sorted.
+        deleted: topics that existed and no longer do, sorted.
         recreated: topics that were deleted and created again: name to (id then, id now).
-        unmatched: patterns that matched topics and match none any more.
+        unmatched: patterns that matched topics and no longer match any.
         grown: topics that have more partitions: name to (then, now).
         appeared: new topics that a pattern matches, with their partitions.
-        arrived: topics that were missing when the client started and are there now.
-        dropped: topics that only a pattern matched, and that are gone, or others of the same name now,
-            sorted: their sources go on without them.
+        arrived: topics that were missing when the client started and exist now.
+        dropped: topics that only a pattern matched and that are gone or were replaced, sorted: their sources
+            continue without them.
     """
 
     missing: tuple[str, ...] = ()
@@ -90,12 +90,12 @@ class TopicNews:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All topics that something bad has happened to, sorted."""
+        """All topics with bad news, sorted."""
         return tuple(sorted({*self.missing, *self.deleted, *self.recreated}))
 
     @property
     def incident(self) -> frozenset[tuple[str, str, str]]:
-        """What is bad about them, as something to compare: (what, topic or pattern, id now)."""
+        """The bad news in comparable form: (what, topic or pattern, current id)."""
         return frozenset(
             [("missing", name, "") for name in self.missing]
             + [("deleted", name, "") for name in self.deleted]
@@ -111,11 +111,11 @@ def compare(
     names: Iterable[str],
     patterns: Sequence[re.Pattern[str]] = (),
 ) -> TopicNews:
-    """What has happened between `known` and `now`.
+    """The changes between `known` and `now`.
 
     Args:
-        known: the topics that were there when the client started, by name.
-        now: those of them, of `names`, and of the patterns' topics that are there now.
+        known: the topics that existed when the client started, by name.
+        now: the topics that exist now, among these, `names` and the patterns' topics.
         names: the topics that sources name.
         patterns: the sources' patterns.
 
@@ -134,7 +134,7 @@ def compare(
         for pattern in patterns
         if any(pattern.fullmatch(name) for name in known) and not any(pattern.fullmatch(name) for name in now)
     ]
-    # A pattern reads what there is; one that matches nothing any more is an error, as in Kafka Streams.
+    # A pattern reads what exists; one that no longer matches anything is an error, as in Kafka Streams.
     dropped = {
         name
         for name in (*deleted, *recreated)
@@ -167,10 +167,10 @@ def compare(
 
 @dataclass(frozen=True)
 class Written:
-    """A topic that pipelines write, and that is no source.
+    """A topic that pipelines write and that is not a source.
 
     Attributes:
-        pipelines: whom it concerns when it is gone.
+        pipelines: the pipelines affected by its loss.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Written:
 
     @property
     def called(self) -> str:
-        """As messages name it."""
+        """Its name in messages."""
         return f"{self.role.value} '{self.name}'"
 
 
@@ -190,8 +190,8 @@ def written_topics(
     dead_letters: str | None,
     sources: Iterable[str],
 ) -> tuple[Written, ...]:
-    """The topics that pipelines write, by name, without those that are sources: these are looked at as such.
-    Whoever reads a repartition topic is concerned as well.
+    """The topics that pipelines write, by name, except sources, which are checked as such. The readers of a
+    repartition topic are affected as well.
 
     Args:
         dead_letters: the topic for dead letters, if any record can become one.
@@ -215,7 +215,7 @@ def written_topics(
 def missing_error(
     news: TopicNews, servers: str, *, of_global_tables: bool = False
 ) -> MissingSourceTopicException | None:
-    """The exception for bad news of topics that are read; None: there are none.
+    """The exception for bad news about topics that are read; None: there is none.
 
     Source: KIP-662. Differs: names each topic and what happened to it.
     """
@@ -252,7 +252,7 @@ def missing_error(
 
 
 def lost_errors(news: TopicNews, written: Iterable[Written], servers: str) -> dict[str, LostTopicException]:
-    """By pipeline, the exception for what it writes and is gone, or is another topic of the same name."""
+    """For each pipeline, the exception for a topic it writes that is gone, or was replaced by another one."""
     lost = [each for each in written if each.name in news.deleted or each.name in news.recreated]
     return {
         pipeline: _lost_error(news, [each for each in lost if pipeline in each.pipelines], servers)
@@ -310,7 +310,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _few(told: Sequence[str], between: str) -> str:
-    """The first of many things, and how many more there are."""
+    """The first few items, and how many more there are."""
     more = f"{between}and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
     return between.join(told[:_TOLD]) + more
 

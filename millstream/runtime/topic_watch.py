@@ -36,50 +36,49 @@ __all__ = ["TopicWatch", "pause_after"]
 log = logging.getLogger(__name__)
 
 _LONGEST_PAUSE_S = 2.0
-"""How long the watch waits at most between two tries to reach a cluster that does not answer."""
+"""The longest wait between two attempts to reach a cluster that does not answer."""
 _SLICE = 500
-"""How many topics one look asks for; that takes about 15 ms of a core."""
+"""How many topics one check queries; that takes about 15 ms of a core."""
 _IDLE_SHARE = 4
-"""How much longer than a look the pause after it is, at least."""
+"""The minimum ratio of the pause after a check to the duration of the check."""
 _LIST_SHARE = 20
-"""The same for the list of all names of a cluster."""
+"""The same for listing all topics of a cluster."""
 
 
 def pause_after(took_s: float, interval_s: float) -> float:
-    """How long to wait after a look that took so long."""
+    """How long to wait after a check that took this long."""
     return max(interval_s, _IDLE_SHARE * took_s)
 
 
 class TopicWatch:
-    """Looks at topics every `interval_s`, on a thread called `<client id>-TopicWatch`.
+    """Checks topics every `interval_s`, on a thread called `<client id>-TopicWatch`.
 
-    A topic that was missing and is created is fine from then on, and `on_cleared` tells so. A source that was
-    deleted stays an incident even when a topic of its name comes back, because that is another topic, with
-    other offsets; so does a changelog or a repartition topic: until the application is reset, and a new
-    client is started. One of several topics that only a pattern matches is no incident: the source goes on
-    without it, and `on_dropped` tells so; one of its name that is created later is a new one. An output that
-    was deleted is fine again once it is there, whichever topic it is.
+    A missing topic is fine once it is created, and `on_cleared` reports that. A deleted source stays an
+    incident even when a topic of its name is created again, because that is another topic, with other
+    offsets. The same holds for a changelog or a repartition topic, until the application is reset and a new
+    client is started. The loss of one of several topics that only a pattern matches is not an incident: the
+    source continues without it, and `on_dropped` reports that; a topic of its name that is created later is a
+    new one. A deleted output is fine again once a topic of its name exists.
 
-    Callbacks run on the watch's thread, one at a time. What they raise is logged; the watch goes on.
+    Callbacks run on the watch's thread, one at a time. What they raise is logged, and the watch continues.
 
     Args:
         topics: must outlive the watch.
-        names, patterns: what the sources read.
-        written: what pipelines write, and is no source.
+        names, patterns: the topics that the sources read.
+        written: the topics that pipelines write and that are not sources.
         servers: `bootstrap.servers`, for messages.
-        on_missing: told of an incident of sources once, confirmed; again only when something bad has come
-            to it.
-        on_lost: told in the same way of what a pipeline writes: the pipeline's name, and the exception.
-        on_grown: told of partitions that were added to sources, once: name to how many there were, and what
-            the topic is now; a new topic that a pattern matches had none.
-        on_dropped: told of topics that only a pattern matched, and that are gone, or other ones now, and of
-            how many `dropped` has with them. Before `on_grown` is told of what has come in their place.
-        on_cleared: told of sources that were missing and are there now.
+        on_missing: called once for each confirmed incident of sources; again only if it gets worse.
+        on_lost: the same for topics that a pipeline writes: gets the pipeline's name and the exception.
+        on_grown: called once for partitions added to sources: for each name, the old number and the current
+            topic; for a new topic that a pattern matches, the old number is 0.
+        on_dropped: called for topics that only a pattern matched and that are gone or replaced, with the
+            resulting length of `dropped`. It comes before `on_grown` for the topics that replaced them.
+        on_cleared: called for sources that were missing and exist now.
         of_global_tables: `names` are topics of global tables; messages say so.
-        name: the thread's.
-        interval_s: from the end of a look to the next, at least.
-        list_every_s: how often patterns are compared with the names of all topics, at most.
-        slice_size: how many topics one look asks for.
+        name: the thread's name.
+        interval_s: the minimum time from the end of a check to the next one.
+        list_every_s: the minimum time between comparisons of patterns with the names of all topics.
+        slice_size: how many topics one check queries.
     """
 
     def __init__(
@@ -141,8 +140,8 @@ class TopicWatch:
         self._thread = threading.Thread(target=self._run, name=thread, daemon=True)
 
     def baseline(self, descriptions: Mapping[str, TopicDescription]) -> None:
-        """What the client starts with: named topics, patterns' topics, and those that are written. What was
-        told is forgotten.
+        """Set the client's initial topics: named ones, patterns' topics, and written ones. Earlier reports
+        are forgotten.
         """
         with self._changed:
             self._known_written = {
@@ -155,14 +154,15 @@ class TopicWatch:
             self._told = self._lost_told = frozenset()
 
     def start(self) -> None:
-        """Begin to look; after `baseline`. Nothing to look at: nothing happens."""
+        """Start checking, after `baseline`. Does nothing if there is nothing to check."""
         if self._names or self._patterns or self._written:
             self._thread.start()
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Stop looking; whether the thread has ended. Nothing new is told from now on. Idempotent.
+        """Stop checking. Returns whether the thread has ended. Nothing new is reported from now on.
+        Idempotent.
 
-        A look at a cluster that does not answer may hold the thread up; it ends by itself when that ends.
+        A check of a cluster that does not answer may delay the thread's end.
         """
         with self._changed:
             self._closed = True
@@ -175,11 +175,11 @@ class TopicWatch:
         return not self._thread.is_alive()
 
     def look_now(self, timeout_s: float = 2.0) -> MissingSourceTopicException | LostTopicException | None:
-        """What a fresh, confirmed look finds wrong that holds the whole client up; None: nothing.
+        """What a fresh, confirmed check finds wrong that affects the whole client; None: nothing.
 
-        That is what is wrong with sources, else with internal topics. For a failure that may have the same
-        cause. If the answer does not come in time, or the watch does not run, it is the last one that was
-        confirmed. While an incident lasts, this and `on_missing` give the very same exception.
+        These are problems with sources, else with internal topics. Used for a failure that may have the same
+        cause. If the answer does not come in time, or the watch is not running, it is the last confirmed one.
+        While an incident lasts, this and `on_missing` give the very same exception.
         """
         self._ask(timeout_s)
         with self._changed:
@@ -188,31 +188,32 @@ class TopicWatch:
             return next((error for error in self._lost.values() if self._is_state(error.topics)), None)
 
     def lost(self, pipeline: str, timeout_s: float = 2.0) -> LostTopicException | None:
-        """What a fresh, confirmed look finds wrong with what the pipeline writes; None: nothing."""
+        """What a fresh, confirmed check finds wrong with the pipeline's outputs; None: nothing."""
         self._ask(timeout_s)
         with self._changed:
             return self._lost.get(pipeline)
 
     def lost_of(self, topics: Iterable[str]) -> LostTopicException | None:
-        """What was last confirmed to be wrong with any of these, which are written; None: nothing."""
+        """The last confirmed problem with any of these written topics; None: there is none."""
         names = set(topics)
         with self._changed:
             return next((error for error in self._lost.values() if names.intersection(error.topics)), None)
 
     def dropped(self, timeout_s: float = 0.0) -> tuple[str, ...]:
-        """The topics that patterns have lost so far, in order; with a timeout, by a fresh, confirmed look."""
+        """The topics that patterns have lost so far, in order; with a timeout, after a fresh, confirmed
+        check."""
         if timeout_s:
             self._ask(timeout_s)
         with self._changed:
             return self._dropped
 
     def missing_topics(self) -> tuple[str, ...]:
-        """The sources that are missing, deleted or re-created now, confirmed, sorted."""
+        """The sources that are confirmed to be missing, deleted or re-created, sorted."""
         with self._changed:
             return () if self._error is None else self._error.topics
 
     def _ask(self, timeout_s: float) -> None:
-        """Have everything looked at, and wait for it."""
+        """Have everything checked, and wait for that."""
         with self._changed:
             if self._thread.is_alive() and self._thread is not threading.current_thread():
                 self._asked += 1
@@ -232,7 +233,7 @@ class TopicWatch:
             try:
                 tell = self._look(everything)
             except StreamsException as error:
-                # Nothing is known, so nothing is told.
+                # Nothing is known, so nothing is reported.
                 self._failed_looks += 1
                 if self._failed_looks == 1:
                     log.warning("the application's topics cannot be checked at present: %s", error)
@@ -256,13 +257,13 @@ class TopicWatch:
                 self._call(call)
 
     def _wait(self, pause_s: float) -> bool:
-        """Until the next look is due, or asked for; False: there is none."""
+        """Wait until the next check is due or requested; False: there is none."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._asked > self._answered, pause_s)
             return not self._closed
 
     def _look(self, everything: bool) -> list[Callable[[], None]]:
-        """Look at the next slice, or at all of them; what there is to tell.
+        """Check the next slice, or all of them. Returns the reports to make.
 
         Raises:
             StreamsException: the cluster did not answer.
@@ -277,12 +278,12 @@ class TopicWatch:
         for names in self._slices(everything or fresh, expected):
             news = self._see(names, expected if fresh else frozenset()) or news
         if news and self._patterns and not self._known.keys() <= self._seen.keys():
-            # Whether a pattern matches nothing any more depends on topics that may be new.
+            # Whether a pattern no longer matches anything depends on topics that may be new.
             self._list(anew=True)
             self._see(self._listed, frozenset())
         with self._changed:
             if self._closed or era != self._era:
-                return []  # a new baseline has come meanwhile
+                return []  # a new baseline has been set meanwhile
             self._fresh = False
             return self._take_in() if news else []
 
@@ -296,8 +297,8 @@ class TopicWatch:
         return [tuple(names[begin : self._next])]
 
     def _see(self, names: Sequence[str], unsure: Iterable[str]) -> bool:
-        """Look at these; whether anything is other than before. What is bad is confirmed, and so is what of
-        `unsure` is not there.
+        """Check these topics. Returns whether anything has changed. Bad news is confirmed, and so are missing
+        topics among `unsure`.
         """
         found = self._topics.look(names)
         suspects = [
@@ -321,7 +322,8 @@ class TopicWatch:
         return news
 
     def _list(self, *, anew: bool) -> None:
-        """Which topics patterns match. All names of a cluster are a long list, so not at each look."""
+        """Find the topics that patterns match. The names of a cluster are a long list, so not in each
+        check."""
         began = time.monotonic()
         if self._patterns and (anew or began >= self._list_at):
             self._listed = matching_topics(self._patterns, self._topics.names(), self._application_id)
@@ -329,14 +331,14 @@ class TopicWatch:
             self._list_at = now + max(self._list_every_s, _LIST_SHARE * (now - began))
 
     def _publish(self, news: TopicNews, lost: dict[str, LostTopicException]) -> None:
-        """What is said from now on to who asks. The lock is held."""
+        """Set the answers to later queries. The lock is held."""
         if news.incident != self._incident:
             self._incident = news.incident
             self._error = missing_error(news, self._servers, of_global_tables=self._of_global_tables)
         self._lost = lost
 
     def _take_in(self) -> list[Callable[[], None]]:
-        """Compare what is seen with what was there; what there is to tell. The lock is held."""
+        """Compare the current topics with the known ones. Returns the reports to make. The lock is held."""
         sources = {name: each for name, each in self._seen.items() if name not in self._written}
         news = compare(self._known, sources, names=self._names, patterns=self._patterns)
         told, lost = self._take_in_written()
@@ -372,7 +374,7 @@ class TopicWatch:
         return tell
 
     def _take_in_written(self) -> tuple[list[Callable[[], None]], dict[str, LostTopicException]]:
-        """The same for what is written: what there is to tell, and what is wrong from now on."""
+        """The same for written topics. Returns the reports to make, and the current problems."""
         written = {name: self._seen[name] for name in self._written if name in self._seen}
         news = compare(self._known_written, written, names=())
         gone = {name for what, name, _ in self._lost_told if what == "deleted"}
@@ -390,7 +392,7 @@ class TopicWatch:
             if any(name in fresh for name in error.topics)
         ]
         self._lost_told = news.incident
-        # Whoever writes an output goes on with the new one, once it was told; nothing is read from it.
+        # The writer of an output continues with the new one, once notified; nothing is read from it.
         again = {name for name in news.recreated if not self._written[name].role.is_internal}
         for name in (*back, *again, *news.appeared, *news.grown):
             self._known_written[name] = written[name]
@@ -400,7 +402,7 @@ class TopicWatch:
         return tell, lost_errors(remaining, self._written.values(), self._servers)
 
     def _is_state(self, topics: Iterable[str]) -> bool:
-        """Whether what the application keeps of itself is among these."""
+        """Whether an internal topic of the application is among these."""
         return any(self._written[name].role.is_internal for name in topics)
 
     def _telling(self, pipeline: str, error: LostTopicException) -> Callable[[], None]:
@@ -410,7 +412,7 @@ class TopicWatch:
         try:
             call()
         except Exception:
-            # The watch must outlive whoever it tells, or the next incident would go unseen.
+            # The watch must survive failing callbacks, or the next incident would go unnoticed.
             log.exception("an event about the topics could not be handled; the watch continues")
 
 

@@ -34,7 +34,7 @@ V = TypeVar("V")
 
 
 def changed(value: V, changes: dict[str, Any]) -> V:
-    """A frozen value with other fields: `dataclasses.replace` without its checks, in a tenth of its time.
+    """A frozen value with changed fields: `dataclasses.replace` without its checks, in a tenth of the time.
 
     A client's value changes with every event, and a simulation makes some ten thousand of them a second.
     """
@@ -49,7 +49,7 @@ class Turn:
     Attributes:
         state: the value so far.
         moment: when it happens.
-        instructions: what is to be done, in order.
+        instructions: the instructions so far, in order.
     """
 
     def __init__(self, state: ClientState, moment: Moment) -> None:
@@ -76,7 +76,7 @@ class Turn:
         )
 
     def move(self, cause: Cause) -> bool:
-        """Move the client to where the table says that `cause` leads; whether there is such a place."""
+        """Move the client to the state that `cause` leads to by the table. Returns whether there is one."""
         old = self.state.state
         new = CLIENT.after(old, cause)
         if new is old:
@@ -88,28 +88,28 @@ class Turn:
     # --- what is to be done ------------------------------------------------------------------------------
 
     def do(self, *instructions: Instruction) -> None:
-        """Have these carried out, after those that are there."""
+        """Add instructions, to be carried out after the existing ones."""
         self.instructions.extend(instructions)
 
     def say(self, level: int, message: str, error: BaseException | None = None) -> None:
-        """Log it."""
+        """Log a message."""
         self.do(Say(level, message, error))
 
     # --- work --------------------------------------------------------------------------------------------
 
     def hand_out(self) -> None:
-        """Give the threads what they are to have and do not have yet."""
+        """Give the threads the work that they should have and do not have yet."""
         roster, gifts = self.state.roster.handed_out()
         self.set(roster=roster)
         self.do(*gifts)
 
     def tell_what_was_let_go(self) -> None:
-        """The group waits for a pipeline to be let go of, if it believes that this client holds it."""
+        """Rebalance if the group waits for a released pipeline that it believes this client still holds."""
         if not self.state.group.said_pipelines <= self.state.roster.held_pipelines:
             self.rejoin("let go of a pipeline")
 
     def rejoin(self, reason: str) -> None:
-        """Have the group agree anew, if the client is in one."""
+        """Have the group rebalance, if the client is in one."""
         if self.state.group.joined:
             self.do(Rejoin(reason))
 
@@ -118,7 +118,7 @@ class Turn:
     def add_thread(
         self, *, instead_of: ThreadEntry | None = None, not_before: float = float("-inf")
     ) -> ThreadEntry:
-        """Make one, which gets what `instead_of` had when that one has let go of it."""
+        """Create a thread, which gets the work of `instead_of` once that one has released it."""
         state = self.state
         index = next_index([entry.name for entry in state.threads])
         lines = state.lines + (instead_of is None)
@@ -139,7 +139,7 @@ class Turn:
         return entry
 
     def end_thread(self, entry: ThreadEntry, *, now: bool) -> None:
-        """It is decided that this thread ends; what it has goes on to others when it has let go."""
+        """Decide that this thread ends; its work goes to others once it has released it."""
         self.set_thread(entry.name, ending=True)
         self.set(roster=self.state.roster.retiring(entry.name))
         self.do(StopThread(entry.name, entry.number, now))
@@ -152,13 +152,14 @@ class Turn:
     # --- the end -----------------------------------------------------------------------------------------
 
     def close_to_error(self, failure: Failure) -> None:
-        """The client ends in ERROR, with this failure; unless it is ending already."""
+        """End the client in ERROR, with this failure, unless it is ending already."""
         if self.move(Cause.FAIL):
             self.set(failure=failure)
             self.begin_closing()
 
     def begin_closing(self, *, here: bool = False) -> None:
-        """After the move to PENDING_SHUTDOWN or PENDING_ERROR: nobody is given anything any more."""
+        """Begin closing, after the move to PENDING_SHUTDOWN or PENDING_ERROR: no thread gets work any
+        more."""
         to = CLIENT.after(self.state.state, Cause.CLOSED)
         self.set(roster=self.state.roster.ending(), closing=Closing(to))
         for entry in self.state.threads:
@@ -168,11 +169,11 @@ class Turn:
                 self.end_thread(entry, now=True)
         self.do(InterruptEngine())
         if self.state.about.has_global and self.state.global_thread is GlobalThreadState.CREATED:
-            self.do(StopGlobal())  # it restores, and start() waits for that
+            self.do(StopGlobal())  # it may be restoring, which start() waits for
         self.do(BeginClosing(here))
 
     def close_for_a_bug(self, thread: str, message: str, *, is_global: bool = False) -> None:
-        """Never a client that is RUNNING with nobody in it."""
+        """Close the client because of a bug, so that it is never RUNNING without a thread."""
         if self.state.is_wanted:
             self.say(logging.ERROR, message)
             error = StreamsException(f"{message}; this is a bug, please report it")

@@ -28,11 +28,11 @@ __all__ = ["ClientView"]
 
 
 class ClientView:
-    """The client's stores, as `query.provider.StoreView` wants them.
+    """The client's stores, as a `query.provider.StoreView`.
 
     Args:
-        states: gives the client's state, and its threads' by their names.
-        global_stores: the names of those that every client has whole.
+        states: returns the client's state, and its threads' states by name.
+        global_stores: the names of the stores that every client has completely.
         registry: the schema registry of the configuration, or None.
     """
 
@@ -61,10 +61,10 @@ class ClientView:
         self._warm: set[TopicPartition] = set()
         self._snapshot = self._built()
         self.standbys: StandbyUpdates | None = None
-        """What tells a listener of standbys, if there is one. Set before the first store is opened."""
+        """Calls the listener of standbys, if there is one. Set before the first store is opened."""
 
     def snapshot(self) -> StoreSnapshot:
-        """What is now: the same object until something changes."""
+        """The current snapshot: the same object until something changes."""
         return self._snapshot
 
     def wait_until(self, fits: Callable[[StoreSnapshot], bool], timeout_s: float) -> bool:
@@ -73,7 +73,7 @@ class ClientView:
             return self._changed.wait_for(lambda: fits(self._snapshot), timeout_s)
 
     def until(self, fits: Callable[[StoreSnapshot], bool], timeout_s: float) -> Until:
-        """To wait until a snapshot fits, on a thread or in a coroutine."""
+        """For waiting until a snapshot fits, on a thread or in a coroutine."""
         return Until(
             lambda: fits(self._snapshot), timeout_s, lambda: self.wait_until(fits, timeout_s), self._changes
         )
@@ -84,19 +84,19 @@ class ClientView:
             self._publish()
 
     def partitions_known(self, partitions: Mapping[str, int]) -> None:
-        """How many partitions each store has."""
+        """Set the number of partitions of each store."""
         with self._lock:
             self._partitions.update(partitions)
             self._publish()
 
     def compiled(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
-        """The serdes of stores, now that the pipelines are compiled."""
+        """Set the serdes of stores, once the pipelines are compiled."""
         with self._lock:
             self._serdes.update(serdes)
             self._publish()
 
     def serdes_known(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
-        """Serdes that another client's pipelines have settled, for stores that nothing is known of here."""
+        """Set serdes determined by another client's pipelines, for stores whose serdes are unknown here."""
         with self._lock:
             for store, given in serdes.items():
                 key, value = self._bound(store, *given)
@@ -105,12 +105,12 @@ class ClientView:
             self._publish()
 
     def _bound(self, store: str, key: Any, value: Any) -> tuple[Any, Any]:
-        """Serdes as a store has them that this client has not compiled."""
+        """The bound serdes of a store that this client has not compiled."""
         topic = changelog_topic(self._registry.application, store) if self._registry is not None else None
         return bound(key, self._registry, topic, is_key=True), bound(value, self._registry, topic)
 
     def opened(self, thread: str, part: StorePart, store: BytesStore) -> None:
-        """A store was opened: as a standby, or an active one, which is restoring."""
+        """A store was opened: as a standby, or as active and restoring."""
         with self._lock:
             self._open[part.changelog] = (thread, part, store)
             self._restored.discard(part.changelog)
@@ -118,9 +118,7 @@ class ClientView:
             self._publish()
 
     def role_changed(self, part: StorePart) -> None:
-        """A standby is active from now on, and restoring until it is `restored`; or an active one is a
-        standby.
-        """
+        """A standby is now active, and restoring until `restored`; or an active store is now a standby."""
         with self._lock:
             thread, _, store = self._open[part.changelog]
             self._open[part.changelog] = (thread, part, store)
@@ -137,12 +135,12 @@ class ClientView:
             self._publish()
 
     def caught_up(self, changelog: TopicPartition) -> None:
-        """A standby is up to date. Queries need not know."""
+        """A standby is up to date, which does not affect queries."""
         with self._lock:
             self._warm.add(changelog)
 
     def restoring(self, changelog: TopicPartition) -> None:
-        """A store that was up to date is restored anew."""
+        """A store that was up to date is being restored again."""
         with self._lock:
             self._restored.discard(changelog)
             self._warm.discard(changelog)
@@ -155,17 +153,17 @@ class ClientView:
             self._restored.discard(changelog)
             self._warm.discard(changelog)
             self._publish()
-        if self.standbys is not None:  # now that it counts as no standby, it cannot begin again
+        if self.standbys is not None:  # it no longer counts as a standby, so it cannot start again
             self.standbys.closing(changelog)
 
     def is_standby(self, changelog: TopicPartition) -> bool:
-        """Whether the store of a changelog is open here, and a standby."""
+        """Whether a changelog's store is open here as a standby."""
         with self._lock:
             opened = self._open.get(changelog)
             return opened is not None and opened[1].standby
 
     def up_to_date(self) -> frozenset[TopicPartition]:
-        """The changelogs of which the stores here have been up to date since they are what they are."""
+        """The changelogs whose stores here have been up to date at some time in their current role."""
         with self._lock:
             return frozenset(self._restored | self._warm)
 
@@ -212,7 +210,7 @@ class ClientView:
     def _declaration(self, store: Store) -> StoreDeclaration:
         key_serde, value_serde = self._serdes[store.name]
         count = self._partitions.get(store.name)
-        # Our own changelogs are partitioned as Kafka does it; a table's source topic by whoever writes it.
+        # Our own changelogs are partitioned by Kafka's rule; a table's source topic by its writers.
         own = store.source_topic is None
         return StoreDeclaration(
             name=store.name,

@@ -27,7 +27,7 @@ _EXTRACTOR = "default.timestamp.extractor"
 
 
 class Broker(Protocol):
-    """A broker of the client's own."""
+    """The client's own broker."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -43,14 +43,14 @@ class QueryServing(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it does not answer any more, though nobody has closed it."""
+        """Why it no longer answers although it was not closed."""
 
     def close(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a client is made of. Each field makes one thing, when it is needed.
+    """The parts of a client. Each field creates one of them when it is needed.
 
     Attributes:
         topics: the cluster's topics.
@@ -58,12 +58,12 @@ class Parts:
         session
             or None.
         changelog: a consumer for one thread's updater.
-        store: takes what the topology says, the path for a persistent one, and the task.
+        store: takes the topology's store, the path for a persistent one, and the task.
         broker: takes a data directory; starts an embedded broker.
         membership: takes the configuration, the client's side, the source topics, the client id, the process
             id of the state directory (which is locked), and the name of its thread; it has not joined yet.
         groups: consumer groups, as an administrator sees them.
-        query_server: takes the client and the configuration; a server that answers already, or None.
+        query_server: takes the client and the configuration; returns a running server, or None.
     """
 
     topics: Callable[[StreamsConfig], Topics]
@@ -134,7 +134,8 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
 
 
 def _spark_settings(config: StreamsConfig) -> dict[str, str]:
-    """Settings of the Spark session: what the configuration has, and what follows from the rest of it."""
+    """Settings of the Spark session: configured ones, and those that follow from the rest of the
+    configuration."""
     settings = config.spark
     if config.lets_group_write:
         settings.setdefault(
@@ -209,8 +210,8 @@ _SPARKS_OWN = frozenset(
         "key.serializer",
         "value.deserializer",
         "value.serializer",
-        # The group is the client's affair. Java's consumer would compare one of these with its own defaults
-        # of the others, and refuse it.
+        # The client itself handles the group. Java's consumer would compare one of these with its own
+        # defaults of the others, and refuse it.
         "group.instance.id",
         "group.remote.assignor",
         "heartbeat.interval.ms",
@@ -220,7 +221,7 @@ _SPARKS_OWN = frozenset(
         "transactional.id",
     )
 )
-"""Client settings that Spark makes itself and refuses to be given, or has no use for."""
+"""Client settings that Spark sets itself and refuses, or does not use."""
 
 
 def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
@@ -241,10 +242,10 @@ def offset_reset(config: StreamsConfig) -> OffsetResetPolicy:
 
 
 def default_extractor(config: StreamsConfig) -> Any:
-    """The timestamp extractor of sources that have none of their own; None: Kafka's default.
+    """The timestamp extractor for sources without one of their own; None: Kafka's default.
 
     Raises:
-        ConfigException: what is configured is none.
+        ConfigException: the configured value is not an extractor.
     """
     from millstream.dsl.timestamps import extractor
 
@@ -255,7 +256,7 @@ def default_extractor(config: StreamsConfig) -> Any:
 
 
 def serde_of(value: Any) -> Any:
-    """The serde that a configuration names, or gives."""
+    """The serde that a configuration names or contains."""
     if not isinstance(value, str):
         return value
     from millstream.dsl.serdes import Serdes

@@ -59,9 +59,9 @@ class Pending:
     flow: Flow
     lane: Lane
     group_key_serde: Serde | None = None
-    """Of a windowed one, the serde of its keys without their windows."""
+    """For a windowed aggregation, the serde of the keys without their windows."""
     remembers: bool = False
-    """Whether its updates say what was there before."""
+    """Whether its updates carry the old value."""
 
     @property
     def is_fold(self) -> bool:
@@ -73,8 +73,8 @@ class Pending:
 
     @property
     def belongs(self) -> Column:
-        """Which rows count: a null key does on the outer side of a join alone. A null value does in a table,
-        as a deletion, and in time windows and sessions, as Kafka Streams has it."""
+        """Which rows count. A null key counts only on the outer side of a join. A null value counts in a
+        table, as a deletion, and in time windows and sessions, as in Kafka Streams."""
         here = self.flow.kept(self.lane)
         if not takes_null_keys(self.node):
             here &= F.col(self.lane.key).isNotNull()
@@ -92,18 +92,18 @@ class Pending:
 
     @property
     def windows(self) -> Windows | None:
-        """What it is windowed by."""
+        """Its windows, if it has any."""
         return self.node.windows if isinstance(self.node, Aggregate) else None
 
     @property
     def key_serde(self) -> Serde | None:
-        """The serde of its results' keys, as far as it is known."""
+        """The serde of its results' keys, if it is known."""
         return (
             self.lane.key_serde if self.group_key_serde is None else self.windowed_serde(self.group_key_serde)
         )
 
     def windowed_serde(self, key_serde: Serde) -> Serde:
-        """The serde of its results' keys, from that of its group's."""
+        """The serde of its results' keys, derived from the serde of the group's keys."""
         return windowed_serde(self.windows, key_serde)
 
 
@@ -115,7 +115,7 @@ def group(pending: list[Pending], names: Names) -> Made:
     df = flow.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(pending))))).alias(tag))
     mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
     df = df.where(reduce(or_, mine))
-    # NULL for the rows of the others, so that no expression sees a value that is not its own.
+    # NULL for the rows of the others, so that each expression sees only its own values.
     columns = {}
     for i, item in enumerate(pending):
         columns[keys[i]] = F.when(F.col(tag) == i, F.col(item.lane.key))
@@ -132,9 +132,9 @@ def group(pending: list[Pending], names: Names) -> Made:
         functions[0] if len(functions) == 1 else None,
         lambda: df.groupBy(tag, *keys).agg(*expressions),
     )
-    # Always true. Without something in between, Spark merges what comes next into the aggregation where that
-    # is a projection, and then its results are in the order of that: so what is written behind an aggregation
-    # would decide how its state is laid out, and could not change any more.
+    # Always true. Without a filter in between, Spark merges a projection that follows into the aggregation,
+    # whose results then come in the projection's order. So the code after an aggregation would decide the
+    # layout of its state, and could never change again.
     aggregated = aggregated.where(F.col(stamp).isNotNull())
     new = Flow(with_context(aggregated, stamp), names)
     lanes: dict[Node, Lane] = {}
@@ -144,7 +144,7 @@ def group(pending: list[Pending], names: Names) -> Made:
 
 
 def windowed_key(key: Column, start_ms: Column, end_ms: Column) -> Column:
-    """A windowed key, as functions see it."""
+    """A windowed key, as the user's functions see it."""
     window = F.struct(F.timestamp_millis(start_ms).alias("start"), F.timestamp_millis(end_ms).alias("end"))
     return F.struct(key.alias("key"), window.alias("window"))
 
@@ -156,7 +156,7 @@ def _function(node: Node) -> Callable[..., Any] | None:
 
 
 def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | None]:
-    """The aggregate expression of one aggregation over its own key and value columns, and whose it is.
+    """The aggregate expression of one aggregation over its own key and value columns, and its function.
 
     Raises:
         TopologyException: it does not aggregate.
@@ -182,11 +182,11 @@ def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | N
 
 
 def _aggregates(df: DataFrame, key: str, result: Column) -> bool:
-    """Whether a Column can stand in an aggregation of a key, as the key can, and another column cannot."""
+    """Whether a Column is allowed in an aggregation by a key: the key is, another plain column is not."""
     named = result.alias("x")
     if _groups(lambda: df.agg(named)):
         return True
-    # Spark takes an aggregate function in no condition: what is one without it has none.
+    # Spark allows no aggregate function in a condition, so an expression that works as one contains none.
     return _groups(lambda: df.groupBy(key).agg(named)) and not _analyses(lambda: df.where(named.isNotNull()))
 
 
@@ -213,7 +213,7 @@ def _analyses(make: Callable[[], DataFrame]) -> bool:
 
 
 def with_context(df: DataFrame, stamp: str) -> DataFrame:
-    """Give an aggregation's rows the columns of flow.CONTEXT: of them it only has the timestamp."""
+    """Give an aggregation's rows the columns of flow.CONTEXT. They have only the timestamp so far."""
     nulls = {name: F.lit(None).cast(type_) for name, type_ in CONTEXT.items() if name != TIMESTAMP}
     return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
 

@@ -33,12 +33,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Contribution(Node):
-    """What one stream gives to a cogroup. In no topology: ours alone."""
+    """What one stream contributes to a cogroup. Internal: it occurs in no topology."""
 
 
 @dataclass(frozen=True)
 class Cogrouped:
-    """The adders of a cogroup as one: of values behind the number of their stream, and 0 if there is none."""
+    """The adders of a cogroup as one: it takes values prefixed by the number of their stream, or by 0."""
 
     adders: tuple[Function, ...]
     readers: tuple[Serde, ...]
@@ -55,7 +55,7 @@ def visit_aggregate(building: Building, node: nodes.Aggregate) -> None:
 
 
 def visit_cogroup(building: Building, node: nodes.Cogroup) -> None:
-    """As the fold of one stream, whose values say which stream they are of."""
+    """Compile a cogroup as the fold of one stream whose values name the stream they come from."""
     readers: list[Serde] = []
     merged: Node | None = None
     for number, parent in enumerate(node.parents):
@@ -65,7 +65,7 @@ def visit_cogroup(building: Building, node: nodes.Cogroup) -> None:
         there = F.concat(F.lit(bytes([number, 1])), written(F.col(lane.value)))
         told = F.when(F.col(lane.value).isNotNull(), there)
         if node.windows is not None and not isinstance(node.windows, SlidingWindows):
-            told = F.coalesce(told, F.lit(bytes([number, 0])))  # in these a null is folded too
+            told = F.coalesce(told, F.lit(bytes([number, 0])))  # these fold a null, too
         part = Contribution(f"{node.name}-{number}", (parent,))
         value = flow.with_column("v", flow.own(lane, told))
         flow.lanes[part] = replace(lane, value=value, value_serde=None)
@@ -89,7 +89,7 @@ def item_of_aggregation(building: Building, pending: Pending) -> Item:
     """An aggregation for the kernel.
 
     Raises:
-        NotMergeableError: it is none.
+        NotMergeableError: the kernel cannot compute it.
     """
     node, flow, lane = pending.node, pending.flow, pending.lane
     store = node.store
@@ -117,7 +117,7 @@ def item_of_aggregation(building: Building, pending: Pending) -> Item:
 
 
 def _right_behind(building: Building, node: Node) -> Iterable[nodes.Suppress]:
-    """What holds back the updates of an aggregation that come out of it as they are."""
+    """The suppressions directly behind an aggregation, which hold back its updates as they are."""
     for other in building.pipeline.nodes:
         if isinstance(other, nodes.Suppress) and other.parents == (node,):
             building.uses[node] -= 1
@@ -125,7 +125,7 @@ def _right_behind(building: Building, node: Node) -> Iterable[nodes.Suppress]:
 
 
 def _fold_serdes(building: Building, item: Pending) -> FoldSerdes:
-    """The serdes of key, value and aggregate of a Python fold."""
+    """The serdes of a Python fold's key, value and aggregate."""
     store = item.node.store
     assert store is not None
     (key, _), (value, _) = building.codecs(item.flow, item.lane)

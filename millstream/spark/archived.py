@@ -29,7 +29,7 @@ _AFTER_SECONDS = 10.0
 
 
 class Launched(NamedTuple):
-    """A JVM, the archive that is its own (None: it has none), and what makes that one behind it."""
+    """A JVM, its class-data archive (None: it has none), and what creates that archive afterwards."""
 
     started: Started
     archive: Archive | None = None
@@ -43,15 +43,15 @@ def start_with_archive(
     class_list: Path | None,
     start: Callable[[Sequence[str]], Started],
 ) -> Launched:
-    """Start the JVM; and what makes an archive behind it, where there is none.
+    """Start the JVM, and prepare the creation of an archive if there is none.
 
     Args:
         path: the class path.
-        class_list: where a list of classes can be written; None: nowhere.
-        start: starts the JVM with these options beside those that it has anyway.
+        class_list: where a list of classes can be written, or None.
+        start: starts the JVM with these options in addition to its usual ones.
 
     Raises:
-        PySparkException: it does not start, without an archive either.
+        PySparkException: the JVM does not start, not even without an archive.
     """
     archive = archive_for(java, path, settings) if class_list is not None else None
     if archive is None or class_list is None:
@@ -62,9 +62,9 @@ def start_with_archive(
     except PySparkException:
         if not any(option.startswith("-XX:SharedArchiveFile") for option in options):
             raise
-        log.info("Spark did not start with its class-data archive; it is started without")
+        log.info("Spark did not start with its class-data archive; starting it without one")
         started = start([])
-        archive.discard()  # now that it is to blame, and not an option or the heap
+        archive.discard()  # the archive is to blame, not an option or the heap
         return Launched(started, archive)
     if not class_list.exists():
         return Launched(started, archive)
@@ -80,7 +80,7 @@ def start_with_archive(
 
 
 def archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str]) -> Archive | None:
-    """The archive of this Java and these jars; None: the user has options about it, or there is no cache."""
+    """The archive of this Java and these jars; None: the user's options concern it, or there is no cache."""
     options = settings.get("spark.driver.extraJavaOptions", "")
     if any(word in options for word in ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")):
         return None
@@ -88,14 +88,14 @@ def archive_for(java: JavaHome, path: Sequence[Path], settings: Mapping[str, str
     try:
         for file in (java.java.resolve(), *path):
             found = file.stat()
-            # In seconds, as Java compares it: layers of images have no finer times.
+            # In seconds, as Java compares it: the layers of container images have no finer times.
             known.append(f"{file} {found.st_size} {int(found.st_mtime)}")
         key = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
         user = str(os.getuid()) if hasattr(os, "getuid") else "user"
         place = ("spark", f"{user}-{key}")
         made = Archive(cache_path(*place))
         if made.directory.is_dir() and made.find() is not None:
-            return made  # it is used where nothing can be written, too, as in a container
+            return made  # also used where nothing can be written, as in a container
         return Archive(cache_dir(*place))
     except (OSError, SetupException) as error:
         log.debug("Spark starts without a class-data archive: %s", error)

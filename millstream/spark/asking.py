@@ -9,7 +9,7 @@ big-endian; a text or a byte string is preceded by its length, an int32, -1 for 
 
     question: int32 place | node, exception, message, topic, raw key, raw value: strings | int32 partition
               int64 offset | int64 timestamp | to, key, value: strings | int32 partition to write to | headers
-    answer:   byte 0 go on, 1 fail, 2 was not asked, because of a fail before it | said: string
+    answer:   byte 0 continue, 1 fail, 2 not asked because of an earlier fail | said: string
               int32 count of dead letters, each: topic, key, value: strings | int32 partition, -1 by the key
               int64 timestamp, -1 now | headers
     headers:  int32 count, -1 none | each name and value: strings
@@ -40,24 +40,24 @@ from millstream.model import TaskId
 __all__ = ["FAIL", "GO_ON", "REFUSED", "Answer", "Asking", "HandlerError", "Place", "Question", "Reader"]
 
 REFUSED = -1
-"""The place of what Kafka has refused."""
+"""The place of records that Kafka refused."""
 
 GO_ON, FAIL, NOT_ASKED = 0, 1, 2
 
 
 class HandlerError(Exception):
-    """A handler has raised, or returned no ErrorHandlerResponse. Ends the pipeline, as in Kafka Streams."""
+    """A handler raised, or did not return an ErrorHandlerResponse. Ends the pipeline, as in Kafka Streams."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Somewhere in a pipeline that records can fail.
+    """A place in a pipeline where records can fail.
 
     Attributes:
         kind: 'deserialization', 'processing' or 'production'.
-        node: its name.
+        node: the node's name.
         key, value: how the record's key and value are read in Python; None: as bytes.
-        origin: what could not be written; None: that is not what failed.
+        origin: what could not be written; None: the failure was not a write.
     """
 
     kind: str
@@ -69,7 +69,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Reader:
-    """A serde; `field`: of what it reads, the field that is meant."""
+    """A serde, and the `field` to take of what it reads."""
 
     serde: Serde
     field: str | None = None
@@ -83,7 +83,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A record that failed. `to` and `partition_to`: where it was to be written, if it was."""
+    """A record that failed. `to` and `partition_to`: where it was to be written, if anywhere."""
 
     place: int
     node: str
@@ -104,7 +104,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is to be done: `result` is GO_ON, FAIL or NOT_ASKED; `said`: why it fails, in a sentence."""
+    """What to do: `result` is GO_ON, FAIL or NOT_ASKED; `said` is a sentence that says why it fails."""
 
     result: int
     said: str | None = None
@@ -115,10 +115,10 @@ class Asking:
     """The program of a worker (worker.py): questions in, answers out.
 
     Args:
-        handlers: by kind, a class or an instance.
+        handlers: a class or an instance, by kind.
         configs: what `configure` gets.
-        places: those of the pipeline.
-        subtopology: of all of them; None: there are several.
+        places: the pipeline's places.
+        subtopology: the one all places belong to; None: there are several.
     """
 
     def __init__(
@@ -139,10 +139,10 @@ class Asking:
         return [[_packed(answer) for answer in self.answers(map(_question, questions), alive)]]
 
     def answers(self, questions: Any, alive: Callable[[], None] = lambda: None) -> list[Answer]:
-        """One for each; behind one that is to fail, nobody is asked any more.
+        """One answer for each question. After one that says 'fail', no more handlers are called.
 
         Raises:
-            HandlerError: a handler has raised, or its answer is none.
+            HandlerError: a handler raised, or did not return an ErrorHandlerResponse.
         """
         answers: list[Answer] = []
         failed = False
@@ -188,7 +188,7 @@ class Asking:
                 handler.configure(self._configs)
             except Exception as error:
                 raise HandlerError(
-                    f"the handler {_name(given)} of {kind}.exception.handler cannot be made: "
+                    f"the handler {_name(given)} of {kind}.exception.handler cannot be created: "
                     f"{_shown(error)}{_where(error)}"
                 ) from error
             self._made[kind] = handler
@@ -238,8 +238,8 @@ def _checked(handler: Any, place: Place, question: Question, response: Any) -> A
     if not isinstance(response, ErrorHandlerResponse):
         got = "None; is a `return` missing?" if response is None else type(response).__name__
         raise HandlerError(
-            f"the handler {_name(handler)} of {place.kind}.exception.handler answered {got}. It has to "
-            "return ErrorHandlerResponse.resume() or ErrorHandlerResponse.fail()"
+            f"the handler {_name(handler)} of {place.kind}.exception.handler returned {got}. It must return "
+            "ErrorHandlerResponse.resume() or ErrorHandlerResponse.fail()"
         )
     for letter in response.dead_letter_queue_records:
         _check_letter(handler, place, letter)
@@ -251,32 +251,30 @@ def _checked(handler: Any, place: Place, question: Question, response: Any) -> A
         return Answer(FAIL, f"{said}'fail'", letters)
     if place.kind != "production":
         raise HandlerError(
-            f"the handler {_name(handler)} of {place.kind}.exception.handler answered 'retry', which is for "
-            "records that are written"
+            f"the handler {_name(handler)} of {place.kind}.exception.handler returned 'retry', which is only "
+            "for records that are being written"
         )
-    return Answer(FAIL, f"{said}'retry', and writing it again does not help, so that means 'fail'", letters)
+    return Answer(FAIL, f"{said}'retry', but a second write does not help, so it counts as 'fail'", letters)
 
 
 def _check_letter(handler: Any, place: Place, letter: Any) -> None:
     whose = f"the handler {_name(handler)} of {place.kind}.exception.handler made a dead letter"
     if not isinstance(letter, ProducerRecord):
-        raise HandlerError(f"{whose} that is a {type(letter).__name__}; it has to be a ProducerRecord")
+        raise HandlerError(f"{whose} that is a {type(letter).__name__}; it must be a ProducerRecord")
     if not isinstance(letter.topic, str) or not letter.topic:
-        raise HandlerError(f"{whose} for the topic {letter.topic!r}; that has to be the name of a topic")
+        raise HandlerError(f"{whose} for the topic {letter.topic!r}; it must be the name of a topic")
     for part, number in (("partition", letter.partition), ("timestamp", letter.timestamp)):
         if number is not None and type(number) is not int:
-            raise HandlerError(f"{whose} whose {part} is {number!r}; it has to be an int or None")
+            raise HandlerError(f"{whose} whose {part} is {number!r}; it must be an int or None")
     if not all(
         isinstance(each, tuple) and len(each) == 2 and type(each[0]) is str for each in letter.headers
     ):
-        raise HandlerError(
-            f"{whose} whose headers are {letter.headers!r}; they have to be pairs (name, bytes)"
-        )
+        raise HandlerError(f"{whose} whose headers are {letter.headers!r}; they must be pairs (name, bytes)")
     parts = {"key": letter.key, "value": letter.value, **{f"header {k!r}": v for k, v in letter.headers}}
     for part, data in parts.items():
         if data is not None and not isinstance(data, bytes | bytearray):
             raise HandlerError(
-                f"{whose} for topic '{letter.topic}' whose {part} is a {type(data).__name__}; it has to be "
+                f"{whose} for topic '{letter.topic}' whose {part} is a {type(data).__name__}; it must be "
                 "bytes or None"
             )
 
@@ -291,14 +289,14 @@ def _shown(error: BaseException) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """The innermost line that raised."""
+    """The innermost line of the program that raised."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
 
 
 def _raised(handler: Any, place: Place, error: Exception) -> str:
     return (
-        f"the handler {_name(handler)} of {place.kind}.exception.handler, asked about a record at "
+        f"the handler {_name(handler)} of {place.kind}.exception.handler, called for a record at "
         f"{place.node}, raised {_shown(error)}{_where(error)}. A handler that raises ends the pipeline"
     )
 

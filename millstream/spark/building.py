@@ -52,7 +52,7 @@ __all__ = [
 
 
 _GLOBAL_BUCKETS = 32
-"""In so many parts the rows of a global table are kept, however many partitions its topic has."""
+"""The number of parts that hold a global table's rows, however many partitions its topic has."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,20 @@ class CompileContext:
         partitions: partition count of each internal topic, by its name without the application id.
         read: the records of an input: `key`, `value` binary, and the columns of flow.CONTEXT.
         default_key_serde, default_value_serde: from the configuration, or None.
-        handlers: which records that fail are dropped.
+        handlers: which failed records are dropped.
         repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
-        cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
+        cached: only a key's last value of each micro-batch is emitted, unless its store says otherwise.
         patience_ms: how long a fold in Python may take for one record.
-        only: nothing but these changelogs is written (rebuild.py); None: everything is.
-        kept: with it, what the kernel keeps under a name (Shelf.java), instead of what comes of records.
-        restored: with it, what operators begin with on a new checkpoint, by changelog (restore.py).
-        timestamp_extractor: for the sources that have none; None: Kafka's default.
-        config: the configuration, as far as processors can ask for it.
-        clock: the time of day, as a stream with a column `timestamp`; None: there is none.
-        is_timed: for processors the time of day is what that tells, not that of the machine: for tests.
-        registry: the schema registry of the configuration, or None.
-        frame: the DataFrame of a table; asked once for each table.
-        written_serdes: filled with the serdes of keys and values that topics are written with.
+        only: the only changelogs that are written (rebuild.py); None: everything is.
+        kept: with `only`, what the kernel keeps under a name (Shelf.java), in place of results of records.
+        restored: the state that operators begin with on a new checkpoint, by changelog (restore.py).
+        timestamp_extractor: for sources without one of their own; None: Kafka's default.
+        config: the part of the configuration that processors can see.
+        clock: the time of day, as a stream with a column `timestamp`, or None.
+        is_timed: processors take the time of day from `clock`, not from the machine; for tests.
+        registry: the configured schema registry, or None.
+        frame: returns the DataFrame of a table; called once for each table.
+        written_serdes: filled with the key and value serdes of the topics that are written.
         real_time: rows are processed as they come: nothing may wait for all rows of a batch.
     """
 
@@ -105,7 +105,8 @@ class CompileContext:
 
 @dataclass(frozen=True, eq=False)
 class Kept(Node):
-    """What the store of a node gets, where that is not what goes on. In no topology: ours alone."""
+    """What a node's store gets, if that is not what the node passes on. Internal: it occurs in no
+    topology."""
 
     stored: Store = field(default_factory=lambda: Store(""))
 
@@ -116,7 +117,7 @@ class Kept(Node):
 
 @dataclass
 class Building:
-    """What all steps of one compilation share; used once.
+    """What all steps of one compilation share. Used once.
 
     A visit takes the lane of a parent (`take`), adds columns to its flow, and puts a lane of its own (`put`).
     """
@@ -126,51 +127,51 @@ class Building:
     names: Names = field(default_factory=Names)
     flows: list[Flow] = field(default_factory=list)
     pending: list[Node] = field(default_factory=list)
-    """What waits to become an item of an operator."""
+    """The nodes that wait to become items of an operator."""
     outputs: dict[Node, Output] = field(default_factory=dict)
-    """Where the rows of pinned lanes go."""
+    """The outputs of pinned lanes."""
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
     layouts: dict[str, str] = field(default_factory=dict)
-    """How the state of a store is laid out, in words."""
+    """The layout of each store's state, in words."""
     parts: dict[Node, str] = field(default_factory=dict)
-    """Of aggregations, the columns with what they are made of, in bytes."""
+    """For aggregations, the columns with their inputs, in bytes."""
     choices: dict[Node, str] = field(default_factory=dict)
-    """Of branches, the columns with the number of the one that a row takes."""
+    """For branches, the columns with the number of the branch that a row takes."""
     sides: dict[Node, tuple[Side, ...]] = field(default_factory=dict)
-    """What the joins that wait have of their parents."""
+    """What the waiting joins keep of their parents."""
     found_by: dict[Node, tuple[Lane, str]] = field(default_factory=dict)
-    """Of the joins with global tables, the stream's lane, and the column with the places of its records."""
+    """For joins with global tables, the stream's lane, and the column with the positions of its records."""
     carried: dict[Node, tuple[str, ...]] = field(default_factory=dict)
-    """Of joins by a foreign key, the columns that an operator keeps of what refers to a row."""
+    """For foreign-key joins, the columns that an operator keeps of the rows that refer to a row."""
     stands_for: dict[Node, Node] = field(default_factory=dict)
-    """What waits in the place of a node of the topology."""
+    """The internal node that waits in place of a node of the topology."""
     looked_up: dict[tuple[Node, bool], int] = field(default_factory=dict)
-    """How often rows of a table are looked up, by streams or (True) for foreign keys, by operators before."""
+    """How often earlier operators look up a table's rows, for streams or (True) for foreign keys."""
     remembering: set[Node] = field(default_factory=set)
-    """The tables whose updates say what was there before."""
+    """The tables whose updates carry the old value."""
     raw: dict[str, str] = field(default_factory=dict)
-    """By columns that were read for processors: those with their bytes."""
+    """Columns that were read for processors, to the columns with their bytes."""
     processes: list[Process] = field(default_factory=list)
-    """The processors that wait for those that are linked with them."""
+    """The processors that wait for the processors linked with them."""
     linked: dict[Process, Any] = field(default_factory=dict)
-    """What processors are one operator with (processors.Linked)."""
+    """The group that each processor shares an operator with (processors.Linked)."""
     forwarded: dict[tuple[Node, Node], Node] = field(default_factory=dict)
-    """By a processor and a step behind it, whose lane that is."""
+    """The owner of the lane, by processor and the step behind it."""
     by_clock: bool = False
-    """Whether there are processors that go by the time of day."""
+    """Whether there are processors that use the time of day."""
     visiting: Node | None = None
-    """Whose visit this is."""
+    """The node that is being visited."""
     uses: dict[Node, int] = field(default_factory=dict)
-    """How many visits have still to take a node's lane."""
+    """How many visits still have to take a node's lane."""
     user_writer: UserWriter | None = None
-    """What writes all that the pipeline reads, where that is not Kafka."""
+    """What writes everything the pipeline reads, if not Kafka."""
     failures: int = 0
-    """How many flags there are of records that are dropped."""
+    """The number of flags for dropped records."""
     places: list[Place] = field(default_factory=list)
-    """Where records can fail that handlers of the user's own are asked about."""
+    """The places of records that may fail and that the user's own handlers decide about."""
 
     def parents(self, node: Node) -> tuple[Node, ...]:
-        """What has to be built before a node; also the reads of its global tables."""
+        """What must be built before a node, including the reads of its global tables."""
         if isinstance(node, Process):
             reads = [each for each in self.pipeline.inputs if isinstance(each, GlobalRead)]
             tables = {read.of: read for read in reads if read.of is not None}
@@ -191,11 +192,11 @@ class Building:
         return next(flow for flow in self.flows if lane in flow.lanes)
 
     def before(self, parent: Node) -> Node:
-        """Whose lane a parent's is, for the node that is visited."""
+        """The node whose lane stands in for a parent's, for the node being visited."""
         return parent if self.visiting is None else self.forwarded.get((parent, self.visiting), parent)
 
     def take(self, parent: Node) -> tuple[Flow, Lane, bool]:
-        """The parent's lane, and whether no other lane needs its rows from now on."""
+        """The parent's lane, and whether this is the last lane that needs its rows."""
         parent = self.before(parent)
         flow = self.flow_of(parent)
         lane = flow.lanes[parent]
@@ -205,7 +206,7 @@ class Building:
         return flow, lane, not flow.lanes
 
     def put(self, node: Node, flow: Flow, lane: Lane, stored: Lane | None = None) -> None:
-        """The node's own lane; with its store, if it fills one: of the lane `stored`, if that is another."""
+        """Put the node's own lane, and fill its store if it has one: from the lane `stored`, if given."""
         if self.uses.get(node):
             flow.lanes[node] = lane
         if node.store is not None and node.store.source_topic is None:
@@ -215,14 +216,14 @@ class Building:
                 self._fill(Kept(node.name, (node,), node.store), node.store, flow, stored)
 
     def pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
-        """Have the lane's rows written, whatever else they are needed for."""
+        """Have the lane's rows written, whatever else needs them."""
         flow.lanes[node] = lane
         flow.pinned.add(node)
         self.outputs[node] = output
 
     def wait(self, node: Node, flow: Flow, lane: Lane) -> None:
-        """Have the node become an item of an operator (operators.py), with what the lane has by then."""
-        # Only noted: until all before them is built, what comes beside it can still change flow and lane.
+        """Queue the node as an item of an operator (operators.py), with the lane as it is by then."""
+        # Only noted: until everything before it is built, its neighbours can still change flow and lane.
         flow.lanes[node] = lane
         self.pending.append(node)
 
@@ -230,7 +231,7 @@ class Building:
         aggregated = node.parents[0] if isinstance(node, Kept) else node
         windowed = store.kind is not StoreKind.KEY_VALUE
         key_column, key_type, inherited = F.col(lane.key), flow.type_of(lane.key), lane.key_serde
-        if windowed:  # the serde of a windowed store is that of the keys themselves
+        if windowed:  # the serde of a windowed store is the keys' own
             assert isinstance(key_type, T.StructType)
             key_column, key_type = key_column["key"], key_type["key"].dataType
             inherited = inherited.inner if isinstance(inherited, WindowedSerde) else None
@@ -273,7 +274,7 @@ class Building:
     # --- topics and serdes ---------------------------------------------------------------------------
 
     def internal(self, topic: str) -> Column:
-        """The whole name of an internal topic, which is written."""
+        """The full name of an internal topic that is written."""
         self.partitions(topic)  # it is known, or raises
         return F.lit(internal_topic(self.context.application_id, topic))
 
@@ -288,7 +289,7 @@ class Building:
             ) from None
 
     def buckets(self, node: Node) -> int:
-        """How many partitions a node's keys are in."""
+        """The number of partitions of a node's keys."""
         if isinstance(node, StreamGlobalTableJoin):
             return _GLOBAL_BUCKETS
         while node.store is None and not isinstance(node, Repartition | StreamJoin):
@@ -300,7 +301,7 @@ class Building:
         return max(1, self.partitions(f"{store.name}-changelog"))
 
     def is_wanted(self, node: Node) -> bool:
-        """Whether what a node gives is written at all (`CompileContext.only`)."""
+        """Whether a node's output is written at all (`CompileContext.only`)."""
         if self.context.only is None:
             return True
         store = node.store
@@ -311,8 +312,8 @@ class Building:
     def settle(
         self, declared: Serde | None, inherited: Serde | None, default: Serde | None, type_: T.DataType
     ) -> Serde:
-        """The serde of a column: declared for it, else what it was read with, else the configured default
-        where that fits the type, else the one that the type implies."""
+        """The serde of a column: the declared one, else the one it was read with, else the configured default
+        if that fits the type, else the one that the type implies."""
         if declared is not None:
             return self.bound(declared, inherited=inherited, type_=type_)
         for candidate in (inherited, default):
@@ -323,7 +324,7 @@ class Building:
         return serdes.infer(type_)
 
     def read(self, serde: Serde, topic: str | None, *, is_key: bool = False) -> Serde:
-        """The serde that a topic is read with: one with a registry has the schema that columns have."""
+        """The serde that a topic is read with; one with a registry gets the schema of the columns."""
         made: Serde = reading(self.bound(serde, topic, is_key=is_key))
         return made
 
@@ -336,15 +337,15 @@ class Building:
         inherited: Serde | None = None,
         type_: T.DataType | None = None,
     ) -> Serde:
-        """The serde as it is used for a topic, with the registry of the configuration and, for columns of a
-        type, with a schema; those without a registry are as they were."""
+        """The serde as used for a topic: with the configured registry and, for columns of a type, with a
+        schema. A serde without a registry is unchanged."""
         made: Serde = bound(serde, self.context.registry, topic, is_key=is_key)
         if type_ is not None and isinstance(made, RegistrySerde):
             made = registry_serdes.settled(made, inherited, type_)
         return made
 
     def codecs(self, flow: Flow, lane: Lane) -> tuple[tuple[Serde, Any], tuple[Serde, Any]]:
-        """Serde and bytes of key and value, for functions that run in Python: they get what stores give."""
+        """Serde and bytes of key and value, for functions that run in Python. They get what stores return."""
         key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
         key = self.settle(None, lane.key_serde, None, key_type)
         value = self.settle(None, lane.value_serde, None, value_type)
@@ -355,7 +356,8 @@ class Building:
 
 
 def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:
-    """The key of a windowed store's changelog: as Kafka's WindowKeySchema and SessionKeySchema have it."""
+    """The key of a windowed store's changelog, in the format of Kafka's WindowKeySchema and
+    SessionKeySchema."""
     start = serdes.big_endian(F.unix_millis(window["start"]), 8)
     if store.kind is StoreKind.SESSION:
         return F.concat(key, serdes.big_endian(F.unix_millis(window["end"]), 8), start)

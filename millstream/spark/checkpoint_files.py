@@ -35,8 +35,8 @@ _AT_ONCE = {
     "fs.s3a.retry.limit": "2",
     "fs.s3a.connection.establish.timeout": "5s",
 }
-"""For the first look at a store. With Hadoop's patience, right for a query that runs, a wrong address takes
-minutes to show."""
+"""For the first access to a store. With Hadoop's own timeouts, which suit a running query, a wrong address
+takes minutes to show."""
 _LOGS = ("offsets", "commits")
 _EXISTS = ("FileAlreadyExistsException", "ParentNotDirectoryException")
 
@@ -44,18 +44,19 @@ _EXISTS = ("FileAlreadyExistsException", "ParentNotDirectoryException")
 def checkpoint_files(
     spark: SparkSession, root: str, options: Mapping[str, str] | None = None
 ) -> HadoopCheckpointFiles:
-    """The files below a root, by what its file system can do. Raises as their constructors do."""
+    """The files below a root, by what its file system can do. Raises what their constructors raise."""
     made = ObjectCheckpointFiles if kind_of(root) is Kind.OBJECTS else HadoopCheckpointFiles
     return made(spark, root, options)
 
 
 def check_location(spark: SparkSession, location: str) -> None:
-    """That of several clients which create the same file one wins, whatever the location promises.
+    """Check that exactly one of several clients that create the same file wins, whatever the location
+    promises.
 
     Raises:
-        ConfigException: it is not so.
+        ConfigException: several of them win.
         SetupException: this session does not know the location's file system.
-        StreamsException: the location cannot be written, or not be reached.
+        StreamsException: the location cannot be written or reached.
     """
     files = checkpoint_files(spark, location, _AT_ONCE)
     name = f".check-{uuid.uuid4().hex}"
@@ -68,7 +69,7 @@ def check_location(spark: SparkSession, location: str) -> None:
         return
     raise ConfigException(
         f"checkpoint.location '{location}' lets several clients create the same file: of {_WRITERS} that "
-        f"tried at once, {won} were told that they had. Two clients could both go on with one checkpoint. "
+        f"tried at once, {won} succeeded. Two clients could both continue with one checkpoint. "
         + (
             "The store ignores conditional writes (If-None-Match), as older versions of several stores do: "
             "use a newer one, or a file system that all clients reach"
@@ -99,10 +100,10 @@ class HadoopCheckpointFiles:
         """Look up the file system.
 
         Args:
-            options: make it one of its own, with these over Hadoop's; `close` it.
+            options: create a separate file system, with these options over Hadoop's; `close` it.
 
         Raises:
-            StreamsException: Hadoop knows none for the root's scheme, or refuses.
+            StreamsException: Hadoop has none for the root's scheme, or refuses.
         """
         jvm: Any = spark._jvm
         self._root = root.rstrip("/") or "/"
@@ -121,7 +122,7 @@ class HadoopCheckpointFiles:
             raise self._failed("opened", "", error) from error
 
     def close(self) -> None:
-        """Give up a file system that was made with options."""
+        """Close a file system that was created with options."""
         self._fs.close()
 
     def list(self, path: str = "") -> dict[str, bool]:
@@ -142,22 +143,21 @@ class HadoopCheckpointFiles:
             raise self._failed("looked for", path, error) from error
 
     def make_directories(self, path: str) -> None:
-        """With all that it is in. One that is there is left as it is."""
+        """Create a directory with its parents. An existing one is left as it is."""
         try:
             made = self._fs.mkdirs(self._at(path))
         except Py4JJavaError as error:
             raise self._failed("made", path, error) from error
         if not made:
-            raise StreamsException(f"checkpoint directory '{self._name(path)}' could not be made")
+            raise StreamsException(f"checkpoint directory '{self._name(path)}' could not be created")
 
     def rename(self, old: str, new: str) -> bool:
-        """Rename a file or a directory; the directory that `new` is in is made. False: `old` is not there."""
+        """Rename a file or a directory; `new`'s parent directory is created. False: `old` does not exist."""
         try:
-            # Hadoop would move a directory into one that is there, under its old name.
+            # Hadoop would move a directory into an existing one, under its old name.
             if self._fs.exists(self._at(new)):
                 raise StreamsException(
-                    f"checkpoint '{self._name(old)}' could not be renamed: '{self._name(new)}' is there "
-                    "already"
+                    f"checkpoint '{self._name(old)}' could not be renamed: '{self._name(new)}' already exists"
                 )
             if not self._fs.exists(self._at(old)):
                 return False
@@ -177,18 +177,18 @@ class HadoopCheckpointFiles:
         )
 
     def create_file(self, path: str) -> bool:
-        """Make an empty file, and the directory it is in. False: something of that name is there already."""
+        """Create an empty file and its directory. False: something of that name already exists."""
         try:
             self._fs.create(self._at(path), False).close()
         except Py4JJavaError as error:
-            # Hadoop has the same exception for a file in the place of the directory.
+            # Hadoop raises the same exception for a file in place of the directory.
             if (_is(error, *_EXISTS) and not self._is_below_a_file(path)) or self.exists(path):
                 return False
             raise self._failed("made", path, error) from error
         return True
 
     def copy(self, old: str, new: str) -> None:
-        """A directory with all that is in it."""
+        """Copy a directory with everything in it."""
         try:
             conf = self._fs.getConf()
             util = java_class(self._jvm, "org.apache.hadoop.fs.FileUtil")
@@ -199,18 +199,18 @@ class HadoopCheckpointFiles:
         raise StreamsException(f"checkpoint '{self._name(old)}' could not be copied to '{self._name(new)}'")
 
     def winners(self, path: str, writers: int) -> int:
-        """How many of some writers are told that they have created a file, one after the other."""
+        """How many of several writers, one after the other, succeed in creating the same file."""
         return sum(self.create_file(path) for _ in range(writers))
 
     def delete(self, path: str) -> None:
-        """With all that is in it. Nothing there: nothing happens."""
+        """Delete a path with everything in it. Does nothing if it does not exist."""
         try:
             self._fs.delete(self._at(path), True)
         except Py4JJavaError as error:
             raise self._failed("deleted", path, error) from error
 
     def read(self, path: str) -> bytes | None:
-        """A file's content; None: there is no such file."""
+        """A file's content, or None if there is no such file."""
         try:
             stream = self._fs.open(self._at(path))
         except Py4JJavaError as error:
@@ -225,11 +225,11 @@ class HadoopCheckpointFiles:
             stream.close()
 
     def write(self, path: str, content: bytes) -> None:
-        """A file's new content, as a whole; the directory it is in is made."""
+        """Replace a file's content as a whole; its directory is created."""
         draft = f"{path}.{uuid.uuid4().hex}.tmp"
         target = self._at(path)
         try:
-            # Hadoop would move the draft into a directory that is there, and call it done.
+            # Hadoop would move the draft into an existing directory, and report success.
             if self._fs.exists(target) and self._fs.getFileStatus(target).isDirectory():
                 name = self._name(path)
                 raise StreamsException(f"checkpoint file '{name}' could not be written: it is a directory")
@@ -239,7 +239,7 @@ class HadoopCheckpointFiles:
             finally:
                 stream.close()
             if not self._fs.rename(self._at(draft), target):
-                # Some file systems do not rename onto a file that is there.
+                # Some file systems do not rename onto an existing file.
                 self._fs.delete(target, False)
                 if not self._fs.rename(self._at(draft), target):
                     raise StreamsException(f"checkpoint file '{self._name(path)}' could not be replaced")
@@ -296,7 +296,7 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
         self._objects: Any = java_class(self._jvm, _KERNEL)
 
     def create(self, path: str, content: bytes) -> bool:
-        """Make a file with this content. False: there is one of that name, with another content."""
+        """Create a file with this content. False: one of that name exists, with other content."""
         try:
             return bool(self._objects.create(self._fs, self._at(path), bytearray(content)))
         except Py4JJavaError as error:
@@ -306,17 +306,17 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
         return self.create(path, b"")
 
     def winners(self, path: str, writers: int) -> int:
-        """How many of some writers at the same moment are told that they have created a file."""
+        """How many of several writers succeed in creating the same file at the same moment."""
         try:
             return int(self._objects.winners(self._fs, self._at(path), writers))
         except Py4JJavaError as error:
             raise self._failed("made", path, error) from error
 
     def write(self, path: str, content: bytes) -> None:
-        """A file's new content, as a whole.
+        """Replace a file's content as a whole.
 
         Raises:
-            TaskMigratedException: it is of a checkpoint's log, and another client has put a fence there.
+            TaskMigratedException: it belongs to a checkpoint's log, and another client has put a fence there.
         """
         try:
             if not _is_of_a_log(path):
@@ -330,25 +330,26 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
 
     def _migrated(self, path: str) -> TaskMigratedException:
         return TaskMigratedException(
-            f"'{self._name(path)}' is not this client's to write any more: another one has claimed the "
+            f"'{self._name(path)}' can no longer be written by this client: another one has claimed the "
             "checkpoint"
         )
 
     def copy(self, old: str, new: str) -> None:
-        """A directory with all that is in it, but for fences. None there: nothing happens."""
+        """Copy a directory with everything in it except fences. Does nothing if it does not exist."""
         try:
             self._objects.copy(self._fs, self._at(old), self._at(new), bytearray(FENCE))
         except Py4JJavaError as error:
             raise self._failed("copied", old, error) from error
 
     def delete(self, path: str) -> None:
-        """A file, or a directory with all that is in it, but for fences. Nothing there: nothing happens.
+        """Delete a file, or a directory with everything in it except fences. Does nothing if it does not
+        exist.
 
         Raises:
-            TaskMigratedException: it is of a checkpoint's log, and another client has put a fence there.
+            TaskMigratedException: it belongs to a checkpoint's log, and another client has put a fence there.
         """
         if _is_of_a_log(path) and self.read(path) == FENCE:
-            # What is there and no fence cannot become one: only a name that is free is fenced.
+            # An existing file that is no fence cannot become one: only a free name is fenced.
             raise self._migrated(path)
         try:
             at = self._at(path)
@@ -362,11 +363,11 @@ class ObjectCheckpointFiles(HadoopCheckpointFiles):
             raise self._failed("deleted", path, error) from error
 
     def remove(self, path: str) -> None:
-        """A file or a directory, fences and all. Nothing there: nothing happens."""
+        """Delete a file or a directory, fences included. Does nothing if it does not exist."""
         super().delete(path)
 
     def rename(self, old: str, new: str) -> bool:
-        raise StreamsException(f"'{self._name(old)}' cannot be renamed: object stores rename nothing")
+        raise StreamsException(f"'{self._name(old)}' cannot be renamed: object stores have no rename")
 
 
 def _is_of_a_log(path: str) -> bool:

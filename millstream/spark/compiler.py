@@ -89,15 +89,15 @@ VISITS: Mapping[type[Node], Callable[[Building, Any], None]] = {
     nodes.ForeignKeyChanges: foreign_keys.visit_foreign_key_changes,
     nodes.ForeignKeyJoin: foreign_keys.visit_foreign_key_join,
 }
-"""What compiles a node, by its class."""
+"""The function that compiles a node, by the node's class."""
 
 
 @dataclass(frozen=True)
 class Compiled:
     """`rows` is None when the pipeline writes nothing: its tables are views of their source topics.
 
-    They are not yet what a sink takes: `rows_at(epoch)` is. `layouts` says in words how the state of each
-    store is laid out.
+    A sink does not take them as they are; it takes `rows_at(epoch)`. `layouts` describes the layout of each
+    store's state in words.
     """
 
     rows: DataFrame | None
@@ -105,19 +105,19 @@ class Compiled:
     scans: tuple[Scan, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
-    """How many partitions each topic of the application's own has."""
+    """The partition count of each of the application's own topics."""
     drops: bool = False
-    """Whether there is a step that can drop a record, and have it counted."""
+    """Whether a step can drop a record and have it counted."""
     processes: bool = False
     """Whether there are processors."""
     by_clock: bool = False
-    """Whether there are some that go by the time of day."""
+    """Whether any of them uses the time of day."""
     asking: Asking | None = None
-    """Asks the user's own handlers; None: there are none."""
+    """Calls the user's own handlers; None: there are none."""
     user_writer: UserWriter | None = None
-    """Writes what the pipeline reads, instead of rows to Kafka."""
+    """Writes what the pipeline reads, in place of rows to Kafka."""
     run: str | None = None
-    """What its runs in Real-Time Mode are called; None: it runs in micro-batches."""
+    """The name of its runs in Real-Time Mode; None: it runs in micro-batches."""
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
@@ -135,7 +135,7 @@ def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
         TopologyException: a function is wrong, or a serde does not fit its column.
     """
     if pipeline.spark_sink is not None:
-        # What it reads was written by this application, and it writes no dead letters.
+        # Its input was written by this application, and it writes no dead letters.
         context = replace(context, handlers=FAIL)
     return _compile(Building(pipeline, context))
 
@@ -171,7 +171,7 @@ def _compile(building: Building) -> Compiled:
 
 
 def _visit_all(building: Building) -> None:
-    """Visit each node when its parents are done; when nothing else can go on, build what waits."""
+    """Visit each node when its parents are done; when no node is left to visit, build what waits."""
     inputs = set(building.pipeline.inputs)
     waiting = [*building.pipeline.nodes, *topics.written_back(building.pipeline)]
     for node in waiting:
@@ -207,7 +207,7 @@ def _visit(building: Building, node: Node) -> None:
 
 
 def _rows(building: Building) -> tuple[DataFrame | None, tuple[Scan, ...]]:
-    """The rows, and the sources that they come from."""
+    """The rows, and the sources they come from."""
     parts = []
     scans: tuple[Scan, ...] = ()
     for flow in building.flows:

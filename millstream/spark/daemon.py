@@ -16,10 +16,10 @@ _WORKERS_NEED = ("numpy", "pyarrow", "pandas", "pyspark.worker", "pyspark.sql.pa
 
 
 def _forget_archives() -> None:
-    """Drop the importers of PySpark's archive; one that is needed again is made anew in microseconds.
+    """Drop the importers of PySpark's archive; one that is needed again is recreated in microseconds.
 
     A worker's first act is to invalidate the caches of all importers, and each of them, one per package,
-    would then read the archive's directory anew: 0.1 s in all.
+    would then read the archive's directory again: 0.1 s in all.
     """
     for path, importer in tuple(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
@@ -28,7 +28,7 @@ def _forget_archives() -> None:
 
 if __name__ == "__main__":
     for _name in _WORKERS_NEED:
-        with contextlib.suppress(ImportError):  # what is not installed the worker does without, or says so
+        with contextlib.suppress(ImportError):  # the worker does without what is not installed, or reports it
             importlib.import_module(_name)
     from pyspark.daemon import manager
 

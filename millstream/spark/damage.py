@@ -16,13 +16,13 @@ __all__ = ["Damage", "find_damage", "is_whole"]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A file that cannot be right.
+    """A damaged file.
 
     Attributes:
         file: relative to the checkpoint, such as `offsets/12`.
-        what: is wrong with it.
-        heals: what to delete, so that the pipeline goes on: files, and patterns of files. Empty: that does
-            not help.
+        what: what is wrong with it.
+        heals: the files and patterns to delete so that the pipeline can continue. Empty: deleting does not
+            help.
         then: what happens then.
     """
 
@@ -33,14 +33,14 @@ class Damage:
 
 
 def is_whole(content: bytes) -> bool:
-    """Whether this is all of a file of one of Spark's logs: its version, then JSON in each line."""
+    """Whether this is a complete file of one of Spark's logs: its version, then JSON in each line."""
     version, *lines = content.decode("utf-8", errors="replace").split("\n")
     begun = version[:1] == "v" and version[1:].isdecimal() and lines[:1] not in ([], [""])
     return begun and all(map(_is_json, lines))
 
 
 def _is_json(line: str) -> bool:
-    if line in ("", "-"):  # a source that has no offset yet
+    if line in ("", "-"):  # a source without an offset yet
         return True
     try:
         json.loads(line)
@@ -50,7 +50,7 @@ def _is_json(line: str) -> bool:
 
 
 def find_damage(files: CheckpointFiles) -> Damage | None:
-    """The first file that is wrong, of those that a query reads when it starts; None: they are all right."""
+    """The first damaged file among those that a query reads when it starts; None: all are in order."""
     offsets, commits = (_numbers(files, log) for log in ("offsets", "commits"))
     if commits and not offsets:
         return Damage("offsets", "is missing")
@@ -60,8 +60,8 @@ def find_damage(files: CheckpointFiles) -> Damage | None:
                 return Damage(f"offsets/{number}", what)
             heals = [f"offsets/{number}"] + [f"commits/{number}"] * (number in commits)
             if files.list("state"):
-                # The micro-batch is planned anew, and may then have other records. Spark does not write a
-                # state once more that is there: what is new in it would be missing from then on.
+                # The micro-batch is planned again, perhaps with other records. Spark does not rewrite a state
+                # that exists, so anything new in it would be missing from then on.
                 heals.append(f"state/*/*/{number + 1}.*")
             return Damage(heals[0], what, tuple(heals), _then(number))
     for number in commits[:1]:
@@ -71,11 +71,11 @@ def find_damage(files: CheckpointFiles) -> Damage | None:
 
 
 def _then(number: int) -> str:
-    return f"micro-batch {number} is then done again, and what it wrote to topics may be there twice"
+    return f"micro-batch {number} is then run again, and its records may be in the topics twice"
 
 
 def _numbers(files: CheckpointFiles, log: str) -> list[int]:
-    """The files of a log, the newest first."""
+    """The numbers of a log's files, newest first."""
     return sorted((int(name) for name in files.list(log) if name.isdecimal()), reverse=True)
 
 
@@ -83,4 +83,4 @@ def _wrong(files: CheckpointFiles, file: str) -> str:
     content = files.read(file)
     if content is None or is_whole(content):
         return ""
-    return "is cut off" if content.strip() else "is empty"
+    return "is truncated" if content.strip() else "is empty"

@@ -30,7 +30,7 @@ from millstream.polling import looks
 __all__ = ["MAIN", "MODULE_OPTIONS", "Started", "class_path", "command", "connect", "decide", "start"]
 
 MAIN = "org.apache.spark.api.python.PythonGatewayServer"
-"""What SparkSubmit runs when it is told `pyspark-shell`."""
+"""What SparkSubmit runs for `pyspark-shell`."""
 
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -57,7 +57,8 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
     "-Dderby.connection.requireAuthentication=false",
 )
-"""What spark-submit of Spark 4.2 and 4.3 gives each JVM, but for the incubating module (see java.py)."""
+"""The options that spark-submit of Spark 4.2 and 4.3 gives each JVM, except the incubating module
+(java.py)."""
 
 _KNOWN_SPARK = ("4.2.", "4.3.")
 
@@ -74,21 +75,21 @@ _FOR_SPARK_SUBMIT = (
     "spark.log.structuredLogging.",
     "spark.submit.",
 )
-"""Settings, and beginnings of some, that spark-submit acts on before Spark's own code begins."""
+"""Settings, and prefixes of settings, that spark-submit acts on before Spark's own code begins."""
 
 _READ_BY_SCRIPTS = (
     *("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_PREPEND_CLASSES"),
     *("SPARK_DRIVER_MEMORY", "SPARK_MEM", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"),
     *("SPARK_PRINT_LAUNCH_COMMAND", "SPARK_TESTING", "SPARK_SQL_TESTING"),
 )
-"""Variables of the environment that spark-submit's scripts and its launcher act on."""
+"""Environment variables that spark-submit's scripts and launcher act on."""
 
 _LOOK_SECONDS = 0.01
 _PATIENCE_SECONDS = 300.0
 
 
 class Started(NamedTuple):
-    """A JVM that answers: its port, and the secret that it asks for."""
+    """A JVM that answers: its port, and the secret it requires."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -102,24 +103,24 @@ def decide(
     arguments: str,
     environment: Mapping[str, str],
 ) -> str | None:
-    """Why spark-submit has to start the JVM; None: nobody told it anything that it would have to act on.
+    """Why spark-submit has to start the JVM; None: there is nothing it would have to act on.
 
     Args:
-        settings: all that Spark is started with.
-        arguments: what is left of PYSPARK_SUBMIT_ARGS when the settings in it are taken out.
+        settings: all settings that Spark is started with.
+        arguments: what remains of PYSPARK_SUBMIT_ARGS without the settings in it.
     """
     if os.name == "nt":
         return "this is Windows"
     if not spark_version.startswith(_KNOWN_SPARK):
-        return f"Spark {spark_version} is not known"
+        return f"Spark {spark_version} is unknown"
     if (spark_home / "conf").exists():
-        return f"{spark_home / 'conf'} is there"
+        return f"{spark_home / 'conf'} exists"
     if not settings.get("spark.master", "").startswith("local"):
         return "the master is not local"
     if settings["spark.master"].startswith("local-cluster"):
-        return "executors are processes of their own"
+        return "executors are separate processes"
     if arguments not in ("", "pyspark-shell"):
-        return "PYSPARK_SUBMIT_ARGS has more than settings"
+        return "PYSPARK_SUBMIT_ARGS contains more than settings"
     for name in sorted(settings):
         if name.startswith(_FOR_SPARK_SUBMIT):
             return f"{name} is set"
@@ -137,9 +138,9 @@ def decide(
 
 
 def class_path(spark_home: Path, own: Sequence[Path]) -> list[Path]:
-    """The jars of Spark's JVM, always in one order, as a class-data archive needs it."""
+    """The jars of Spark's JVM, always in the same order, which a class-data archive requires."""
     jars = sorted((spark_home / "jars").glob("*.jar"))
-    # As spark-submit has it: before a jar that has the same interfaces, older.
+    # As in spark-submit: before a jar with older versions of the same interfaces.
     first = [jar for jar in jars if jar.name.startswith("slf4j-api-")]
     return [*first, *(jar for jar in jars if jar not in first), *own]
 
@@ -147,7 +148,7 @@ def class_path(spark_home: Path, own: Sequence[Path]) -> list[Path]:
 def command(
     java: Path, path: Sequence[Path], settings: Mapping[str, str], options: Sequence[str] = ()
 ) -> list[str]:
-    """The command of the JVM; `options` are those that nobody was told of."""
+    """The command of the JVM; `options` are those in no setting."""
     given = shlex.split(settings.get("spark.driver.extraJavaOptions", ""))
     return [
         *(str(java), "-cp", os.pathsep.join(map(str, path))),
@@ -168,13 +169,13 @@ def start(
     SIGTERM, which systemd sends to each process of a service: it would end before its clients have closed.
 
     Args:
-        output: where it writes; None: nowhere else than this process.
+        output: where it writes; None: where this process does.
 
     Raises:
         OSError: Java cannot be run.
-        PySparkRuntimeError: it has ended, or does not answer.
+        PySparkRuntimeError: it ended, or does not answer.
     """
-    directory = tempfile.mkdtemp()  # with 0700: whoever knows what is in it can have the JVM do anything
+    directory = tempfile.mkdtemp()  # 0700: whoever can read it can have the JVM do anything
     try:
         told = Path(directory, "connection")
         process = subprocess.Popen(
@@ -188,7 +189,7 @@ def start(
         )
         try:
             for _ in looks(_PATIENCE_SECONDS, every_s=_LOOK_SECONDS):
-                if told.exists():  # it gets this name when it is whole
+                if told.exists():  # it gets this name when it is complete
                     break
                 if process.poll() is not None:
                     raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
@@ -212,8 +213,8 @@ def _ignore_signals() -> None:
 
 def connect(process: subprocess.Popen[bytes], port: int, secret: str, settings: Mapping[str, str]) -> Any:
     """PySpark's gateway to the JVM. The settings become its system properties, as SparkSubmit makes them."""
-    # PySpark takes a JVM that runs already from these variables and from nothing else. A process that the
-    # program starts while it connects, some milliseconds, has them too.
+    # PySpark finds a running JVM through these variables and nothing else. A process that the program starts
+    # during the few milliseconds of connecting gets them, too.
     told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ |= told
     try:

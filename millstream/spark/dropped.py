@@ -39,19 +39,19 @@ log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
 METRICS = "millstream.dropped."
-"""How the names of our observed metrics begin."""
+"""The prefix of our observed metrics."""
 
 _WINDOW_BATCHES = 20
 _LEAST_RECORDS = 100
-"""Fewer records than this say nothing about a share: one bad record of one is not a hundred percent."""
+"""A share needs at least this many records: one bad record of one is not a hundred percent."""
 _LOG_SECONDS = 10.0
 _PARTITIONS_SHOWN = 10
 _LOOK_SECONDS = 0.5
 _IN, _LATEST = "in", "latest"
 LATE = "late"
-"""The kind of what came too late for a window. No handler is asked, and no threshold knows of it."""
+"""The kind of records that came too late for a window. No handler is called, and no threshold counts them."""
 UNTIMED = "timestamp"
-"""The kind of what a timestamp extractor has no time for; as LATE otherwise."""
+"""The kind of records without a time from the timestamp extractor; otherwise as LATE."""
 
 _NOT_FAILED = (LATE, UNTIMED)
 
@@ -96,7 +96,7 @@ class BatchDrops:
 
     @property
     def failed(self) -> int:
-        """Those that a handler was asked about."""
+        """How many of them a handler decided about."""
         return sum(count for (kind, _), count in self.drops.items() if kind not in _NOT_FAILED)
 
 
@@ -124,7 +124,8 @@ def read_drops(progress: Mapping[str, Any]) -> BatchDrops:
 
 
 def _refused(progress: Mapping[str, Any]) -> tuple[Mapping[tuple[str, str], int], tuple[str, ...]]:
-    """What Kafka has refused of a batch, as the kernel's sink says (Dropped.java), and sentences about it."""
+    """What Kafka refused of a batch, as the kernel's sink reports it (Dropped.java), with sentences about
+    it."""
     counts: dict[tuple[str, str], int] = {}
     examples = []
     for name, value in sorted(sink_metrics(progress).items()):
@@ -138,7 +139,7 @@ def _refused(progress: Mapping[str, Any]) -> tuple[Mapping[tuple[str, str], int]
 
 
 def _records(progress: Mapping[str, Any]) -> int:
-    """By offsets where the source has them: a source that is read for two outputs reports its rows twice."""
+    """Counted by offsets if the source has them: a source read for two outputs reports its rows twice."""
     total = 0
     for source in progress.get("sources") or ():
         start, end = offsets_in(source, "startOffset"), offsets_in(source, "endOffset")
@@ -157,10 +158,10 @@ def exceeds(batches: Collection[BatchDrops], max_ratio: float) -> bool:
 
 
 class DropWatch:
-    """What one running query has dropped. Used by one thread; `total` may be read by any.
+    """What one running query has dropped. Used by one thread; any thread may read `total`.
 
-    `tell` gets each of the query's reports, whether something was dropped or not; `initial` and
-    `real_time_ms` as `read_report`.
+    `tell` gets each of the query's reports, whether or not anything was dropped; `initial` and `real_time_ms`
+    are as for `read_report`.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class DropWatch:
         self.by_node: Counter[str] = Counter()
         """The total, by the name of the node that dropped them."""
         self.seen: tuple[int, str] | None = None
-        """Batch and time of the last report that was taken in."""
+        """Batch and time of the last report that was processed."""
         self._pipeline = pipeline
         self._max_ratio = max_ratio
         self._topic = dead_letter_topic
@@ -190,10 +191,10 @@ class DropWatch:
         self._logged_at: float | None = None
 
     def look(self, reports: Iterable[Mapping[str, Any]]) -> PipelineException | None:
-        """Take in progress reports that are new, oldest first.
+        """Process new progress reports, oldest first.
 
         Returns:
-            What the pipeline has to end with, where more was dropped than `errors.continue.max.ratio` allows.
+            What the pipeline has to end with if more was dropped than `errors.continue.max.ratio` allows.
         """
         for report in reports:
             batch = read_drops(report)
@@ -218,11 +219,11 @@ class DropWatch:
         try:
             told = read_report(self._pipeline, report, batch.drops, self._initial, self._real_time_ms)
             self._tell(told)
-        except Exception:  # figures are for looking at; their failure is none of the query's
-            log.warning("pipeline %s: a report is missing in the metrics", self._pipeline, exc_info=True)
+        except Exception:  # figures are only for display; their failure must not affect the query
+            log.warning("pipeline %s: the metrics lack a progress report", self._pipeline, exc_info=True)
 
     def flush(self) -> None:
-        """Log what was not logged yet."""
+        """Log what has not been logged yet."""
         if not self._unlogged:
             return
         records = sum(batch.records for batch in self._unlogged)
@@ -276,14 +277,14 @@ class DropWatch:
 
     def _see(self) -> str:
         if self._own:
-            return f"handlers of the program's own were asked about those of {', '.join(self._own)}"
+            return f"the program's own handlers were called for those of {', '.join(self._own)}"
         if self._topic is not None:
             return f"they are in the dead letter queue '{self._topic}'"
         return "with errors.dead.letter.queue.topic.name set they would be in a topic"
 
 
 def wait_and_watch(query: StreamingQuery, watch: DropWatch) -> PipelineException | None:
-    """Wait until a query has ended, and look at what it drops meanwhile.
+    """Wait until a query has ended, and watch what it drops meanwhile.
 
     Returns:
         None, or, when too much was dropped, why it was stopped.
@@ -301,7 +302,7 @@ def wait_and_watch(query: StreamingQuery, watch: DropWatch) -> PipelineException
     finally:
         try:
             watch.look(new_reports(query, watch.seen))
-        except Exception:  # the JVM may be gone, and with it the last numbers
+        except Exception:  # the JVM may be gone, and the last numbers with it
             log.debug("the last numbers of a query", exc_info=True)
         watch.flush()
 
@@ -311,7 +312,7 @@ def _counted(number: int, one: str, many: str = "") -> str:
 
 
 def _summary(batches: Collection[BatchDrops]) -> tuple[int, str, str]:
-    """How many failed, of which handlers and nodes, and from where, in words."""
+    """How many records failed, at which handlers and nodes, and where they came from, in words."""
     drops: Counter[tuple[str, str]] = Counter()
     partitions: set[str] = set()
     for batch in batches:
@@ -335,7 +336,7 @@ def _counts(batches: Iterable[BatchDrops], wanted: str) -> Counter[str]:
 
 
 def _late(batches: Collection[BatchDrops]) -> str:
-    """How many were late, of which nodes, and the last of each, in words; empty: none."""
+    """How many records were late at which nodes, and the last one of each, in words; empty: none."""
     latest: dict[str, LateRecord] = {}
     for batch in batches:
         latest.update(batch.latest)

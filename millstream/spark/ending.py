@@ -16,19 +16,19 @@ log = logging.getLogger(__name__)
 
 
 def wait_for_end(query: StreamingQuery, timeout_s: float | None = None) -> bool:
-    """Wait until a query has ended, well or not; whether it has.
+    """Wait until a query has ended, successfully or not. Returns whether it has.
 
-    Differs: `awaitTermination` raises what the query failed with, and PySpark asks the JVM some hundred times
-    to make that exception and those behind it: 0.15 s in which nothing is done about the failure.
+    Differs: `awaitTermination` raises what the query failed with, and PySpark makes about a hundred calls to
+    the JVM to build that exception and its causes: 0.15 s in which nothing is done about the failure.
 
     Raises:
-        Exception: the JVM is gone; or where only `awaitTermination` is left, what that raises.
+        Exception: the JVM is gone; or, where only `awaitTermination` is available, what that raises.
     """
     try:
         thread = query._jsq.streamingQuery().queryExecutionThread()
     except Py4JNetworkError:
         raise
-    except Py4JError:  # a Spark that keeps it elsewhere
+    except Py4JError:  # a Spark version that keeps it elsewhere
         log.debug("waiting with awaitTermination", exc_info=True)
         return query.awaitTermination(timeout_s) is not False  # type: ignore[arg-type]  # takes a float
     if timeout_s is None:
@@ -39,17 +39,17 @@ def wait_for_end(query: StreamingQuery, timeout_s: float | None = None) -> bool:
 
 
 def raise_failure(query: StreamingQuery) -> None:
-    """Raise what a query ended with, if it failed.
+    """Raise the exception that ended a query, if it failed.
 
     Raises:
-        StreamingQueryException: PySpark's, with the JVM's message and stack.
+        StreamingQueryException: PySpark's own, with the JVM's message and stack.
     """
     found: Any = query._jsq.exception()
     if not found.isDefined():
         return
     java = found.get()
     utils: Any = getattr(SparkContext._jvm, "org.apache.spark.util.Utils")
-    # Without the state of the query and its plan, which would fill the log with a hundred lines for each try.
+    # Without the query's state and plan, which would add a hundred lines to the log for each attempt.
     message = str(java.getMessage()).partition("\n=== Streaming Query ===")[0]
     error = StreamingQueryException(desc=message, stackTrace=utils.exceptionString(java))
     error._origin = java  # for its condition and its parameters

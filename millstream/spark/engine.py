@@ -82,19 +82,19 @@ class SparkSettings:
     Attributes:
         spark: `spark.*` settings.
         consumer, producer: Kafka client options in Kafka's names, security included.
-        default_key_serde, default_value_serde: or None.
-        cached: a key's last value of a micro-batch is told, where its store does not say otherwise.
-        offset_reset: where sources start that do not say.
-        max_records_per_batch: bound of a micro-batch; None: whatever is there.
+        default_key_serde, default_value_serde: the default serdes, or None.
+        cached: only a key's last value of each micro-batch is emitted, unless its store says otherwise.
+        offset_reset: where sources start that have no setting of their own.
+        max_records_per_batch: bound of a micro-batch; None: unbounded.
         batch_interval: the shortest time from one micro-batch to the next.
-        handlers: which records that fail are dropped.
-        transaction_timeout_ms: write exactly once, in transactions that the broker takes back after so long;
+        handlers: which failed records are dropped.
+        transaction_timeout_ms: write exactly once, in transactions that the broker aborts after this time;
             None: at least once.
-        timestamp_extractor: of sources that have none of their own; None: Kafka's default.
+        timestamp_extractor: for sources without one of their own; None: Kafka's default.
         registry: the schema registry, or None.
         modes: which pipelines run in Real-Time Mode.
-        real_time_batch: how long a batch lasts in it.
-        checkpoints: where checkpoints are, if the configuration says; None: on this machine.
+        real_time_batch: how long a batch lasts in Real-Time Mode.
+        checkpoints: the configured location of checkpoints; None: on this machine.
     """
 
     application_id: str
@@ -126,10 +126,10 @@ class SparkEngine:
         spark: SparkSession | None = None,
         closing: threading.Event | None = None,
     ) -> None:
-        """Start Spark, or join the one that runs, or use the session given.
+        """Start Spark, join a running one, or use the given session.
 
         Args:
-            closing: set, from any thread, when the engine is not wanted any more; starting ends soon then.
+            closing: set, from any thread, when the engine is no longer wanted; starting then ends soon.
 
         Raises:
             SetupException: no Java, a missing jar, or a session without Spark's Kafka connector.
@@ -145,7 +145,7 @@ class SparkEngine:
         self._in_batches: dict[str, CompiledPipeline] = {}
         self._refreshing = threading.Lock()
         self._closing = closing or threading.Event()
-        # By it tasks know in which run of which pipeline they are.
+        # It tells tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
         self._session = SharedSession(
             {**(SQL if settings.modes.any else {}), **settings.spark},
@@ -173,7 +173,8 @@ class SparkEngine:
 
     @property
     def is_alive(self) -> bool:
-        """Whether Spark's JVM is there; if not, what was compiled is lost too: it takes a new engine."""
+        """Whether Spark's JVM is running. If not, everything compiled is lost too, and a new engine is
+        needed."""
         return self._session.is_alive
 
     def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
@@ -186,13 +187,13 @@ class SparkEngine:
         if compiled.plan.run is None or not is_of_micro_batches(self.checkpoint_files(claim.path)):
             return compiled
         pipeline = compiled.pipeline
-        why = "micro-batches have written its checkpoint, in a format that Real-Time Mode cannot continue"
+        why = "its checkpoint was written by micro-batches, in a format that Real-Time Mode cannot continue"
         if self._settings.modes.of(pipeline) is Mode.REAL_TIME:
             raise TopologyException(
                 f"pipeline {pipeline.name} cannot run in Real-Time Mode: {why}. Give "
-                f"processing.mode.{pipeline.name}=micro-batch, or processing.mode=auto, which leaves it to "
-                "micro-batches; or have it read and count everything anew: stop all clients, and reset the "
-                "application with `millstream reset`"
+                f"processing.mode.{pipeline.name}=micro-batch, or processing.mode=auto, which leaves it in "
+                "micro-batches; or process everything again: stop all clients, and reset the application "
+                "with `millstream reset`"
             )
         with self._lock:
             if pipeline.name not in self._in_batches:
@@ -227,7 +228,7 @@ class SparkEngine:
             handlers=self._settings.handlers,
             repartition_serdes=self._repartition_serdes,
             cached=self._settings.cached,
-            # What Kafka Streams gives a record, too, before the member counts as lost.
+            # As long as Kafka Streams allows for a record before the member counts as lost.
             patience_ms=self._patience_ms,
             timestamp_extractor=self._settings.timestamp_extractor,
             config=self._settings.handlers.configs,
@@ -238,11 +239,11 @@ class SparkEngine:
         )
 
     def _clock(self) -> DataFrame:
-        """A row each second."""
+        """A stream with one row each second."""
         return self.spark.readStream.format("rate").option("rowsPerSecond", "1").load()
 
     def _frame(self, table: FrameTable) -> StaticFrame:
-        """The DataFrame of a table, which pipelines share."""
+        """The DataFrame of a table. Pipelines share it."""
         if table.name not in self._frames:
             self._frames[table.name] = StaticFrame.of(table, self.spark)
         return self._frames[table.name]
@@ -284,17 +285,16 @@ class SparkEngine:
         )
 
     def _asking(self, plan: Compiled) -> str | None:
-        """What asks handlers of the user's own, for the kernel."""
+        """What calls the user's own handlers, for the kernel."""
         if plan.asking is None:
             return None
         try:
             program = python_program(self.spark, plan.asking, self._patience_ms)
-        except Exception as error:  # pickling runs code of the classes of what is pickled
+        except Exception as error:  # pickling runs code of the pickled classes
             names = ", ".join(sorted(f"{kind}.exception.handler" for kind in self._settings.handlers.own))
             raise StreamsException(
-                f"{names}: a handler cannot be brought to Spark's workers, which is done by pickling: "
-                f"{error}. Give the class instead of an instance, and make what cannot be pickled in its "
-                "configure()"
+                f"{names}: a handler cannot be pickled for Spark's workers: {error}. Give the class instead "
+                "of an instance, and create what cannot be pickled in its configure()"
             ) from error
         return str(program.text())
 
@@ -323,12 +323,12 @@ class SparkEngine:
                 report = told_by_java(error) or Report.of_text(str(error))
                 if fenced < _REFRESH_TRIES and is_fenced(report):  # another client does the same
                     took_s = time.monotonic() - began
-                    log.info("table %s: another client refreshes it, too; this one waits for it", table.name)
+                    log.info("table %s: another client is refreshing it, too; this one waits", table.name)
                     if not self._closing.wait(pause_s(took_s, fenced, random.random())):  # noqa: S311
                         continue
                 raise StreamsException(
-                    f"table '{table.name}': its DataFrame could not be read, or what has changed in it not "
-                    f"be written to '{topic}'; the table stays as it was: {first_line(report.text)}"
+                    f"table '{table.name}': its DataFrame could not be read, or its changes could not be "
+                    f"written to '{topic}'; the table is unchanged: {first_line(report.text)}"
                 ) from error
         raise AssertionError("unreachable")
 
@@ -343,10 +343,10 @@ class SparkEngine:
             **settings.producer,
             "bootstrap.servers": settings.bootstrap_servers,
         }
-        # 1. From here on nobody else writes to the topic, and nothing in it is open.
+        # 1. From here on no one else writes to the topic, and it has no open transaction.
         writer: Any = java_class(self.spark._jvm, _WRITER)(writing, topic, f"{topic}-refresh")
         try:
-            # 2. What it has, and what the DataFrame has: both are read once.
+            # 2. The contents of the topic and of the DataFrame, each read once.
             kept = last_rows(read_topic(self.spark, topic, options, streaming=False))
             if only_if_empty and not kept.isEmpty():
                 return 0
@@ -354,14 +354,14 @@ class SparkEngine:
             try:
                 refuse_doubles(table, told.where("rows > 1").count())
                 count = told.count()
-                # 3. All of the difference, or nothing.
+                # 3. The whole difference is written, or none of it.
                 if count:
                     writer.write(told.select("key", "value")._jdf)
             finally:
                 told.unpersist()
         finally:
             writer.close()
-        log.info("table %s: %d rows have changed in its DataFrame, and are in '%s'", table.name, count, topic)
+        log.info("table %s: %d rows changed in its DataFrame and are now in '%s'", table.name, count, topic)
         return count
 
     def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
@@ -369,7 +369,7 @@ class SparkEngine:
             written = ", ".join(f"'{name}'" for name in sorted(self._written_serdes)) or "none"
             raise TopologyException(
                 f"the program does not write the topic '{topic}'; it writes {written}. "
-                "stream.to_dataframe('topic') says what is to be read"
+                "name one of them in stream.to_dataframe('topic')"
             )
         records = read_topic(
             self.spark,
@@ -379,9 +379,10 @@ class SparkEngine:
         return dataframe_of(records, *self._written_serdes[topic])
 
     def warm_up(self, topic: str | None) -> None:
-        """Run a query for nothing, so that the first real one is as quick as any. Ends early on `close`."""
+        """Run a query without output, so that the first real one is as fast as later ones. Ends early on
+        `close`."""
         if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
-            return  # executors come and go; theirs are not ours to warm
+            return  # executors come and go; there is no point in warming them
         rehearse(
             self.spark, kafka_options(self._consumer_options), self._sink_options(), topic, self._closing
         )
@@ -404,7 +405,7 @@ class SparkEngine:
             self.refresh(table, start_of=name)
         put_right(self.checkpoint_files(claim.path), claim.path)
         topics = _topics(compiled.pipeline)
-        # A writer of the user's writes nothing to Kafka.
+        # A user's writer writes nothing to Kafka.
         transactions = self._transactions(claim) if user is None else None
         sink = self._sink_options(compiled, transactions)
         if transactions is not None:
@@ -453,7 +454,8 @@ class SparkEngine:
 
         def ended(end: PipelineEnd) -> None:
             _forget(run)
-            # With an error class it is what Spark has told, such as a user's function that met no server.
+            # With an error class it is Spark's own report, such as of a user's function that reached no
+            # server.
             told = getattr(end.error, "error_class", None) is not None
             if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
                 self._session.note_lost()
@@ -521,7 +523,7 @@ class SparkEngine:
         )
 
     def checkpoint_files(self, root: str) -> HadoopCheckpointFiles:
-        """The checkpoints under a directory or URI, with the settings and rights that Spark has."""
+        """The checkpoints under a directory or URI, with Spark's settings and permissions."""
         return checkpoint_files(self.spark, root)
 
     def close(self) -> None:
@@ -535,9 +537,9 @@ class SparkEngine:
 
 _WRITER = "io.millstream.kernel.sink.TableWriter"
 _REFRESH_TRIES = 20
-"""How often a refresh may be shut out by those of other clients: by far more than there are, as a rule."""
+"""How often other clients' refreshes may fence one: normally far more often than there are clients."""
 _LONG_MS = "900000"
-"""As long a transaction as a broker allows, unless it is told otherwise: a large table takes its time."""
+"""The longest transaction that a broker allows by default: a large table takes time."""
 
 
 def _told(pipeline: Pipeline, compiled: Compiled) -> CompiledPipeline:
@@ -545,17 +547,17 @@ def _told(pipeline: Pipeline, compiled: Compiled) -> CompiledPipeline:
 
 
 def _seen_now(compiled: Compiled) -> tuple[str, ...]:
-    """What stands in the way of Real-Time Mode, as far as it shows only in what was compiled."""
+    """The obstacles to Real-Time Mode that show only in the compiled plan."""
     why = [
-        f"It reads '{each}' more than once, since not all its aggregations can be computed from parts."
+        f"It reads '{each}' more than once, because not all of its aggregations can be computed from parts."
         for each in twice(compiled.scans)
     ]
     if compiled.rows is not None and has_python(compiled.rows):
-        why.append("It has a function in Python that Spark hands records to in batches: a UDF, or a serde.")
+        why.append("It has a Python function that Spark calls with batches of records: a UDF, or a serde.")
     if compiled.rows is not None and has_clock(compiled.rows):
         why.append(
-            "It asks for the current time (current_timestamp(), WallclockTimestampExtractor), and Spark "
-            "answers once for a batch; record.timestamp is each record's own."
+            "It uses the current time (current_timestamp(), WallclockTimestampExtractor), which Spark reads "
+            "once for each batch; record.timestamp is each record's own."
         )
     return tuple(why)
 

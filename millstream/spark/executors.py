@@ -36,17 +36,17 @@ _EVERY_S = 2.0
 _RECENT_S = 600.0
 _MOST = 100
 _START_S = 30.0
-"""How long the first query waits at most for executors that are still starting."""
+"""How long at most the first query waits for executors that are still starting."""
 _LOOK_S = 1.0
 _NONE_S = 60.0
-"""How long there may be no executor at all until somebody is told."""
+"""How long there may be no executor at all before a warning."""
 _CHECK_S = 60.0
-"""How long executors may take to look for a file. Most of it is their start."""
+"""How long executors may take to look for a file. Most of it is their startup."""
 _SHARED_FILES = "io.millstream.kernel.files.SharedFiles"
 _DRIVER = "driver"
-"""What Spark calls the driver, which it lists, too."""
+"""Spark's name for the driver, which it lists, too."""
 _WANTED = ("killed by driver", "decommission", "idle")
-"""In the reason of an executor that Spark itself let go: it had nothing to do, or its machine is wanted."""
+"""Parts of the reason when Spark itself removes an executor: it was idle, or its machine is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Executor:
     """One executor, as Spark shows it.
 
     Attributes:
-        gone: why it is not there any more; None: it is.
+        gone: why it is gone; None: it is running.
     """
 
     id: str
@@ -66,7 +66,7 @@ class Executor:
 
 
 def losses(listed: Iterable[Executor], known: set[str]) -> list[Executor]:
-    """Those that were lost, and are not among the known ones, to which they are added."""
+    """The lost executors that are not yet known; adds them to the known ones."""
     lost = []
     for executor in listed:
         if executor.gone is None or executor.id in known:
@@ -78,8 +78,8 @@ def losses(listed: Iterable[Executor], known: set[str]) -> list[Executor]:
 
 
 class Executors:
-    """Looks after the executors of a cluster, on a thread of its own; for a local Spark, which has none, it
-    does nothing."""
+    """Watches the executors of a cluster, on a thread of its own; does nothing for a local Spark, which has
+    none."""
 
     def __init__(self, spark: SparkSession, clock: Clock | None = None) -> None:
         self._spark = spark
@@ -95,22 +95,22 @@ class Executors:
             threading.Thread(target=self._run, name="spark-executors", daemon=True).start()
 
     def recent(self) -> tuple[str, ...]:
-        """Those lost in the last ten minutes, each with its host and Spark's reason."""
+        """The executors lost in the last ten minutes, each with its host and Spark's reason."""
         since = self._clock.now() - _RECENT_S
         return tuple(str(executor) for at, executor in tuple(self._lost) if at >= since)
 
     def check_reach(self, root: str, closing: threading.Event) -> None:
-        """Have those executors look into a directory of this machine that have not done so yet.
+        """Have the executors that have not done so yet look into a directory of this machine.
 
         Raises:
-            SetupException: one does not see what is in it, or may not write there.
+            SetupException: an executor does not see its contents, or cannot write to it.
             StreamsException: `closing` was set meanwhile.
         """
         if not self._is_cluster:
             return
         with self._checking:
             if self._have_looked(self._there(root)):
-                return  # each pipeline asks; for executors that only just start none of them waits again
+                return  # every pipeline calls this; none waits again for executors that are starting
             slots = slots_of(self._spark, closing)
             there = self._there(root)  # again: more of them may have come while it waited
             try:
@@ -118,11 +118,11 @@ class Executors:
             except Py4JError as error:
                 if closing.is_set():
                     raise StreamsException(
-                        "the client was closed while it asked Spark's executors"
+                        "the client was closed while it queried Spark's executors"
                     ) from error
                 log.warning(
-                    "whether Spark's executors have the directory '%s' could not be found out: %s. If they "
-                    "do not share it with this machine, pipelines will fail: set checkpoint.location",
+                    "it could not be determined whether Spark's executors have the directory '%s': %s. If "
+                    "they do not share it with this machine, pipelines will fail: set checkpoint.location",
                     root,
                     first_line(str(error)),
                 )
@@ -131,8 +131,8 @@ class Executors:
                 raise SetupException(
                     f"checkpoints are in '{root}', a directory of this machine, and Spark's executors do not "
                     f"share it: {'; '.join(missing)}. Set checkpoint.location to a place that the client and "
-                    "all executors reach: a URI such as hdfs:// or s3a://, or a directory that is mounted "
-                    "everywhere under the same path"
+                    "all executors reach: a URI such as hdfs:// or s3a://, or a directory mounted under the "
+                    "same path everywhere"
                 )
             self._checked |= there
 
@@ -151,13 +151,13 @@ class Executors:
             try:
                 listed = _listed(self._spark)
             except Exception as error:  # Spark may be stopping, or gone, at any moment
-                log.debug("the executors are not known now: %r", error)
+                log.debug("the executors are currently unknown: %r", error)
                 continue
             for executor in losses(listed, self._known):
                 self._lost.append((self._clock.now(), executor))
                 log.warning(
                     "Spark has lost executor %s. Its tasks are run again elsewhere, and micro-batches take "
-                    "longer meanwhile; if it happens again and again, give executors more memory "
+                    "longer meanwhile; if this happens repeatedly, give executors more memory "
                     "(spark.executor.memory)",
                     executor,
                 )
@@ -172,7 +172,7 @@ class Executors:
 
 
 class Absence:
-    """Since when there is no executor at all. Spark waits for one for ever, and is silent about that, too."""
+    """Since when there has been no executor at all. Spark waits for one forever, and silently."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -189,7 +189,7 @@ class Absence:
 
 
 def _missing(spark: SparkSession, root: Path, tasks: int, closing: threading.Event) -> list[str]:
-    """What executors say who do not have the directory; it needs some that are there, or come."""
+    """The reports of executors that lack the directory; some must be running, or still arrive."""
     context: Any = spark.sparkContext
     marker = root / f".executors-look-for-this-{uuid.uuid4().hex}"
     root.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ def _missing(spark: SparkSession, root: Path, tasks: int, closing: threading.Eve
 
 
 def slots_of(spark: SparkSession, closing: threading.Event) -> int:
-    """How many tasks Spark can run at once, when no more executors of a cluster come.
+    """How many tasks Spark can run at once, when no more executors of a cluster are expected.
 
     Raises:
         StreamsException: `closing` was set meanwhile.
@@ -233,7 +233,7 @@ def slots_of(spark: SparkSession, closing: threading.Event) -> int:
 
 
 def is_cluster(master: str) -> bool:
-    """Whether tasks run in other processes than the driver's."""
+    """Whether tasks run in processes other than the driver's."""
     return master != "local" and not master.startswith("local[")
 
 

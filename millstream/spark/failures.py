@@ -60,9 +60,9 @@ _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _GENERIC = {"STREAM_FAILED", "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"}
 _PYTHON = "PYTHON_EXCEPTION"
 _PYTHON_BATCH = "FOREACH_BATCH_USER_FUNCTION_ERROR"
-"""A function of the user's that gets micro-batches, on the driver."""
+"""A user's function that gets micro-batches, on the driver."""
 _STATEFUL = "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"
-"""What failed in the kernel's operator; why is another matter."""
+"""Says that the kernel's operator failed, but not why."""
 _MAX_CAUSES = 12
 
 _Kind = tuple[type[PipelineException], str]
@@ -73,7 +73,7 @@ _CHECKPOINT: _Kind = (
 )
 _NO_METADATA: _Kind = (
     CheckpointException,
-    "its checkpoint was deleted, or lost its files, while it was in use: what is there is what was written "
+    "its checkpoint was deleted, or lost its files, while it was in use; it now has only what was written "
     "since then. Restore it, or start afresh with KafkaStreams.clean_up(checkpoints=True)",
 )
 _LOSS: _Kind = (PipelineException, "records were deleted from a source topic before they were read")
@@ -83,8 +83,8 @@ _WORKER: _Kind = (
 )
 _EXECUTORS: _Kind = (
     ExecutorLostException,
-    "executors of the Spark cluster were lost, and a task with them, more often than Spark tries it again; "
-    "see the cluster's log, and give them more memory (spark.executor.memory)",
+    "executors of the Spark cluster were lost, and a task with them more often than Spark retries it; see "
+    "the cluster's log, and give them more memory (spark.executor.memory)",
 )
 
 _BY_CLASS: tuple[tuple[str, _Kind], ...] = (
@@ -95,14 +95,14 @@ _BY_CLASS: tuple[tuple[str, _Kind], ...] = (
     ("MALFORMED_LOG_FILE", _CHECKPOINT),
     ("CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED", _CHECKPOINT),
 )
-"""The beginning of an error class of Spark's, what a failure of it is, and what it means."""
+"""The beginning of a Spark error class, our exception for it, and what it means."""
 
 _BY_MARK: tuple[tuple[str, _Kind], ...] = (
     ("Some data may have been lost", _LOSS),
     ("ExecutorLostFailure", _EXECUTORS),
     (
         "RecordTooLargeException",
-        (PipelineException, "a record is larger than the topic or the producer takes (max.request.size)"),
+        (PipelineException, "a record is larger than the topic or the producer accepts (max.request.size)"),
     ),
     (
         "ArithmeticException: a sum does not fit a bigint",
@@ -119,8 +119,8 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
         "as configured by transaction.max.timeout.ms",
         (
             PipelineException,
-            "transaction.timeout.ms is larger than the brokers allow: set producer.transaction.timeout.ms to "
-            "at most their transaction.max.timeout.ms, or that to more. It has to be longer than a "
+            "transaction.timeout.ms is larger than the brokers allow: lower producer.transaction.timeout.ms "
+            "to their transaction.max.timeout.ms, or raise the latter. It has to be longer than a "
             "micro-batch takes",
         ),
     ),
@@ -128,8 +128,8 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
         "TransactionalIdAuthorizationException",
         (
             PipelineException,
-            "this client's Kafka user may not use the application's transactional ids: allow it Describe and "
-            "Write on transactional ids with the prefix '<application.id>-' (kafka-acls --add "
+            "this client's Kafka user is not allowed to use the application's transactional ids: allow it "
+            "Describe and Write on transactional ids with the prefix '<application.id>-' (kafka-acls --add "
             "--allow-principal User:<user> --operation Describe --operation Write --transactional-id "
             "<application.id>- --resource-pattern-type prefixed)",
         ),
@@ -138,7 +138,7 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
         "GroupAuthorizationException",
         (
             PipelineException,
-            "this client's Kafka user may not use groups whose ids begin as the application's: with "
+            "this client's Kafka user is not allowed to use the application's groups: with "
             "exactly_once_v2 allow it Read on groups with the prefix '<application.id>-' (kafka-acls --add "
             "--allow-principal User:<user> --operation Read --group <application.id>- "
             "--resource-pattern-type prefixed)",
@@ -146,43 +146,43 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
     ),
     (
         "AuthorizationException",
-        (PipelineException, "Kafka refuses: this client's user has not the rights that it needs"),
+        (PipelineException, "Kafka refuses: this client's user lacks the permissions it needs"),
     ),
     (
         "while awaiting InitProducerId",
         (
             PipelineException,
-            "Kafka has not answered to the beginning of a transaction within producer.max.block.ms; see "
-            "whether its brokers are well, those of the topic __transaction_state among them",
+            "Kafka did not confirm the beginning of a transaction within producer.max.block.ms; check its "
+            "brokers, including those of the topic __transaction_state",
         ),
     ),
     (
         "while awaiting AddOffsetsToTxn",
         (
             PipelineException,
-            "Kafka has not taken the marker of a micro-batch within producer.max.block.ms: the topic "
-            "'<application.id>-millstream-markers' was deleted, or brokers are not well, those of the topic "
-            "__consumer_offsets among them. Where the topic is gone: start the client again, which makes it",
+            "Kafka did not accept the marker of a micro-batch within producer.max.block.ms: the topic "
+            "'<application.id>-millstream-markers' was deleted, or brokers have problems, perhaps those of "
+            "the topic __consumer_offsets. If the topic is gone, restart the client, which creates it",
         ),
     ),
     (
         "while awaiting EndTxn",
         (
             PipelineException,
-            "Kafka has not answered to the end of a transaction within producer.max.block.ms; see whether "
-            "its brokers are well. If it was committed, it is not repeated",
+            "Kafka did not confirm the end of a transaction within producer.max.block.ms; check its "
+            "brokers. If it was committed, it is not repeated",
         ),
     ),
     (
         "Timed out waiting for a node assignment",
-        (PipelineException, "the Kafka cluster has not answered"),
+        (PipelineException, "the Kafka cluster did not answer"),
     ),
 )
-"""The same for what is in the name of a Java class or in a message, where no error class says more."""
+"""The same for the name of a Java class or a message, where no error class says more."""
 
 _DAMAGING = re.compile(r"log file|com\.fasterxml\.jackson|java\.lang\.AssertionError|\[MALFORMED_LOG_FILE")
-# From the beginning of a word, and no longer than names are: a message may quote a record of megabytes, and
-# trying from each of its characters on would take hours.
+# Anchored at the beginning of a word, and no longer than a name: a message may quote a record of megabytes,
+# and matching from each of its characters would take hours.
 _UNREADABLE = re.compile(
     r"(?<![\w.-])(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,10}) offset (?P<offset>\d+) (?:key|value): "
     r"serde '[^']+' cannot read these \d+ bytes[^\n\[]*?(?= SQLSTATE|\n|\Z)"
@@ -196,7 +196,7 @@ _CALLED_FROM = re.compile(
     r"== DataFrame ==\n\"(?P<what>\w+)\" was called from\n"
     r"(?P<file>[^\n]{1,4096}?):(?P<line>\d{1,9}) \((?P<place>[^\n]{1,4096})\)(?=\n|\Z)"
 )
-"""What guarded.py has Spark know of an expression."""
+"""What guarded.py has Spark remember about an expression."""
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
 _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
@@ -215,7 +215,7 @@ _TAKEN_BACK = frozenset(
         "org.apache.kafka.common.errors.TransactionAbortableException",
     )
 )
-"""Source: RecordCollectorImpl, StreamsProducer.isRecoverable: with these a task has migrated."""
+"""The errors by which a task has migrated. Source: RecordCollectorImpl, StreamsProducer.isRecoverable."""
 _FENCE = FENCE.decode().strip()
 _FENCED = (
     "Parent path is not a directory",
@@ -228,14 +228,14 @@ _FENCED = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is known of a query's end.
+    """What is known about a query's end.
 
     Attributes:
         text: Spark's message, without the plan and the JVM's stack.
         causes: class and message of the exceptions behind it, the outermost first.
         start, end: the offsets before and after the failing micro-batch, as Spark writes them.
-        batch_id: the micro-batch that was running or next; None: not known.
-        damage: the file of the checkpoint that was found to be wrong.
+        batch_id: the micro-batch that was running or next; None: unknown.
+        damage: the damaged file of the checkpoint, if one was found.
     """
 
     text: str
@@ -247,7 +247,7 @@ class Report:
 
     @classmethod
     def of_text(cls, text: str) -> Report:
-        """What the text of an exception alone says."""
+        """The report that an exception's text alone gives."""
         return cls(
             _telling(text),
             (),
@@ -262,12 +262,12 @@ def report_of(
     initial: Callable[[], str] = str,
     damage: Callable[[], Damage | None] = lambda: None,
 ) -> Report:
-    """Everything that the JVM knows of the end of a StreamingQuery. Never raises.
+    """Everything the JVM knows about the end of a StreamingQuery. Never raises.
 
     Args:
-        damage: looks for a damaged file of the checkpoint; asked only where one may be the reason.
-        initial: the offsets that the query first started from; asked for only where no micro-batch was
-            finished yet.
+        damage: looks for a damaged file of the checkpoint; called only if one may be the reason.
+        initial: returns the offsets the query first started from; called only if no micro-batch is finished
+            yet.
     """
     report = Report.of_text(_text(error))
     if is_jvm_lost(error):
@@ -284,7 +284,7 @@ def report_of(
             report = replace(report, damage=damage())
         batch = int(query._jsq.streamingQuery().getLatestExecutionContext().batchId())
         return replace(report, batch_id=batch if batch >= 0 else None)
-    except Exception:  # what Spark's classes look like differs by version; the text is there in any case
+    except Exception:  # Spark's classes differ by version; the text is available in any case
         log.debug("what Spark knows of a failure could not be read", exc_info=True)
         return report
 
@@ -301,9 +301,9 @@ def translate(
     raised, is its `__cause__`.
 
     Args:
-        topics: the pipeline's source topics, for what Spark says without a name.
+        topics: the pipeline's source topics, for Spark's errors that name none.
         claim: what the query ran under, to tell a checkpoint that was taken away from one that is broken.
-        report: what `report_of` found; else what the text of `error` says.
+        report: what `report_of` found; by default, what the text of `error` says.
     """
     report = report or Report.of_text(_text(error))
     head = f"pipeline {pipeline}: its query failed"
@@ -322,21 +322,21 @@ def translate(
         epoch = "" if claim is None else f" at epoch {claim.epoch}"
         translated = TaskMigratedException(
             f"pipeline {pipeline}: another client has taken over its checkpoint, which this one had claimed"
-            f"{epoch}; nothing that this client had not finished counts, and the other goes on from there"
+            f"{epoch}; unfinished work of this client does not count, and the other one continues from there"
         )
     elif fenced := _fenced_by_kafka(report):
         translated = TaskMigratedException(
-            f"pipeline {pipeline}: another client has taken it over, and Kafka takes no more records of this "
-            f"one; nothing that it had not finished counts ({fenced}). If no other client runs, and the "
+            f"pipeline {pipeline}: another client has taken it over, and Kafka accepts no more records from "
+            f"this one; its unfinished work does not count ({fenced}). If no other client runs, and the "
             "checkpoints were deleted: their markers are still in the topic "
             "'<application.id>-millstream-markers'; start afresh with `millstream reset`"
         )
     elif lost := _transaction_lost(report):
         translated = TaskMigratedException(
-            f"pipeline {pipeline}: {lost}. What the transaction had is not there for readers of committed "
-            "records; its micro-batch is repeated. Should this come again and again: let transactions last "
-            "longer (producer.transaction.timeout.ms, and the brokers' transaction.max.timeout.ms), or "
-            "micro-batches be smaller (max.batch.records)"
+            f"pipeline {pipeline}: {lost}. Readers of committed records do not see the transaction's "
+            "records; its micro-batch is repeated. If this happens repeatedly, allow longer transactions "
+            "(producer.transaction.timeout.ms, and the brokers' transaction.max.timeout.ms) or smaller "
+            "micro-batches (max.batch.records)"
         )
     elif missing := _missing(pipeline, topics, report, classes):
         translated = missing
@@ -388,7 +388,7 @@ def translate(
 
 
 def first_line(text: str) -> str:
-    """The first line of a text that has something in it."""
+    """The first non-empty line of a text."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
@@ -396,12 +396,12 @@ def first_line(text: str) -> str:
 
 
 def is_jvm_lost(error: BaseException | None) -> bool:
-    """Whether Spark's JVM has not answered because it is gone."""
+    """Whether Spark's JVM did not answer because it is gone."""
     return isinstance(error, (ConnectionError, EOFError, Py4JNetworkError))
 
 
 def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None) -> bool:
-    """Whether the checkpoint's directory is not the one any more that this client claimed (design D5)."""
+    """Whether the checkpoint's directory is no longer the one this client claimed (design D5)."""
     if any(name.startswith("CONCURRENT_STREAM_LOG_UPDATE") for name in classes):
         return True
     if claim is None or _PYTHON in classes:
@@ -414,24 +414,24 @@ def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None
 
 
 def _fenced_by_kafka(report: Report) -> str | None:
-    """What the sink says whose producer was fenced by a newer one; None: it was not."""
+    """What the sink says if its producer was fenced by a newer one; None: it was not."""
     return next((message for name, message in report.causes if name == _FENCED_BY_KAFKA), None)
 
 
 def is_fenced(report: Report) -> bool:
-    """Whether a producer was shut out by another one of the same transactional id."""
+    """Whether a producer was fenced by another one with the same transactional id."""
     fenced = ("ProducerFencedException", "InvalidProducerEpochException")
     said = "\n".join((report.text, *(name for name, _ in report.causes)))
     return any(name in said for name in fenced)
 
 
 def _transaction_lost(report: Report) -> str | None:
-    """What the sink says whose transaction the broker took back, though nobody has taken over."""
+    """What the sink says if the broker aborted its transaction, although no one has taken over."""
     return next((message for name, message in report.causes if name in _TAKEN_BACK), None)
 
 
 def _refused(report: Report) -> str | None:
-    """What the sink says of a record that Kafka refused: topic, sizes, reason and what to do about it."""
+    """What the sink says about a record that Kafka refused: topic, sizes, reason and remedy."""
     for name, message in report.causes:
         if name == "io.millstream.kernel.sink.RecordRefusedException":
             return first_line(message)
@@ -440,7 +440,7 @@ def _refused(report: Report) -> str | None:
 
 
 def _said_of_registry(report: Report) -> str | None:
-    """What an executor says that could not ask the schema registry."""
+    """What an executor says if it could not reach the schema registry."""
     for name, message in report.causes:
         if name == "io.millstream.kernel.serdes.RegistryError":
             return first_line(message)
@@ -449,7 +449,7 @@ def _said_of_registry(report: Report) -> str | None:
 
 
 def _said_by_handler(report: Report) -> str | None:
-    """What the sink says of a record about which a handler of the user's own says 'fail'."""
+    """What the sink says about a record for which the user's own handler returned 'fail'."""
     for name, message in report.causes:
         if name == "io.millstream.kernel.sink.RecordFailedException":
             return first_line(message)
@@ -458,7 +458,7 @@ def _said_by_handler(report: Report) -> str | None:
 
 
 def unreadable(said: str) -> StreamsException:
-    """What is wrong with a record, of a sentence that names it if its bytes cannot be read."""
+    """The exception for an unreadable record, from a sentence that names it if its bytes cannot be read."""
     if (read := _UNREADABLE.match(said)) is None:
         return StreamsException(said)
     return SerializationException(
@@ -469,7 +469,7 @@ def unreadable(said: str) -> StreamsException:
 def _missing(
     pipeline: str, topics: tuple[str, ...], report: Report, classes: list[str]
 ) -> MissingSourceTopicException | None:
-    """Whether a source topic is gone, or is another one of the same name."""
+    """Whether a source topic is gone, or was replaced by another of the same name."""
     if classes and not classes[0].startswith("KAFKA_"):
         return None
     text = "\n".join(message for _, message in report.causes) or report.text
@@ -522,7 +522,7 @@ def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
             f"{at}: its timestamp {time['value']} is no time in milliseconds that Spark's Kafka connector "
             "can read (was it written in nanoseconds?), so no handler can skip it. Have the broker refuse "
             "such records with the topic's message.timestamp.after.max.ms, or stamp them itself with "
-            "message.timestamp.type=LogAppendTime; then have the application go on behind this one with "
+            "message.timestamp.type=LogAppendTime; then let the application continue after this record with "
             "`millstream reset`",
             topic=time["topic"],
             partition=int(time["partition"]),
@@ -542,9 +542,9 @@ def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
 
 
 def _expression(whole: str, report: Report) -> str | None:
-    """Which expression of a function's could not be computed for a record: the function, and its line.
+    """The expression that could not be computed for a record: the function, and its line.
 
-    Spark says it behind its message, which may have something of a record's: so the last one is the one.
+    Spark puts it after its message, which may quote a record; so the last match is the right one.
     """
     said = [message for _, message in report.causes] or [whole]
     found = [match for text in said for match in _CALLED_FROM.finditer(text)]
@@ -581,11 +581,11 @@ _OPERATORS = {
     "__gt__": ">",
     "__ge__": ">=",
 }
-"""How a program writes what PySpark calls otherwise."""
+"""How a program writes what PySpark names differently."""
 
 
 def may_be_damage(report: Report) -> bool:
-    """Whether it is worth a look at the checkpoint's files."""
+    """Whether the checkpoint's files are worth checking."""
     said = [f"{name}: {message[:400]}" for name, message in report.causes] or [report.text]
     return any(_DAMAGING.search(text) for text in said)
 
@@ -607,7 +607,7 @@ def _damaged_path(report: Report, claim: CheckpointClaim | None) -> str:
 
 
 def _meaning(report: Report, classes: list[str]) -> _Kind | None:
-    """What the failure is, and means in our words; None: Spark says it best."""
+    """The failure's kind, and its meaning in our words; None: Spark says it best."""
     for name in [name for name in classes if not name.startswith(_STATEFUL)][:1]:
         # Where Spark has a name for it, the rest may be a record's content.
         return next((kind for beginning, kind in _BY_CLASS if name.startswith(beginning)), None)
@@ -615,22 +615,22 @@ def _meaning(report: Report, classes: list[str]) -> _Kind | None:
     if expired is not None:
         return (
             PipelineException,
-            f"topic '{expired[1]}', which the pipeline writes to, has not taken records within "
-            "delivery.timeout.ms; see whether it is there, with as many partitions as before, and whether "
-            "its brokers are well",
+            f"topic '{expired[1]}', which the pipeline writes to, accepted no records within "
+            "delivery.timeout.ms; check that it exists with as many partitions as before, and that its "
+            "brokers work",
         )
     said = "\n".join((report.text, *(f"{name}: {message}" for name, message in report.causes)))
     return next((kind for mark, kind in _BY_MARK if mark in said), None)
 
 
 def _classes(report: Report) -> list[str]:
-    """Spark's error classes, the one that says most first."""
+    """Spark's error classes, the most informative one first."""
     said = [message[:200] for _, message in report.causes] if report.causes else [report.text]
     return [name for text in said for name in _ERROR_CLASS.findall(text) if name not in _GENERIC]
 
 
 def _python_text(report: Report) -> str:
-    """What the worker's exception says itself, rather than one that quotes it and adds something."""
+    """The worker's own exception text, rather than one that quotes it and adds something."""
     said = [message for _, message in report.causes if _PYTHON in message[:200]]
     own = [message for message in said if message.startswith(f"[{_PYTHON}]")]
     return next(iter([*own, *said]), report.text)
@@ -642,12 +642,12 @@ def _python_text(report: Report) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # PySpark's exceptions ask the JVM, which may be gone
+    except Exception:  # PySpark's exceptions call the JVM, which may be gone
         return repr(type(error))
 
 
 def causes_of(java: Any) -> Iterator[tuple[str, str]]:
-    """Class and message of a Java exception, and of those behind it."""
+    """Class and message of a Java exception and of its causes."""
     for _ in range(_MAX_CAUSES):
         if java is None:
             return
@@ -668,14 +668,14 @@ def _telling(text: str) -> str:
 
 
 def _line(text: str, label: str) -> str:
-    """What follows a label at the beginning of a line, the last time that it does."""
+    """What follows the last occurrence of a label at the beginning of a line."""
     return next(
         (line[len(label) :].strip() for line in reversed(text.splitlines()) if line.startswith(label)), ""
     )
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text that also has something else around them."""
+    """The JSON objects within a text."""
     decoder, at = json.JSONDecoder(), 0
     while (at := text.find("{", at)) >= 0:
         try:
@@ -688,7 +688,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _positions(text: str) -> dict[TopicPartition, list[int]]:
-    """The offsets in a text, by partition: several where several sources read the same topic."""
+    """The offsets in a text, by partition; several if several sources read the same topic."""
     positions: dict[TopicPartition, list[int]] = {}
     for found in _objects(text):
         for topic, partitions in found.items():
@@ -701,10 +701,10 @@ def _positions(text: str) -> dict[TopicPartition, list[int]]:
 
 
 def _ranges(report: Report) -> dict[TopicPartition, tuple[int, int]]:
-    """What the failing micro-batch was to read; empty where there was nothing, or Spark did not say.
+    """What the failing micro-batch was to read; empty if there was nothing, or Spark did not say.
 
-    Else with the partitions that it was to read nothing of, too: where it stands in all of them tells whether
-    it has got past what failed before.
+    Otherwise it includes the partitions with nothing to read: the positions in all partitions show whether
+    the query has got past the previous failure.
     """
     before, after = _positions(report.start), _positions(report.end)
     if not before:

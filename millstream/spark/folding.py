@@ -18,7 +18,7 @@ _NOTHING = -1
 
 @dataclass(frozen=True)
 class FoldSerdes:
-    """How a fold's functions get Python values, and what becomes of the result."""
+    """The serdes by which a fold's functions get Python values and their result is written."""
 
     key: Serde
     value: Serde
@@ -73,7 +73,7 @@ class Folding:
                 start, end = end, end + count
                 aggregate = of.added(key, aggregate, values[start:end], alive)
             if how:
-                # What a function does to it from now on is not in these bytes.
+                # What a function changes in it later is not in these bytes.
                 data = of.write(aggregate)
                 if how & _WANTED:
                     wanted.append(data)
@@ -84,7 +84,7 @@ class Folding:
 
 
 class _Functions:
-    """Of one fold: what is done with its records, looked up once."""
+    """The functions of one fold, looked up once."""
 
     def __init__(self, fold: Fold | TableFold, using: FoldSerdes) -> None:
         self._fold, self._using = fold, using
@@ -97,7 +97,7 @@ class _Functions:
         """An aggregate with these records."""
 
     def key(self, data: bytes) -> Any:
-        """The key as functions get it: without an initializer, they do not."""
+        """The key as functions get it. Without an initializer they get none."""
         return None if self._fold.initializer is None else self._read_key(data)
 
     def _folded(
@@ -108,7 +108,7 @@ class _Functions:
             alive()
             try:
                 value = None if data is None else read(data)
-            except Exception:  # it is told in the words of the serde
+            except Exception:  # the serde's own error reports it
                 value = self._using.value.deserialize(data)
             if initializer is not None:
                 aggregate = adder(key, value, initializer() if aggregate is None else aggregate)
@@ -143,7 +143,7 @@ class _Functions:
         return aggregate
 
     def merged(self, key: Any, one: Any, other: Any) -> Any:
-        """Of the records of both."""
+        """The aggregate of the records of both."""
         if other is None:
             return one
         fold = self._fold
@@ -155,7 +155,7 @@ class _Functions:
 
 
 def _reader(serde: Serde) -> Callable[[bytes | None], Any]:
-    """What reads many values, and says of those that it cannot read what the serde says."""
+    """A reader of many values that raises the serde's own error for one it cannot read."""
     quick, otherwise = serde.decoder(), serde.deserialize
 
     def read(data: bytes | None) -> Any:
@@ -177,7 +177,7 @@ class _Shared:
 
 
 def _unframed(data: bytes) -> tuple[bytes | None, bytes]:
-    """What is behind its length, and what comes then."""
+    """A length-prefixed value, and the rest."""
     length = int.from_bytes(data[:4], "big", signed=True)
     end = 4 + max(0, length)
     return (None if length < 0 else data[4:end]), data[end:]

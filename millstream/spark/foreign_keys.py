@@ -57,14 +57,14 @@ __all__ = [
 ]
 
 _FORGET, _FORGET_AND_ANSWER, _ANSWER, _ANSWER_IF_FOUND = (bytes([code]) for code in range(4))
-"""What to do with what is told. Source: SubscriptionWrapper.Instruction."""
+"""What to do with a notification. Source: SubscriptionWrapper.Instruction."""
 _HASHED, _UNHASHED = bytes([0x00]), bytes([0x80])
 _HASH = 16
 
 
 def is_ready(node: Node, nodes: Collection[Node], begun: Collection[Node]) -> bool:
-    """Whether a node's turn can come. The left side of a join writes and reads what fits the right side, so
-    that comes first, where it is in the same pipeline."""
+    """Whether a node can be visited. The left side of a join writes and reads what fits the right side, so
+    the right side comes first if it is in the same pipeline."""
     if not isinstance(node, ForeignKeySubscribe | ForeignKeyJoin):
         return True
     lookups = (each for each in nodes if isinstance(each, ForeignKeyLookup))
@@ -145,7 +145,7 @@ def _serdes_of(building: Building, table: Node, flow: Flow, lane: Lane) -> tuple
 
 
 def _rest(content: Column, place: int, hashed: Column) -> Column:
-    """What is behind the hash that begins at a place, counted from 1, or that is not there."""
+    """The bytes after the hash that begins at a position, counted from 1, or after a missing hash."""
     size = F.octet_length(content)
     behind = F.lit(place + _HASH)
     return F.when(hashed, F.substring(content, behind, size)).otherwise(
@@ -157,7 +157,7 @@ def _rest(content: Column, place: int, hashed: Column) -> Column:
 
 
 def joined(building: Building, node: ForeignKey, flow: Flow, found: Joined) -> bool:
-    """What becomes of what the operator gives for a part of a join; whether the part is done with it."""
+    """Handle the operator's results for a part of a join; returns whether the part is then complete."""
     match node:
         case ForeignKeySubscribe():
             _tell(building, node, flow, found)
@@ -165,7 +165,7 @@ def joined(building: Building, node: ForeignKey, flow: Flow, found: Joined) -> b
             _answer(building, node, flow, found)
         case ForeignKeyJoin():
             lane = _rows(building, node, flow, found)
-            if node in building.remembering:  # its rows are kept, so that updates say what was there before
+            if node in building.remembering:  # its rows are kept, so that updates carry the old value
                 latest = ToTable(node.name, (node,), stored=node.stored)
                 building.stands_for[latest] = node
                 building.wait(latest, flow, lane)
@@ -175,7 +175,7 @@ def joined(building: Building, node: ForeignKey, flow: Flow, found: Joined) -> b
 
 
 def _tell(building: Building, node: ForeignKeySubscribe, flow: Flow, found: Joined) -> None:
-    """Each change of a left row, to where its foreign key is, and to where that was."""
+    """Send each change of a left row to its foreign key, and to its previous one."""
     assert found.old_left is not None
     topic = _topic_behind(building, node)
     key_serde, _ = _right_serdes(building, node, topic)
@@ -208,10 +208,10 @@ def _tell(building: Building, node: ForeignKeySubscribe, flow: Flow, found: Join
 
 
 def _asked(type: JoinType, new: tuple[Column, Column], old: tuple[Column, Column]) -> Column:
-    """What is told of a change: an array of structs `key` and `code`.
+    """The notifications for a change: an array of structs `key` and `code`.
 
     Args:
-        new, old: of both values, whether there is one, and its foreign key in bytes.
+        new, old: for each value, whether it exists, and its foreign key in bytes.
     """
 
     def told(key: Column, code: bytes) -> Column:
@@ -230,7 +230,7 @@ def _asked(type: JoinType, new: tuple[Column, Column], old: tuple[Column, Column
 
 
 def _answer(building: Building, node: ForeignKeyLookup, flow: Flow, found: Joined) -> None:
-    """The right row, to each left row that refers to it."""
+    """Send the right row to each left row that refers to it."""
     topic = _topic_behind(building, node)
     _, value_serde = building.context.repartition_serdes[topic]
     name, _ = building.carried[node]
@@ -239,7 +239,7 @@ def _answer(building: Building, node: ForeignKeyLookup, flow: Flow, found: Joine
     changed = F.coalesce(F.col(found.side) == 1, F.lit(False))
     asked = code.isin(F.lit(_FORGET_AND_ANSWER), F.lit(_ANSWER))
     wanted = changed | asked | ((code == F.lit(_ANSWER_IF_FOUND)) & row.isNotNull())
-    if found.old_right is not None:  # of a filter: of a row that was not there, nobody hears that it is gone
+    if found.old_right is not None:  # of a filter: the removal of a row that was never there is not reported
         wanted &= ~changed | row.isNotNull() | F.col(found.old_right).isNotNull()
     lane = flow.narrow(Lane(name, found.left, found.flag), wanted, alone=False)
     what = f"{node.name}: the value of the right table"
@@ -251,7 +251,7 @@ def _answer(building: Building, node: ForeignKeyLookup, flow: Flow, found: Joine
 
 
 def _rows(building: Building, node: ForeignKeyJoin, flow: Flow, found: Joined) -> Lane:
-    """The rows of the join, of those answers that are about the value which a row has now."""
+    """The rows of the join, from the answers that refer to a row's current value."""
     answers, table = node.parents
     assert isinstance(answers, Repartition)
     _, value_serde = _right_serdes(building, node, answers)
@@ -275,7 +275,7 @@ def _rows(building: Building, node: ForeignKeyJoin, flow: Flow, found: Joined) -
 
 
 def _hash(building: Building, table: Node, flow: Flow, found: Joined, value: str) -> Column:
-    """A hash of a left value; NULL where there is none."""
+    """A hash of a left value; NULL if there is no value."""
     lane = Lane(found.key, value, None, found.key_serde, found.table_serde)
     _, serde = _serdes_of(building, table, flow, lane)
     content = serdes.to_bytes(serde, F.col(value), flow.type_of(value), f"{table.name}: the value")
@@ -291,14 +291,14 @@ def _framed(hashed: Column, code: Column, content: Column) -> Column:
 
 
 def _topic_behind(building: Building, node: ForeignKeySubscribe | ForeignKeyLookup) -> Repartition:
-    """Where a part of a join writes to."""
+    """The topic that a part of a join writes to."""
     return next(
         each for each in building.pipeline.nodes if isinstance(each, Repartition) and node in each.parents
     )
 
 
 def _right_serdes(building: Building, node: Node, topic: Repartition) -> tuple[Serde, Serde]:
-    """The serdes of the right table: as they were settled where it is read, or else as they are declared.
+    """The serdes of the right table: as settled where it is read, or else as declared.
 
     Raises:
         TopologyException: neither.
@@ -307,7 +307,7 @@ def _right_serdes(building: Building, node: Node, topic: Repartition) -> tuple[S
         return settled
     if topic.key_serde is None or topic.value_serde is None:
         raise TopologyException(
-            f"{node.name}: the tables of this join are each the right side of a join with the other one, so "
+            f"{node.name}: each table of this join is also the right side of a join with the other one, so "
             "the serdes of the right one have to be given: builder.table(topic, Consumed.with_(...)), or of "
             "a result Materialized.with_(...)"
         )

@@ -52,8 +52,8 @@ class StaticFrame:
     """The DataFrame of a table, as it was when the topology was compiled.
 
     Attributes:
-        schema: of its columns; it stays the same as long as the client runs.
-        key_serde, value_serde: of the table's topic. A value is a struct of all columns.
+        schema: its schema, which stays the same while the client runs.
+        key_serde, value_serde: the serdes of the table's topic. A value is a struct of all columns.
     """
 
     table: FrameTable
@@ -63,7 +63,7 @@ class StaticFrame:
 
     @classmethod
     def of(cls, table: FrameTable, spark: SparkSession) -> StaticFrame:
-        """Look at the DataFrame, whose rows are not read yet.
+        """Look at the DataFrame; its rows are not read yet.
 
         Raises:
             TopologyException: it cannot be a table.
@@ -79,14 +79,15 @@ class StaticFrame:
         """The rows as they are now: key and value, in bytes. A row without a key is left out.
 
         Raises:
-            TopologyException: the DataFrame cannot be made, or has other columns than when it was compiled.
+            TopologyException: the DataFrame cannot be created, or its columns have changed since it was
+                compiled.
         """
         frame = _frame(self.table, spark)
         if frame.schema.simpleString() != self.schema.simpleString():
             raise TopologyException(
                 f"{self.table.name}: the DataFrame is {frame.schema.simpleString()} now, and was "
-                f"{self.schema.simpleString()} when the topology was compiled; start a new client to go on "
-                "with these"
+                f"{self.schema.simpleString()} when the topology was compiled; start a new client to use the "
+                "new columns"
             )
         _look_again(frame)
         columns = [_column(name) for name in self.schema.fieldNames()]
@@ -115,13 +116,13 @@ def last_rows(records: DataFrame) -> DataFrame:
 
 
 def refuse_doubles(table: FrameTable, count: int) -> None:
-    """Raises a StreamsException if so many keys have more than one row."""
+    """Raises a StreamsException if `count`, the number of keys with more than one row, is not 0."""
     if count:
         columns = ", ".join(repr(name) for name in table.key)
         raise StreamsException(
             f"{table.name}: {count} {'keys have' if count > 1 else 'key has'} more than one row in the "
-            f"DataFrame, and a table has one row for a key ({', '.join(table.key)}); drop what is not "
-            f"wanted, such as with .dropDuplicates([{columns}]), or take more columns into the key"
+            f"DataFrame, but a table has one row for each key ({', '.join(table.key)}); drop the unwanted "
+            f"rows, for example with .dropDuplicates([{columns}]), or add columns to the key"
         )
 
 
@@ -133,8 +134,8 @@ def _frame(table: FrameTable, spark: SparkSession) -> DataFrame:
     if isinstance(given, DataFrame):
         if not _is_of(given, spark):
             raise TopologyException(
-                f"{table.name}: its DataFrame was made in a Spark that is not the one the client runs on, or "
-                f"that has ended since; {_MADE_NEW}. Or hand over the session that it was made with: "
+                f"{table.name}: its DataFrame was created in another Spark than the client's, or in one that "
+                f"has ended; {_MADE_NEW}. Or pass in the session that it was created with: "
                 "KafkaStreams(topology, config, spark=spark)"
             )
         return given
@@ -148,12 +149,12 @@ def _frame(table: FrameTable, spark: SparkSession) -> DataFrame:
 
 
 def _is_of(frame: DataFrame, spark: SparkSession) -> bool:
-    """Whether a DataFrame is of the same running Spark as a session."""
+    """Whether a DataFrame belongs to the same running Spark as a session."""
     try:
         theirs: Any = frame.sparkSession.sparkContext
         if theirs is not spark.sparkContext or theirs._jsc is None:
             return False
-        frame.isStreaming  # noqa: B018 - it asks the JVM, for an object that an earlier one had
+        frame.isStreaming  # noqa: B018 - it asks the JVM for an object that an earlier JVM had
         frame.sparkSession._jsparkSession.sparkContext().isStopped()
     except Exception:
         return False
@@ -161,7 +162,7 @@ def _is_of(frame: DataFrame, spark: SparkSession) -> bool:
 
 
 def _look_again(frame: DataFrame) -> None:
-    """Have the DataFrame's files listed anew: Spark remembers those that it found when it was made."""
+    """Have the DataFrame's files listed again: Spark remembers those it found when it was created."""
     try:
         leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
         for number in range(leaves.size()):
@@ -171,8 +172,8 @@ def _look_again(frame: DataFrame) -> None:
                 if relation.getClass().getName().endswith(".HadoopFsRelation"):
                     relation.location().refresh()
     except Exception:
-        # A DataFrame of another kind, or Spark has this somewhere else: it is read as Spark would.
-        log.debug("the files of a DataFrame were not listed anew", exc_info=True)
+        # A DataFrame of another kind, or another version of Spark: it is read as Spark would.
+        log.debug("the files of a DataFrame were not listed again", exc_info=True)
 
 
 def _column(name: str) -> Column:
@@ -204,12 +205,12 @@ _ATOMIC = (
 
 
 def _check_type(table: FrameTable, name: str, type_: T.DataType, place: str) -> None:
-    """Raises a TopologyException for what JSON cannot carry, which the table's topic has its rows in, and for
-    names that the state of a query cannot have. `place` has the names around it, for the sentence."""
+    """Raises a TopologyException for types that JSON, the format of the table's topic, cannot carry, and for
+    names that a query's state cannot have. `place` is the full name of the column, for the message."""
     if not name.isidentifier():
         raise TopologyException(
-            f"{table.name}: the DataFrame has a column '{place}', and what Spark keeps for a join takes "
-            "names of letters, digits and _ alone; give it another one with withColumnRenamed()"
+            f"{table.name}: the DataFrame has a column '{place}', but the state of a join allows only "
+            "letters, digits and _ in names; rename it with withColumnRenamed()"
         )
     if isinstance(type_, T.StructType):
         for field in type_:
@@ -226,7 +227,7 @@ def _check_type(table: FrameTable, name: str, type_: T.DataType, place: str) -> 
 
 
 def _called(node: FrameTable | SparkSink, function: Callable[[Any], Any], argument: Any) -> Any:
-    """What a function of the user's returns; what goes wrong in it is told with its place."""
+    """The result of a user's function; an error in it is reported with its place."""
 
     def call() -> Any:
         try:
@@ -247,7 +248,7 @@ def _called(node: FrameTable | SparkSink, function: Callable[[Any], Any], argume
 
 @dataclass(frozen=True)
 class UserWriter:
-    """What `to_spark` has made: a writer, to be started on the checkpoint of its pipeline."""
+    """The writer that `to_spark` returned, to be started on the checkpoint of its pipeline."""
 
     node: SparkSink
     writer: DataStreamWriter
@@ -280,8 +281,8 @@ def _wrong_with(made: Any) -> str | None:
     if isinstance(made, StreamingQuery):
         made.stop()
         return (
-            "its function has started the query itself; leave out start() and return the writer, which the "
-            f"client starts and stops: {right}. For toTable(name) give to_spark(…, table=name)"
+            "its function started the query itself; leave out start() and return the writer, which the "
+            f"client starts and stops: {right}. For toTable(name) use to_spark(…, table=name)"
         )
     if isinstance(made, DataFrame):
         return f"its function returned a DataFrame; it has to return its writer: {right}"
@@ -292,12 +293,12 @@ def _wrong_with(made: Any) -> str | None:
     if location is not None:
         return (
             f"its writer has the option checkpointLocation, '{location}'; leave it out: the query's "
-            "checkpoint is with those of the application's other pipelines, and is handed over with them"
+            "checkpoint is with those of the application's other pipelines, and is taken over with them"
         )
     trigger = str(_private(made, "trigger", lambda value: value.toString()) or "")
     if any(kind in trigger for kind in ("OneTimeTrigger", "AvailableNow")):
         return (
-            "its writer has a trigger with which the query ends by itself (once, availableNow), and a "
+            "its writer has a trigger with which the query ends by itself (once, availableNow), but a "
             "pipeline runs as long as its client; use trigger(processingTime='1 minute'), or leave it out"
         )
     return None
@@ -309,7 +310,7 @@ def _option_of(writer: DataStreamWriter, name: str) -> str | None:
 
 
 def _private(writer: DataStreamWriter, name: str, read: Callable[[Any], Any]) -> Any:
-    """What is in a field of Spark's writer, which does not tell; None: it has no such field."""
+    """A private field of Spark's writer; None: it has no such field."""
     try:
         java: Any = writer._jwrite
         field = java.getClass().getDeclaredField(name)
@@ -324,7 +325,7 @@ def _private(writer: DataStreamWriter, name: str, read: Callable[[Any], Any]) ->
 
 
 def record_columns(key: Column, value: Column) -> list[Column]:
-    """The columns of a DataFrame of records, as a program of the user's sees it."""
+    """The columns of a DataFrame of records, as the user's program sees it."""
     return [
         key.alias("key"),
         value.alias("value"),
@@ -336,7 +337,7 @@ def record_columns(key: Column, value: Column) -> list[Column]:
 
 
 def dataframe_of(records: DataFrame, key_serde: Serde, value_serde: Serde) -> DataFrame:
-    """Records as they were read, as a program of the user's sees them."""
+    """Records as they were read, in the form that the user's program sees."""
     where = place_of_record()
     key = serdes.from_bytes(key_serde, F.col("key"), F.concat(where, F.lit(" key")))
     value = serdes.from_bytes(value_serde, F.col("value"), F.concat(where, F.lit(" value")))
@@ -344,22 +345,22 @@ def dataframe_of(records: DataFrame, key_serde: Serde, value_serde: Serde) -> Da
 
 
 def pause_s(took_s: float, fenced: int, chance: float) -> float:
-    """How long a refresh waits before it begins anew, after another client's has shut it out; in seconds.
+    """How long a refresh waits before it starts again after another client's has fenced it; in seconds.
 
-    The refresh that begins last shuts out the others, and they learn it when they want to write. It began
-    after them, so it is done when they have waited for as long as they took. They wait somewhat longer, each
-    for a time of its own, so that they do not shut each other out again.
+    The refresh that begins last fences the others, which notice when they write. It began after them, so it
+    is done once they have waited for as long as they took. They wait somewhat longer, each for a time of its
+    own, so that they do not fence each other again.
 
     Args:
-        took_s: how long this one took until it learned it.
-        fenced: how often that has happened to it.
+        took_s: how long this one ran until it noticed.
+        fenced: how often it was fenced.
         chance: from 0 to 1.
     """
     return took_s * (1 + min(fenced, _FURTHEST) * chance)
 
 
 _FURTHEST = 8
-"""How many times as long as they took clients go apart, at most."""
+"""How far apart clients spread at most, as a multiple of the time they took."""
 
 
 def place_of_record() -> Column:

@@ -26,9 +26,10 @@ __all__ = ["change", "changes", "of_both", "retractable"]
 
 
 def changes(new: tuple[Column, Column], old: tuple[Column, Column], nothing: Column) -> Column:
-    """An array of structs `key`, `value` and `old`, of what a row gives now, and of what it gave.
+    """An array of structs `key`, `value` and `old`: what a row contributes now, and what it contributed
+    before.
 
-    Each of the two is a key and a value; where one of them is NULL, it gives nothing.
+    Each of the two is a key and a value; if either is NULL, it contributes nothing.
 
     Args:
         nothing: a NULL of the values' type. An untyped NULL makes Spark cast the structs, and its optimizer
@@ -51,7 +52,7 @@ def changes(new: tuple[Column, Column], old: tuple[Column, Column], nothing: Col
 
 
 def retractable(node: Aggregate, parts: Sequence[Part]) -> None:
-    """Raise if what a record gave cannot be taken back from one of these.
+    """Raise if a record's contribution cannot be subtracted from one of these.
 
     Raises:
         TopologyException: it cannot.
@@ -60,14 +61,15 @@ def retractable(node: Aggregate, parts: Sequence[Part]) -> None:
     if rules:
         assert isinstance(node.aggregation, ColumnAggregation)
         raise TopologyException(
-            f"{node.name} ({describe_function(node.aggregation.expression)}): of a grouped table a row that "
-            "changes is taken back first, which counts, sums and averages can do, and this one cannot "
-            f"({', '.join(rules)}). A Python aggregation can: aggregate(initializer, adder, subtractor)"
+            f"{node.name} ({describe_function(node.aggregation.expression)}): when a row of a grouped table "
+            "changes, its old value is subtracted first. Counts, sums and averages allow that; this one "
+            f"does not ({', '.join(rules)}). A Python aggregation does: aggregate(initializer, adder, "
+            "subtractor)"
         )
 
 
 def of_both(df: DataFrame, value: str, old: str, parts: Sequence[Part]) -> tuple[DataFrame, list[Part]]:
-    """The parts of a change: those of the new value less those of the old one. `parts` are of a value."""
+    """The parts of a change: those of the new value minus those of the old one. `parts` are a value's."""
     names = {part.name: (f"{part.name}_new", f"{part.name}_old") for part in parts}
     there = F.col(value).isNotNull()
     df = df.withColumns({names[part.name][0]: F.when(there, part.column.cast(part.type)) for part in parts})
@@ -88,7 +90,7 @@ def of_both(df: DataFrame, value: str, old: str, parts: Sequence[Part]) -> tuple
 
 
 def change(value: Column, old: Column) -> Column:
-    """A change as bytes, for Python: the length of the old value, -1 for none, and it; then the new one."""
+    """A change as bytes, for Python: the old value's length (-1: none), the old value, then the new one."""
 
     def framed(content: Column) -> Column:
         length = serdes.big_endian(F.coalesce(F.octet_length(content), F.lit(-1)).cast(T.IntegerType()), 4)

@@ -35,7 +35,7 @@ __all__ = ["CLOCKS", "Seen", "SlipError", "guarded", "refuse_text", "slip_with_m
 
 
 class SlipError(Exception):
-    """What a function has done to a Column by mistake, and the fix: a sentence without its place."""
+    """What a function did to a Column by mistake, and the fix, as a sentence without its place."""
 
 
 @dataclass
@@ -43,9 +43,10 @@ class Seen:
     """What was seen while a function was traced.
 
     Attributes:
-        place: the node, for what fails when the query runs.
-        package: where the function is from.
-        constants: what was called that answers once for all records, in the order of the calls.
+        place: the node, for failures when the query runs.
+        package: the package of the function.
+        constants: the called functions whose one result would apply to all records, in the order of the
+            calls.
     """
 
     place: str
@@ -55,12 +56,12 @@ class Seen:
 
 @contextmanager
 def guarded(place: str, function: Any) -> Iterator[Seen]:
-    """Within it, and in this thread, Columns raise a SlipError."""
+    """Within this context, and in this thread, Columns raise a SlipError for common mistakes."""
     seen = Seen(place, str(getattr(function, "__module__", "")).partition(".")[0])
     outer = getattr(_here, "seen", None)
     _guards.enter()
     _here.seen = seen
-    listens = sys.getprofile() is None  # else a profiler is at work, and has it
+    listens = sys.getprofile() is None  # otherwise a profiler is using it
     if listens:
         sys.setprofile(_profile)
     try:
@@ -87,7 +88,7 @@ _LIBRARIES = tuple(
 
 
 def _is_own(frame: FrameType | None, seen: Seen) -> bool:
-    """Whether a frame is of the user's program, and not of a library that it uses."""
+    """Whether a frame belongs to the user's program, not to a library it uses."""
     if frame is None:
         return False
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -131,7 +132,7 @@ _SLICE = (
 
 
 def _operand(name: str, other: Any) -> None:
-    """Refuse what a Column cannot be compared with, added to or cut by."""
+    """Refuse an operand that a Column cannot be compared with, added to or sliced by."""
     if isinstance(other, _Method):
         other.refuse()
     if isinstance(other, slice):
@@ -149,7 +150,7 @@ def _operand(name: str, other: Any) -> None:
 
 
 def refuse_text(result: Any) -> None:
-    """Refuse a result that is a method of a Column, or has the text of one in it, made by a library."""
+    """Refuse a result that is a method of a Column, or contains the text of one, made by a library."""
     texts: list[str] = []
     for each in _leaves(result):
         if isinstance(each, _Method):
@@ -175,15 +176,15 @@ def _leaves(result: Any) -> Iterator[Any]:
 
 
 class _Method(functools.partial[Any]):
-    """A method of a Column that may have been meant as a field; it can be called, and nothing else.
+    """A method of a Column that may have been meant as a field; it can only be called.
 
-    It is a partial of the method itself, so that whoever asks for its signature finds it.
+    It is a partial of the method itself, so that its signature can be inspected.
     """
 
     def refuse(self, *_: Any) -> Any:
         raise SlipError(_no_field(self))
 
-    # Python's inspect compares what it looks into with classes.
+    # Python's inspect compares what it inspects with classes.
     def __eq__(self, other: object) -> bool:
         return id(self) == id(other) if callable(other) else bool(self.refuse())
 
@@ -224,7 +225,7 @@ for _name in (
 
 
 def slip_with_method(error: BaseException) -> str | None:
-    """What was done with a method of a Column, where a function of Spark's got one and could not take it."""
+    """The mistake, if a Spark function got a method of a Column and could not accept it."""
     trace = error.__traceback__
     while trace is not None:
         for value in trace.tb_frame.f_locals.values():
@@ -264,7 +265,7 @@ _BY_CODE = {
 
 
 def _constant(function: Any) -> str | None:
-    """What a function of C's is called, if it answers differently each time."""
+    """The name of a C function that returns something different each time, or None."""
     name, owner = getattr(function, "__name__", ""), getattr(function, "__self__", None)
     if isinstance(owner, random.Random):
         return f"random.{name}()" if name in ("random", "getrandbits") else None
@@ -280,7 +281,8 @@ def _constant(function: Any) -> str | None:
 
 
 def _profile(frame: FrameType, event: str, argument: Any) -> None:
-    """What Python calls at each call: notes those of the program itself that answer once for all records."""
+    """Python's hook for each call: notes the program's own calls whose one result would apply to all
+    records."""
     if event == "c_call":
         called, caller = _constant(argument), frame
     elif event == "call" and frame.f_code in _BY_CODE and frame.f_back is not None:
@@ -296,7 +298,7 @@ def _profile(frame: FrameType, event: str, argument: Any) -> None:
 
 
 class _Attribute:
-    """In the place of a method of Column's: what it gives can be called, and nothing else."""
+    """Replaces a method of Column: what it returns can only be called."""
 
     def __init__(self, method: FunctionType) -> None:
         self._method = method
@@ -307,7 +309,7 @@ class _Attribute:
 
 
 def _checked(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator that looks at its operand first."""
+    """An operator that checks its operand first."""
 
     @functools.wraps(method)
     def operator(column: Any, other: Any) -> Any:
@@ -322,7 +324,7 @@ _PYSPARK = f"{os.path.dirname(pyspark.__file__)}{os.sep}"
 
 
 def _placed(plain: Callable[[int], str]) -> Callable[[int], str]:
-    """Where the program is, for what Spark says when an expression fails: with the node."""
+    """The place in the program, with the node, for Spark's message when an expression fails."""
 
     def call_site(depth: int) -> str:
         seen = _seen()
@@ -337,7 +339,7 @@ def _placed(plain: Callable[[int], str]) -> Callable[[int], str]:
 
 
 def _told(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A call of a function of Spark's that tells its place, as PySpark has only a Column's methods do."""
+    """A call of a Spark function that records its place, as PySpark does only for a Column's methods."""
 
     def invoke(name: str, *arguments: Any) -> Any:
         if _seen() is None:
@@ -353,7 +355,7 @@ def _told(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _exchanged() -> Iterator[tuple[Any, str, Any]]:
-    """Whose attributes become what."""
+    """The objects, the names of their attributes, and the replacements."""
     yield Column, "__str__", _text
     yield Column, "__format__", _format
     for name, method in vars(Column).copy().items():
@@ -366,7 +368,7 @@ def _exchanged() -> Iterator[tuple[Any, str, Any]]:
 
 
 class _Guards:
-    """The exchange: made by the first who traces, and taken back by the last one."""
+    """The replacement: made by the first thread that traces, and undone by the last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -37,7 +37,7 @@ MAX_REQUEST_SIZE = 1_048_576
 SERIALIZATION_FAILED = "org.apache.kafka.common.errors.SerializationException"
 RECORD_TOO_LARGE = "org.apache.kafka.common.errors.RecordTooLargeException"
 PROCESSING_FAILED = "org.apache.kafka.streams.errors.StreamsException"
-"""What stands in a dead letter as the exception's class: Kafka's names, which its readers know."""
+"""The exception class in a dead letter: Kafka's names, which its readers know."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class RecordHandlers:
 
     Attributes:
         deserialization: its bytes cannot be read.
-        processing: the Columns of a function raise.
-        production: it cannot be written, as far as that is known beforehand.
+        processing: a function's Columns raise.
+        production: it cannot be written, where that is known beforehand.
         dead_letter_topic: where dropped records go; None: nowhere.
-        max_ratio: the share of dropped records above which the pipeline ends all the same.
-        max_request_size: of the producer; larger records cannot be written.
+        max_ratio: the share of dropped records above which the pipeline ends nevertheless.
+        max_request_size: the producer's; larger records cannot be written.
         own: the user's own handlers, classes or instances, by the kind of failure.
         configs: what they are configured with.
     """
@@ -66,7 +66,7 @@ class RecordHandlers:
 
     @classmethod
     def of(cls, config: StreamsConfig) -> RecordHandlers:
-        """As a configuration says."""
+        """The handlers of a configuration."""
         return cls(
             deserialization=config.continues("deserialization"),
             processing=config.continues("processing"),
@@ -87,7 +87,7 @@ class RecordHandlers:
 
     @property
     def dead_letters(self) -> bool:
-        """Whether dropped records are written somewhere by themselves."""
+        """Whether dropped records are written to a dead letter queue."""
         return self.dead_letter_topic is not None and any(
             getattr(self, kind) and kind not in self.own
             for kind in ("deserialization", "processing", "production")
@@ -95,12 +95,12 @@ class RecordHandlers:
 
     @property
     def needs_source(self) -> bool:
-        """Whether anything is told of the record that another one comes from."""
+        """Whether anything needs the source record that a record comes from."""
         return self.dead_letters or bool(self.own)
 
 
 def _told(config: StreamsConfig) -> dict[str, Any]:
-    """What of a configuration leaves the process: no secrets."""
+    """The part of a configuration that may leave the process: no secrets."""
     return {
         name: value for name, value in config.items() if _is_plain(value) and masked(name, value) != MASKED
     }
@@ -117,16 +117,16 @@ FAIL = RecordHandlers()
 
 
 def attempt(kept: Column, *results: Column) -> Column:
-    """A struct of these results (`r0`, `r1`, …); NULL where one of them raises, or where `kept` is not true.
+    """A struct of these results (`r0`, `r1`, …); NULL if one of them raises, or if `kept` is not true.
 
-    A NULL result is a NULL field of a struct that is there.
+    A NULL result is a NULL field of a non-NULL struct.
     """
     context: Any = SparkContext._active_spark_context
     jvm = context._jvm
     row = F.struct(*(result.alias(f"r{i}") for i, result in enumerate(results)))
     # The code that Spark generates computes what two expressions share before both of them, outside TryEval,
-    # and an exception there is not caught. What stands behind a condition stays there; so there is always
-    # one, and it cannot be folded away.
+    # and an exception there is not caught. An expression behind a condition stays there; so there always is a
+    # condition, one that cannot be folded away.
     sometime = F.coalesce(F.unix_micros(F.col(TIMESTAMP)) > F.lit(-(2**62)), F.lit(True))
     utils = getattr(java_class(jvm, "org.apache.spark.sql.classic.ExpressionUtils$"), "MODULE$")
     child = utils.expression(F.when(kept & sometime, row)._jc)
@@ -135,11 +135,11 @@ def attempt(kept: Column, *results: Column) -> Column:
 
 
 def error_headers(exception: Column, message: Column, place: str) -> Column:
-    """The headers that a dead letter has besides the record's own.
+    """The headers of a dead letter in addition to the record's own.
 
     Source: KIP-1034, org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils.
     Differs: `stacktrace` is the place in the program and not a Java stack, and `exception` and `message` of a
-    failed function do not say what Spark raised: it does not tell.
+    failed function do not say what Spark raised: Spark does not report it.
     """
     texts = {
         "exception": exception,
@@ -183,7 +183,7 @@ def _field(data: Column) -> Column:
 
 
 def _varint(number: Column) -> Column:
-    """How many bytes a length takes: Kafka writes it zigzag, so with 6 bits in the first byte."""
+    """The number of bytes of a length: Kafka writes it zigzag, so the first byte has 6 bits of it."""
     size = F.lit(5)
     for bits, width in ((27, 4), (20, 3), (13, 2), (6, 1)):
         size = F.when(number < (1 << bits), F.lit(width)).otherwise(size)

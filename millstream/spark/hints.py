@@ -66,51 +66,52 @@ _ERRORS: tuple[tuple[str, str], ...] = (
         r"object of type 'Column' has no len",
         "a Column has no len(): use F.length(...) for text, F.size(...) for an array or a map",
     ),
-    (r"bad operand type for abs\(\): 'Column'", "abs() does not know Columns: use F.abs(...)"),
+    (r"bad operand type for abs\(\): 'Column'", "abs() does not support Columns: use F.abs(...)"),
     (
         r"type Column doesn't define __(round|floor|ceil)__",
-        r"\1() does not know Columns: use F.\1(...)",
+        r"\1() does not support Columns: use F.\1(...)",
     ),
-    (r"int\(\) argument must be .* not 'Column'", 'int() does not know Columns: use .cast("bigint")'),
-    (r"float\(\) argument must be .* not 'Column'", 'float() does not know Columns: use .cast("double")'),
+    (r"int\(\) argument must be .* not 'Column'", 'int() does not support Columns: use .cast("bigint")'),
+    (r"float\(\) argument must be .* not 'Column'", 'float() does not support Columns: use .cast("double")'),
     (
         r"'Column' object cannot be interpreted as an integer",
-        "a Column is no Python number; use the function of pyspark.sql.functions for what is done here",
+        "a Column is not a Python number; use the matching function of pyspark.sql.functions",
     ),
-    (r"unsupported operand type\(s\) for //: .*'Column'", "Columns have no //: use F.floor(a / b)"),
+    (r"unsupported operand type\(s\) for //: .*'Column'", "Columns do not support //: use F.floor(a / b)"),
     (
         r"unsupported operand type\(s\) for (<<|>>|\^|@|divmod\(\)): .*'Column'",
-        r"Columns have no \1; "
+        r"Columns do not support \1; "
         "look for the function in pyspark.sql.functions, such as F.shiftleft or .bitwiseXOR",
     ),
     (
         r"must be real number, not Column",
-        "Python's math does not know Columns: use the function of "
+        "Python's math does not support Columns: use the function of "
         "pyspark.sql.functions that has the same name, such as F.sqrt(...)",
     ),
     (
         r"the JSON object must be .* not Column",
-        "Python's json does not know Columns: read the topic with "
+        "Python's json does not support Columns: read the topic with "
         'Serdes.json("user STRING, amount DOUBLE"), or use F.from_json(...)',
     ),
     (
         r"Object of type Column is not JSON serializable",
-        "Python's json does not know Columns: return a dict "
+        "Python's json does not support Columns: return a dict "
         "of Columns, which the serde writes as JSON, or use F.to_json(...)",
     ),
     (
         r"expected string or bytes-like object(, got 'Column')?$",
-        "Python's re does not know Columns: use .rlike(...), F.regexp_extract(...) or F.regexp_replace(...)",
+        "Python's re does not support Columns: use .rlike(...), F.regexp_extract(...) or "
+        "F.regexp_replace(...)",
     ),
     (
         r"unhashable type: 'Column'",
-        "a Column cannot be looked up in a Python dict or set, for it is no "
-        "value yet: use .isin(...), F.when(...), or a map of Columns, F.create_map(...)[...]",
+        "a Column cannot be looked up in a Python dict or set, because it has no value yet: use .isin(...), "
+        "F.when(...), or a map of Columns, F.create_map(...)[...]",
     ),
     (
         r"list indices must be integers or slices, not Column|tuple indices must be integers or slices, not "
         r"Column|string indices must be integers, not 'Column'",
-        "a Column is no Python index: use F.element_at(F.array(...), ...), which counts from 1",
+        "a Column is not a Python index: use F.element_at(F.array(...), ...), which counts from 1",
     ),
     (
         r"can only concatenate \w+ \(not \"Column\"\) to \w+",
@@ -130,9 +131,9 @@ _ERRORS: tuple[tuple[str, str], ...] = (
 
 
 def no_method(name: str | None) -> str:
-    """Of a Column that was called: `value.user.upper()`."""
+    """The hint for a Column that was called: `value.user.upper()`."""
     if name is None:
-        return "a Column was called, and it is no function; look in pyspark.sql.functions for what is meant"
+        return "a Column was called, but is not a function; look in pyspark.sql.functions for the right one"
     if name == "get":
         return 'a Column has no method get(): use value["x"] for a field, or for a key of a map'
     use = _METHODS.get(name)
@@ -145,13 +146,13 @@ def no_method(name: str | None) -> str:
 
 
 def of_builtin(name: str | None) -> str | None:
-    """Of a function of Python's own that got Columns."""
+    """The hint for a built-in Python function that got Columns."""
     use = _BUILTINS.get(name or "")
-    return None if use is None else f"{name}() is Python's own and does not know Columns: use {use}"
+    return None if use is None else f"{name}() is Python's own and does not support Columns: use {use}"
 
 
 def of_error(text: str) -> str | None:
-    """Of what Python raised; None: it says enough, or has nothing to do with Columns."""
+    """The hint for a Python error; None: it says enough, or has nothing to do with Columns."""
     for pattern, use in _ERRORS:
         found = re.search(pattern, text)
         if found is not None:

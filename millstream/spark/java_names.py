@@ -17,18 +17,18 @@ _SHORT = {
     "PythonUtils": "org.apache.spark.api.python.PythonUtils",
     "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
 }
-"""What PySpark asks for without a package, whenever it makes a column."""
+"""Names that PySpark looks up without a package whenever it creates a column."""
 
 _WHOLE = (
     *_SHORT.values(),
     "org.apache.spark.sql.classic.SparkSession",
     "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
 )
-"""What it asks for by its whole name, again and again."""
+"""Names that it looks up repeatedly, in full."""
 
 
 def java_class(jvm: Any, name: str) -> Any:
-    """A class by its whole name; `jvm` is `SparkContext._jvm`, and remembers it."""
+    """A class by its full name; `jvm` is `SparkContext._jvm`, which remembers it."""
     known = vars(jvm).get(name)
     if known is None:
         known = vars(jvm)[name] = getattr(jvm, name)
@@ -36,7 +36,7 @@ def java_class(jvm: Any, name: str) -> Any:
 
 
 def know_classes(jvm: Any) -> None:
-    """Have PySpark find at hand what it asks for most."""
+    """Cache the names that PySpark looks up most often."""
     for name in _WHOLE:
         java_class(jvm, name)
     for short, name in _SHORT.items():

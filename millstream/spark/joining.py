@@ -47,11 +47,11 @@ __all__ = [
 
 
 Joining = Lookup | StreamJoin | TableJoin | nodes.ForeignKeyJoin
-"""What has a joiner."""
+"""The nodes that have a joiner."""
 
 
 _FUNCTIONS = ("mapper", "predicate", "action", "topic_function", "partitioner", "expression", "selector")
-"""What nodes call the functions that may ask where a record came from."""
+"""The attributes of nodes with functions that may use a record's origin."""
 
 
 # --- before the operator -----------------------------------------------------------------------------------
@@ -105,11 +105,11 @@ def _two_sides(building: Building, node: StreamJoin | TableJoin) -> None:
 
 
 def side_of(building: Building, join: Join, parent: Node, *, is_left: bool, shared: bool) -> Side:
-    """What a join has of a parent; the same for all that look rows up in one table."""
+    """What a join keeps of a parent; shared by all joins that look up rows in one table."""
     if isinstance(join, ForeignKey) and history_of(parent) is not None:
         raise TopologyException(
-            f"{join.name}: one of its tables has a history, and joins by a foreign key do not look into "
-            "that; leave with_history() out to join with its last rows"
+            f"{join.name}: one of its tables has a history, which foreign-key joins do not use; leave out "
+            "with_history() to join with its latest rows"
         )
     flow, lane, _ = building.take(parent)
     side = Side(join.name, (parent,), join=join, is_left=is_left)
@@ -134,9 +134,9 @@ def _check_keys(building: Building, join: Join, flow: Flow, lane: Lane, right: S
     if types[0] != types[1]:
         left, right_ = join.parents[0].name, join.parents[-1].name
         raise TopologyException(
-            f"{join.name}: a join needs keys of one type on both sides, but those of {left} are "
-            f"{types[0].simpleString()} and those of {right_} {types[1].simpleString()}; "
-            "select_key() gives a stream other keys"
+            f"{join.name}: a join needs keys of the same type on both sides, but those of {left} are "
+            f"{types[0].simpleString()} and those of {right_} {types[1].simpleString()}; use select_key() to "
+            "give a stream other keys"
         )
 
 
@@ -144,7 +144,7 @@ def _check_keys(building: Building, join: Join, flow: Flow, lane: Lane, right: S
 
 
 def is_joined(building: Building, node: Node) -> bool:
-    """Whether a join looks at the table that a node makes: it has to hear of each change at its time."""
+    """Whether a join uses the table that a node makes: it needs each change at its time."""
     for child in building.pipeline.nodes:
         if node in child.parents:
             if isinstance(child, TableJoin) or (
@@ -161,7 +161,7 @@ def item_of_join(building: Building, pending: Pending) -> Item:
     node, flow, lane = pending.node, pending.flow, pending.lane
     assert isinstance(node, Join | Side)
     join = node.join if isinstance(node, Side) else node
-    # One serde for both sides: what is written with it is compared.
+    # One serde for both sides, because the written bytes are compared.
     right = building.sides[join][-1]
     other = building.flow_of(right)
     store = join.parents[-1].store
@@ -192,7 +192,7 @@ def item_of_join(building: Building, pending: Pending) -> Item:
 
 
 def _is_cached(building: Building, table: Node) -> bool:
-    """Whether of a key's changes in a micro-batch only the last one is told."""
+    """Whether only the last of a key's changes in a micro-batch is emitted."""
     if history_of(table) is not None:
         return False  # Kafka Streams has no cache over such stores
     while table.store is None and table.parents:
@@ -201,7 +201,7 @@ def _is_cached(building: Building, table: Node) -> bool:
 
 
 def _asks_for_context(handlers: RecordHandlers, pipeline: Pipeline) -> bool:
-    """Whether anything asks where a record came from."""
+    """Whether anything uses a record's origin."""
     given = [getattr(node, "aggregation", node) for node in pipeline.nodes]
     functions = [getattr(each, name, None) for each in given for name in _FUNCTIONS]
     functions += [one for node in pipeline.nodes for one in getattr(node, "predicates", ())]
@@ -231,7 +231,7 @@ def joined(building: Building, node: Join, flow: Flow, found: Joined) -> None:
 
 
 def join_values(node: Joining, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:
-    """What the joiner makes of two values."""
+    """The joiner's result for two values."""
     key = () if arity(node.joiner) == 2 else (F.col(lane.key),)
     made = called(node, node.joiner, *key, left, right)
     if made is None:
@@ -243,7 +243,7 @@ def join_values(node: Joining, flow: Flow, lane: Lane, left: Column, right: Colu
 
 
 def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, joined: Joined) -> Lane:
-    """The rows of two tables, and what they were before.
+    """The joined rows of two tables, and their old values.
 
     Source: KTableKTableInnerJoin, KTableKTableLeftJoin, KTableKTableRightJoin, KTableKTableOuterJoin.
     """
@@ -262,8 +262,8 @@ def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, jo
 
     is_left = F.col(joined.side) == 0
     nothing = sides[0].isNull() & olds[0].isNull() & sides[1].isNull() & olds[1].isNull()
-    # A filter whose old values are known says nothing of a row that was not there, and is not there now;
-    # of a versioned table they are not.
+    # A filter that knows its old values emits nothing for a row that was and is absent; a filter of a
+    # versioned table does not know them.
     if node.type is not JoinType.INNER and _is_filtered(node.parents[0]):
         nothing |= is_left & sides[0].isNull() & olds[0].isNull()
     if node.type is JoinType.OUTER and _is_filtered(node.parents[-1]):

@@ -51,23 +51,23 @@ __all__ = [
 ]
 
 Lookup = StreamTableJoin | StreamGlobalTableJoin
-"""What looks up a row for each record of a stream."""
+"""The joins that look up a row for each record of a stream."""
 ForeignKey = ForeignKeySubscribe | ForeignKeyLookup | ForeignKeyJoin
-"""What a join by a foreign key is made of."""
+"""The parts of a foreign-key join."""
 Join = Lookup | StreamJoin | TableJoin | ForeignKey
 OfSides = StreamJoin | TableJoin | ForeignKeySubscribe
-"""What comes of its sides alone, and gets no records itself."""
+"""The joins fed only by their sides; they get no records themselves."""
 
 
 @dataclass(frozen=True, eq=False)
 class Side(Node):
-    """What joins keep of one of their parents. In no topology: ours alone.
+    """What joins keep of one of their parents. Internal: it occurs in no topology.
 
     Attributes:
         join: the first one that needs it.
         is_left: which side of that it is.
-        remembers: what a row was before it changed is told with it.
-        number: how many lookups there are in the same table in operators before.
+        remembers: a change carries the row's old value.
+        number: how many earlier operators look up rows in the same table.
     """
 
     join: Join = field(default_factory=lambda: StreamTableJoin("", ()))
@@ -81,28 +81,30 @@ class Side(Node):
 
     @property
     def is_referring(self) -> bool:
-        """Whether it is a table whose rows have foreign keys: each of its changes is told."""
+        """Whether it is a table whose rows have foreign keys; each of its changes is emitted."""
         return isinstance(self.join, ForeignKeySubscribe | ForeignKeyJoin)
 
     @property
     def is_for(self) -> tuple[bool, bool]:
-        """Who can share it: those that look rows up in a table, or those that join it by foreign keys."""
+        """Which joins can share it: those that look up rows in a table, or those that join it by foreign
+        keys."""
         return isinstance(self.join, Lookup), self.is_referring
 
     @property
     def is_global(self) -> bool:
-        """Whether it is a global table's: its rows come before the records of the same micro-batch."""
+        """Whether it belongs to a global table, whose rows come before the records of the same
+        micro-batch."""
         return isinstance(self.join, StreamGlobalTableJoin)
 
     @property
     def label(self) -> str:
-        """What its state is called: by a store that has a name, where there is one, or by the join. The names
-        of joins depend on what is before them, and on their kind."""
+        """The name of its state: that of a named store if there is one, else that of the join. The names of
+        joins depend on the nodes before them, and on their kind."""
         if isinstance(self.join, StreamJoin):
             return (self.join.this_stored if self.is_left else self.join.other_stored).name
         store = self.parents[0].store
         if isinstance(self.join, StreamTableJoin) and store is not None:
-            return f"{store.name}-looked-up{self.number or ''}"  # by all of this operator that do
+            return f"{store.name}-looked-up{self.number or ''}"  # shared by such joins in this operator
         if self.is_referring and store is not None:
             return f"{store.name}-referring{self.number or ''}"
         if isinstance(self.join, ForeignKeyLookup):
@@ -115,14 +117,14 @@ class Side(Node):
 
 @dataclass(frozen=True)
 class Joined:
-    """What comes of a join: the names of the columns with its keys, and with both values.
+    """The results of a join: the names of the columns with its keys and with both values.
 
     Attributes:
-        key_serde: what keys were compared by.
+        key_serde: the serde by which keys were compared.
         flag: name of the column that is true for its rows.
-        side: of tables, name of the column that is 0 where the left one has changed, 1 where the right one.
-        old_left, old_right: of tables, what the values were before.
-        table_serde: by a foreign key, the serde that the table's values came with.
+        side: for tables, name of the column that is 0 if the left one changed, 1 if the right one did.
+        old_left, old_right: for tables, the old values.
+        table_serde: for foreign keys, the serde that the table's values came with.
     """
 
     key: str
@@ -137,23 +139,23 @@ class Joined:
 
 
 def is_between_tables(node: Repartition) -> bool:
-    """Whether it is a topic between the two tables of a join by a foreign key."""
+    """Whether it is a topic between the two tables of a foreign-key join."""
     return isinstance(node.parents[0], ForeignKeySubscribe | ForeignKeyLookup)
 
 
 def takes_null_keys(node: Node) -> bool:
-    """Whether a record without a key has a result: it is one of an outer side, and has no other (KIP-962)."""
+    """Whether a record without a key has a result: it does on an outer side, without a match (KIP-962)."""
     if isinstance(node, Lookup):
         return node.type is JoinType.LEFT
     if isinstance(node, ForeignKeyLookup):
-        return True  # whoever asks for no row is answered
+        return True  # a lookup without a key is answered
     if isinstance(node, Side) and isinstance(node.join, StreamJoin):
         return node.join.type is JoinType.OUTER or (node.is_left and node.join.type is JoinType.LEFT)
     return False
 
 
 def history_of(table: Node) -> int | None:
-    """How far back a table's rows can be found as they were, in ms; None: there are only the last ones.
+    """How far back a table's rows can be looked up, in ms; None: only the latest rows are kept.
 
     Source: GraphNode.isOutputVersioned.
     """
@@ -163,7 +165,7 @@ def history_of(table: Node) -> int | None:
 
 
 def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
-    """The kernel's core for it, and the numbers that it takes."""
+    """The kernel's core for it, and the core's settings."""
     if isinstance(node, Side) and node.is_of_table:
         silent = {} if node.is_referring else {"silent": 1}
         settings = {**silent, **({"old": 1} if node.remembers else {})}
@@ -198,7 +200,7 @@ def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:
 
 
 def links_of(node: Node, sides: Mapping[Node, tuple[Side, ...]]) -> dict[str, Node]:
-    """The items that a join is about, by what they are to it."""
+    """The items that a join refers to, by role."""
     if isinstance(node, Lookup | ForeignKey):
         return {"table": sides[node][0]}
     if isinstance(node, StreamJoin | TableJoin):

@@ -25,11 +25,11 @@ __all__ = ["CATALOG", "FUNCTIONS", "LOCAL_FILES", "S3A", "add_to_driver", "deliv
 log = logging.getLogger(__name__)
 
 CATALOG = "millstream_serdes"
-"""By it a session finds the kernel's functions of serdes."""
+"""The extension by which a session finds the kernel's serde functions."""
 FUNCTIONS = "io.millstream.kernel.serdes.Functions"
 
 LOCAL_FILES = "io.millstream.kernel.files.LocalFiles"
-"""Hadoop's file system for local paths, as the kernel has it."""
+"""The kernel's implementation of Hadoop's file system for local paths."""
 
 S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 """Hadoop's file system for S3."""
@@ -39,10 +39,10 @@ _CLIENTS = "org.apache.kafka.clients.producer.KafkaProducer"
 
 
 def deliver_kernel(spark: SparkSession) -> None:
-    """Have the session's driver and executors find the kernel of this package, and no other.
+    """Make this package's kernel, and no other, available to the session's driver and executors.
 
     Raises:
-        SetupException: the jar is missing, the driver takes none, or it has another kernel already.
+        SetupException: the jar is missing, the driver accepts none, or it already has another kernel.
     """
     kernel = shipped_kernel()
     jvm: Any = spark._jvm
@@ -63,17 +63,17 @@ def _is_on_class_path(jvm: Any, kernel: Kernel) -> bool:
 
 
 def add_to_driver(jvm: Any, jars: Iterable[str]) -> None:
-    """Have a JVM that runs already, such as spark-submit's, find classes in these jars.
+    """Have a running JVM, such as spark-submit's, find classes in these jars.
 
-    Executors are told of them by `spark.jars`. A class loader that takes none leaves it to the checks that
-    follow to say so.
+    Executors get them through `spark.jars`. If the class loader accepts none, the checks that follow report
+    it.
     """
     loader = java_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
     try:
         for jar in jars:
             loader.addURL(java_class(jvm, "java.io.File")(jar).toURI().toURL())
     except Py4JError:
-        log.debug("the class loader of Spark's Java process takes no jars", exc_info=True)
+        log.debug("the class loader of Spark's Java process accepts no jars", exc_info=True)
 
 
 def _check(jvm: Any, kernel: Kernel, spark_version: str) -> None:
@@ -81,7 +81,7 @@ def _check(jvm: Any, kernel: Kernel, spark_version: str) -> None:
     found = _find(jvm, _CLASS)
     if found is None:
         raise SetupException(
-            f"this Spark session (version {spark_version}) takes no jar for its driver while it runs; "
+            f"this Spark session (version {spark_version}) accepts no jar for its driver while it runs; "
             "start it with the Millstream kernel among its jars:\n"
             "  from millstream.jars import connector_set, ensure_jars\n"
             "  from millstream.kernel import shipped_kernel\n"
@@ -106,7 +106,7 @@ def _check(jvm: Any, kernel: Kernel, spark_version: str) -> None:
 
 
 def _said(jvm: Any, kernel: Any, what: str) -> str:
-    """What a method without arguments of this very class says: py4j goes by a class's name alone."""
+    """The result of a no-argument method of this very class: py4j goes only by a class's name."""
     gateway = SparkContext._gateway
     assert gateway is not None
     method = kernel.getMethod(what, gateway.new_array(java_class(jvm, "java.lang.Class"), 0))
@@ -114,7 +114,7 @@ def _said(jvm: Any, kernel: Any, what: str) -> str:
 
 
 def _find(jvm: Any, name: str, loader: Any = None) -> Any:
-    """A class, as the JVM has it; None: it does not see it."""
+    """A class in the JVM; None: the JVM does not see it."""
     loader = loader or java_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
     try:
         return java_class(jvm, "java.lang.Class").forName(name, False, loader)

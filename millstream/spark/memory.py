@@ -49,11 +49,11 @@ _RECORD = (
 )
 
 _CLOCK = -1
-"""In the place of an input's number."""
+"""Used in place of an input's number."""
 
 _SETTINGS: Mapping[str, str] = {
-    # Tiny batches: what costs is starting tasks and compiling code, not running it. Without Java's second
-    # compiler a test run takes a good third less of the processor, as far as it is this that starts Java.
+    # Tiny batches: the cost is in starting tasks and compiling code, not in running it. Without Java's second
+    # compiler a test run takes a good third less CPU, if it is this code that starts Java.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
@@ -65,7 +65,7 @@ class MemoryEngine:
     """A session for pipelines over memory. The first one starts Spark, which stays until the process ends."""
 
     def __init__(self, spark: SparkSession | None = None, settings: Mapping[str, str] | None = None) -> None:
-        # One driver is used for a second and closed; Spark starts in five. So nobody gives it up.
+        # A driver is used for a second and closed; Spark takes five to start. So it is never stopped.
         self._session = SharedSession({**_SETTINGS, **(settings or {})}, "millstream-test", spark)
         self.repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self.written_serdes: dict[str, tuple[Serde, Serde]] = {}
@@ -93,7 +93,7 @@ class MemoryEngine:
         except (PySparkException, Py4JError) as error:
             said = first_line((told_by_java(error) or Report.of_text(str(error))).text)
             raise StreamsException(
-                f"table '{table.name}': its DataFrame could not be read; the table stays as it was: {said}"
+                f"table '{table.name}': its DataFrame could not be read; the table is unchanged: {said}"
             ) from error
         found = [(bytes(row[0]), bytes(row[1])) for row in rows]
         seen = Counter(key for key, _ in found)
@@ -167,7 +167,7 @@ class MemoryEngine:
                 written_serdes=self.written_serdes,
             ),
         )
-        # Without an epoch: nobody else can claim a pipeline in memory.
+        # Without an epoch: no one else can claim a pipeline in memory.
         return MemoryPipeline(pipeline, stream, compiled, checkpoint, handlers)
 
 
@@ -220,7 +220,7 @@ class MemoryPipeline:
             now_ms: the time of day, for processors.
 
         Raises:
-            StreamsException: the query failed; what a client's thread would see.
+            StreamsException: the query failed; the exception that a client's thread would see.
         """
         if self._query is None:
             return []
@@ -238,14 +238,14 @@ class MemoryPipeline:
         if not self._gives_records:
             return []
         sink = self._query._jsq.streamingQuery().sink()
-        # One call for all rows, each of them a text in brackets: what costs is a call, not its length.
+        # One call for all rows, each of them a text in brackets: the cost is in the call, not in its length.
         lines: str = sink.allData().mkString("\n")
         sink.clear()
         rows = [json.loads(line[1:-1]) for line in lines.split("\n") if line]
         return [record for row in rows for record in self._answered(row)]
 
     def _answered(self, row: dict[str, Any]) -> list[Record]:
-        """What is written for a row: the record that it is, or what a handler answers to what it asks."""
+        """The records to write for a row: the record itself, or a handler's answer to a question."""
         if self._asking is None or "asked" not in row.get("l", ()):
             return [_decoded(row)]
         try:
@@ -279,9 +279,9 @@ class MemoryPipeline:
 
 
 class _MemoryStream:
-    """Spark's MemoryStream, of one string per record: a string passes to the JVM unchanged.
+    """Spark's MemoryStream, with one string per record, because a string reaches the JVM unchanged.
 
-    All inputs of a pipeline share it, so that what is added for several of them is one micro-batch.
+    All inputs of a pipeline share it, so that records for several of them form one micro-batch.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -302,7 +302,7 @@ class _MemoryStream:
         )
         rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
         mine = record["i"] == number
-        # What comes after the filter may be computed before it (decision 0008): then from nothing.
+        # What follows the filter may be computed before it (decision 0008), and then gets NULL.
         return rows.where(mine).select(
             F.when(mine, F.unhex(record["k"])).alias("key"),
             F.when(mine, F.unhex(record["v"])).alias("value"),
@@ -314,14 +314,14 @@ class _MemoryStream:
         )
 
     def clock(self) -> DataFrame:
-        """The time of day, whenever it was added."""
+        """The times of day that were added."""
         record = F.col("r")
         rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
         rows = rows.where(record["i"] == _CLOCK)
         return rows.select(in_range(record["s"]).alias("timestamp"))
 
     def add(self, records: Mapping[Input, list[Record]], now_ms: int | None) -> None:
-        """Add records, and the time of day, unless nobody wants to know it."""
+        """Add records, and the time of day if anyone uses it."""
         lines = [] if now_ms is None else [json.dumps({"i": _CLOCK, "s": now_ms})]
         lines += [
             _encoded(self._inputs[node], record)
@@ -329,14 +329,14 @@ class _MemoryStream:
             if node in self._inputs
             for record in batch
         ]
-        if lines:  # JSON has no line breaks of its own; so all of them go over in one call
+        if lines:  # JSON contains no line breaks, so all of them go over in one call
             text = java_class(self._jvm, "java.io.StringReader")("\n".join(lines))
             rows = java_class(self._jvm, "org.apache.commons.io.IOUtils").readLines(text)
             self._stream.addData(java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq(rows))
 
 
 def _written(*, asks: bool) -> Column:
-    """A row to write as one JSON text; `asks`: with what a handler is asked."""
+    """A row to write as one JSON text; `asks`: including the question to a handler."""
     headers = F.transform(
         "headers", lambda h: F.struct(h["key"].alias("key"), F.hex(h["value"]).alias("value"))
     )

@@ -32,18 +32,18 @@ MERGEABLE = (
 
 
 class NotMergeableError(Exception):
-    """What keeps an expression from being taken apart, as a sentence without its subject."""
+    """Why an expression cannot be taken apart, as a sentence without its subject."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One value of each record that is merged.
+    """One value of each record, which is merged.
 
     Attributes:
-        name: of its column.
-        column: what a record has; NULL counts for nothing.
-        type: of the column, and of what is merged.
-        rule: the name of a rule of the kernel.
+        name: the name of its column.
+        column: a record's value; NULL counts for nothing.
+        type: the type of the column, and of the merged value.
+        rule: the name of a kernel rule.
     """
 
     name: str
@@ -57,10 +57,11 @@ class Mergeable:
     """An expression taken apart.
 
     Attributes:
-        parts: what it is made of.
-        result: the expression over columns that are called as the parts are.
+        parts: its parts.
+        result: the expression over columns named like the parts.
         type: of the result.
-        of_result: what the only part is, by the result and its time; None: the result does not tell it.
+        of_result: computes the only part from the result and its time; None: the result does not determine
+            it.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -73,10 +74,10 @@ class Mergeable:
 
 
 def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names) -> Mergeable:
-    """Cut an aggregate expression over `df`. `keys` are columns that it may use besides, as they are.
+    """Cut an aggregate expression over `df`. `keys` are further columns that it may use unchanged.
 
     Raises:
-        NotMergeableError: there is a function in it whose partial results the kernel cannot merge.
+        NotMergeableError: it contains a function whose partial results the kernel cannot merge.
     """
     taken = Mergeable()
     cutter = _Cutter(df, names, taken.parts)
@@ -100,7 +101,7 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
 
 
 def _function(expression: Column) -> str | None:
-    """The function that an expression is a call of, with or without a name for it."""
+    """The function that an expression calls; the expression may have an alias."""
     node = _node(expression)
     if node.getClass().getSimpleName() == "Alias":
         node = node.child()
@@ -117,7 +118,7 @@ class _Cutter:
         self._parts = parts
         self._jvm: Any = spark._jvm
         self.function: str | None = None
-        """What was cut last. Of a count of different values it is not "count"."""
+        """The function that was cut last. For a count of distinct values it is not "count"."""
 
     def column(self, node: Any) -> Column:
         return Column(java_class(self._jvm, "org.apache.spark.sql.Column")(node))
@@ -126,7 +127,7 @@ class _Cutter:
         return java_class(self._jvm, f"org.apache.spark.sql.internal.{kind}")
 
     def rebuilt(self, node: Any) -> Any:
-        """The node with columns of parts in the place of its aggregate functions; itself if it has none."""
+        """The node with columns of parts in place of its aggregate functions; itself if it has none."""
         before = len(self._parts)
         new = self._rebuilt(node)
         return node if len(self._parts) == before else new
@@ -167,7 +168,7 @@ class _Cutter:
             if node.otherwise().isDefined():
                 result = result.otherwise(self.column(self.rebuilt(node.otherwise().get())))
             return _node(result)
-        return node  # a literal, a key; an aggregate function in SQL text is found out by analysis
+        return node  # a literal, a key; analysis finds an aggregate function in SQL text
 
     def _cut(self, node: Any) -> Column:
         name = node.functionName().lower()
@@ -252,7 +253,7 @@ _SAME = {
     "bit_or": "bit_or",
     "bit_xor": "bit_xor",
 }
-"""The functions whose partial result is a result, and the rules that they merge by."""
+"""The functions whose partial result is itself a result, and the rules that merge it."""
 
 
 def _cut_by(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
@@ -296,8 +297,8 @@ def _cut_variance(cutter: _Cutter, name: str, arguments: list[Column], whole: T.
 
 
 def _cut_approx_count(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
-    """By a sketch with the same relative standard deviation. Differs: Spark's own function has a sketch of
-    its own, and so another estimate."""
+    """By a sketch with the same relative standard deviation. Differs: Spark's own function uses another
+    sketch, and so gives another estimate."""
     deviation = float(_node(arguments[1]).value()) if len(arguments) > 1 else 0.05
     size = min(21, max(4, math.ceil(2 * math.log2(1.04 / deviation))))
     hashed = F.when(arguments[0].isNotNull(), F.xxhash64(arguments[0]))
@@ -354,4 +355,4 @@ _TELL_ALL: dict[str, Callable[[Column, Column], Column]] = dict.fromkeys(
     ),
     _as_it_is,
 )
-"""The functions whose only part can be told from their result, and how."""
+"""The functions whose only part can be computed from their result, and how."""

@@ -18,9 +18,9 @@ _SCHEMAS = "_stateSchema"
 
 
 def put_right(files: CheckpointFiles, path: str) -> None:
-    """Have the checkpoint, whose files these are, say that it is at this path. Idempotent.
+    """Make the checkpoint with these files say that it is at this path. Idempotent.
 
-    What it writes is the claimant's own already, and a file is replaced as a whole.
+    The files already belong to the claimant alone, and each is replaced as a whole.
     """
     for operator in sorted(files.list("state")):
         directory = f"state/{operator}/_metadata/v2"
@@ -33,7 +33,7 @@ def put_right(files: CheckpointFiles, path: str) -> None:
 
 
 def _moved(content: bytes, here: str) -> bytes | None:
-    """The metadata of an operator whose directory is `here`; None: it is not in a form that is known."""
+    """The metadata of an operator whose directory is `here`; None: its format is unknown."""
     version, _, text = content.decode("utf-8", errors="replace").partition("\n")
     try:
         found: dict[str, Any] = json.loads(text)

@@ -45,22 +45,22 @@ __all__ = [
 
 
 BY_SPARK = "by Spark's own operator"
-"""The layouts of state that is not the kernel's, which Spark checks itself."""
+"""The layout of state that is not the kernel's; Spark checks it itself."""
 
 
 @dataclass(frozen=True, eq=False)
 class Passed(Node):
-    """What was written of a flow before an operator, and passed through it. In no topology: ours alone."""
+    """An output of a flow before an operator that passes through it. Internal: it occurs in no topology."""
 
 
 def build_operators(building: Building) -> set[Node]:
-    """Turn what waits into stateful operators: one a group of flows that joins bring together, and one
-    more of Spark's own where the kernel cannot compute an aggregation.
+    """Turn what waits into stateful operators: one for each group of flows that joins connect, and one more
+    of Spark's own for aggregations that the kernel cannot compute.
     """
     aggregated: set[Node] = set()
-    # State is kept by their numbers, so those must not depend on what stateless steps there are.
+    # State is kept by their numbers, so the numbers must not depend on stateless steps.
     building.pending.sort(key=partial(_order_of, building))
-    # A join with a global table comes first, and alone: until it is sorted, its results are in no order.
+    # A join with a global table comes first, and alone: its results are unordered until they are sorted.
     first = next((node for node in building.pending if isinstance(node, StreamGlobalTableJoin)), None)
     now = list(building.pending) if first is None else [*building.sides[first], first]
     later = [node for node in building.pending if node not in now]
@@ -74,7 +74,7 @@ def build_operators(building: Building) -> set[Node]:
 
 
 def _build(building: Building, flows: list[Flow]) -> set[Node]:
-    """The operators of what waits in these flows; returns the nodes that are done with it."""
+    """Build the operators of what waits in these flows; returns the nodes that are then complete."""
     mine = [_pending(building, node) for node in building.pending if _flow_of(building, node) in flows]
     for flow in flows:
         flow.count_dropped()
@@ -108,7 +108,7 @@ def _build(building: Building, flows: list[Flow]) -> set[Node]:
 
 
 def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alone: bool) -> Results:
-    """The kernel's operator of these items. `alone`: there is none of Spark's beside it."""
+    """The kernel's operator of these items. `alone`: Spark has no operator beside it."""
     wanted = any(building.is_wanted(item.pending.node) for item in items)
     kept = building.context.kept if wanted else None
     passing: dict[Node, tuple[Lane, Output]] = {}
@@ -132,9 +132,9 @@ def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alon
 
 
 def _put_joins(building: Building, results: Results) -> set[Node]:
-    """Put the lanes of what comes of joins; returns those of which this is all."""
+    """Put the lanes of the joins' results; returns the joins that are then complete."""
     flow, _ = results.made
-    for join, found in results.joined.items():  # each a lane, so that what one of them adds is not in others
+    for join, found in results.joined.items():  # a lane for each, so that additions do not leak
         flow.lanes[join] = Lane(found.key, found.left, found.flag)
     done: set[Node] = set()
     for join, found in results.joined.items():
@@ -146,7 +146,7 @@ def _put_joins(building: Building, results: Results) -> set[Node]:
 
 
 def _joined(building: Building, join: Join, flow: Flow, found: Joined) -> bool:
-    """Put the lane of what comes of a join; returns whether that is all of it."""
+    """Put the lane of a join's results; returns whether the join is then complete."""
     if isinstance(join, ForeignKey):
         return foreign_keys.joined(building, join, flow, found)
     joining.joined(building, join, flow, found)
@@ -164,8 +164,7 @@ def _flow_of(building: Building, node: Node) -> Flow:
 
 
 def _groups(building: Building) -> list[list[Flow]]:
-    """The flows that something waits in, together those that joins bring together; in the order of what
-    waits."""
+    """The flows in which something waits, grouped as joins connect them, in the order of what waits."""
     flows = {id(flow): flow for flow in (_flow_of(building, node) for node in building.pending)}
     groups = DisjointSets(flows)
     for node in building.pending:
@@ -196,9 +195,9 @@ def _pending(building: Building, node: Node) -> Pending:
 
 
 def _look_ahead(building: Building, flow: Flow) -> None:
-    """Where nothing but one operator needs the rows, what peeks at them does so on their way there.
+    """If only one operator needs the rows, let `peek` steps see them on their way there.
 
-    As an output of its own it would have the source read for it alone.
+    As an output of its own, a peek would have the source read once more.
     """
     looks = {node: building.outputs[node].look for node in flow.lanes if node in flow.pinned}
     if any(look is None for look in looks.values()):
@@ -213,7 +212,7 @@ def _look_ahead(building: Building, flow: Flow) -> None:
 
 
 def _taken_apart(building: Building, pending: list[Pending]) -> tuple[list[Item], list[Pending]]:
-    """Those that the kernel can merge, and those that only Spark's own operator can compute."""
+    """The aggregations that the kernel can merge, and those that only Spark's own operator can compute."""
     items, others = [], []
     for each in pending:
         try:
@@ -221,12 +220,12 @@ def _taken_apart(building: Building, pending: list[Pending]) -> tuple[list[Item]
         except NotMergeableError as error:
             if each.windows is not None:
                 raise TopologyException(
-                    f"{_place(each.node)}: an aggregation in windows is merged from partial results, but "
-                    f"{error}. What these cannot express is a Python aggregation: aggregate(initializer, "
-                    "adder), for sessions with a merger"
+                    f"{_place(each.node)}: a windowed aggregation is merged from partial results, but "
+                    f"{error}. Use a Python aggregation instead: aggregate(initializer, adder), for sessions "
+                    "with a merger"
                 ) from error
             others.append(each)
-    # State is kept by their numbers, so what has none comes behind what has some.
+    # State is kept by their numbers, so items without state come after items with state.
     return sorted(items, key=lambda item: not item.is_kept), others
 
 
@@ -242,15 +241,15 @@ def _item(building: Building, pending: Pending) -> Item:
 
 
 def _restored(building: Building, item: Item) -> DataFrame:
-    """What the changelog of an aggregation has."""
+    """The contents of an aggregation's changelog."""
     node = item.pending.node
     store = node.store
     if store is None or not store.logged:
         raise TopologyException(f"{node.name}: without a changelog its state cannot be restored")
     if item.goes_on_closed:
         raise TopologyException(
-            f"{node.name}: its changelog does not say which windows have been told, so its state "
-            "cannot be restored"
+            f"{node.name}: its changelog does not say which windows were emitted, so its state cannot be "
+            "restored"
         )
     assert building.context.restored is not None
     if item.using is not None:
@@ -267,7 +266,7 @@ def _restored(building: Building, item: Item) -> DataFrame:
 
 
 def _place(node: Node) -> str:
-    """A node, and what it was given, for a message."""
+    """A node and its function, for a message."""
     aggregation = node.aggregation if isinstance(node, nodes.Aggregate) else None
     if isinstance(aggregation, nodes.ColumnAggregation):
         return f"{node.name} ({describe_function(aggregation.expression)})"
@@ -278,10 +277,10 @@ def _place(node: Node) -> str:
 
 
 def _passing(building: Building, flow: Flow, but: Collection[Node]) -> dict[Node, tuple[Lane, Output]]:
-    """What is written of the results of an operator, where another one is next.
+    """The outputs of an operator's results when another operator is next.
 
-    Spark computes a flow once for each of those that come of it. So that it is one, all others go through
-    the next operator as they are. Nothing, where that cannot be.
+    Spark computes a flow once for each output. To have only one, all others pass through the next operator
+    unchanged. Empty if that is impossible.
     """
     others = [node for node in flow.lanes if node not in but]
     # A second read of the source is cheaper than a shuffle; Real-Time Mode does not do it.
@@ -305,7 +304,7 @@ def _pass(building: Building, flow: Flow, passing: Collection[Node], results: Re
 
 
 def _note_layouts(building: Building, on_kernel: list[Item], by_spark: list[Pending]) -> None:
-    """Note how the state of each store is laid out: read as another layout, it would be misread."""
+    """Note the layout of each store's state: read with another layout, it would be misread."""
     held = len(on_kernel)
     for number, item in enumerate(on_kernel, 1):
         if label := _label(item.pending.node):
@@ -322,7 +321,7 @@ def _note_layouts(building: Building, on_kernel: list[Item], by_spark: list[Pend
 
 
 def _behind(building: Building, node: Node) -> str:
-    """What a side of a join comes from: a store that has it, or what is read. No generated names."""
+    """What a side of a join comes from: a store that holds it, or the input. No generated names."""
     if node.store is not None and node.store.queryable:
         return f"store {node.store.name}"
     found: set[str] = set()
@@ -337,7 +336,7 @@ def _behind(building: Building, node: Node) -> str:
 
 
 def _label(node: Node) -> str:
-    """What the state of a node is called; "" if it has none, or none that anybody could ask for."""
+    """The name of a node's state; "" if it has none, or none that can be queried."""
     if isinstance(node, Side):
         return node.label
     if isinstance(node, nodes.ForeignKeyLookup):
@@ -348,7 +347,7 @@ def _label(node: Node) -> str:
 
 
 def _labels(on_kernel: Iterable[Item]) -> tuple[str, ...]:
-    """What the state of the kernel's items is called."""
+    """The names of the state of the kernel's items."""
     return tuple(sorted(label for item in on_kernel if (label := _label(item.pending.node))))
 
 

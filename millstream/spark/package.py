@@ -24,19 +24,20 @@ _MAKING = threading.Lock()
 
 
 def deliver_package(spark: SparkSession) -> None:
-    """Have the executors of a cluster find this package. A local Spark finds it where this process does."""
+    """Make this package available to a cluster's executors. A local Spark finds it where this process
+    does."""
     context: Any = spark.sparkContext
     if not is_cluster(str(context.master)):
         return
     archive = _archive(Path(context._temp_dir))
     if archive.name not in context._python_includes:
-        # Not `addPyFile`: this process would import from the archive, too, which goes with Spark.
+        # Not `addPyFile`: this process would import from the archive, too, which Spark deletes when it ends.
         context.addFile(str(archive))
         context._python_includes.append(archive.name)
 
 
 def _archive(directory: Path) -> Path:
-    """All modules, under a name that says which they are: one Spark may serve clients of two versions."""
+    """All modules, under a name made from their content: one Spark may serve clients of two versions."""
     modules = {path.relative_to(_FOLDER.parent): path.read_bytes() for path in sorted(_FOLDER.rglob("*.py"))}
     digest = hashlib.sha256()
     for name, content in modules.items():

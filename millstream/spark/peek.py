@@ -28,8 +28,9 @@ def peek(
     """A function from (keep, key, value, timestamp) to a boolean Column that is true for every row.
 
     An action with one parameter gets a pyarrow Table with the columns key, value (in Spark's types) and
-    timestamp, several times for each micro-batch: once for each Arrow batch of each partition. One with two
-    is called with key and value of each record, as Python values. What it prints goes to `text`.
+    timestamp, once for each Arrow batch of each partition, so several times in each micro-batch. An action
+    with two parameters is called with key and value of each record, as Python values. Its output goes to
+    `text`.
     """
     (key_serde, key_bytes), (value_serde, value_bytes) = codecs
 
@@ -45,8 +46,8 @@ def peek(
                         action(key_serde.deserialize(key), value_serde.deserialize(value))
         return pa.array([True] * len(seen), pa.bool_())
 
-    # Not deterministic, so that Spark neither drops it, nor runs it twice, nor moves it.
-    udf: Any = F.arrow_udf  # type: ignore[attr-defined]  # PySpark's own stub forgets it
+    # Marked as nondeterministic, so that Spark neither drops it, nor runs it twice, nor moves it.
+    udf: Any = F.arrow_udf  # type: ignore[attr-defined]  # missing in PySpark's own stub
     seen = udf(rows, T.BooleanType()).asNondeterministic()
 
     def column(keep: Column, key: Column, value: Column, timestamp: Column) -> Column:

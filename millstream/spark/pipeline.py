@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
 _STOP_SECONDS = 5.0
-"""How long stopping waits for the query to have ended; it takes 10 to 30 ms."""
+"""How long stopping waits for the query to end; it takes 10 to 30 ms."""
 _SETTLE_SECONDS = 10.0
 """How long stopping waits for a batch in Real-Time Mode to be committed, after which nothing is repeated."""
 
@@ -73,7 +73,7 @@ class QueryPipeline:
             if error is None:
                 raise_failure(self._query)
         except Exception as raised:
-            # Whatever ended the query is translated, and reaches the thread that owns it.
+            # Whatever ended the query is translated and passed to the thread that owns it.
             error = None if self._stopping else self._translated(raised)
         else:
             if error is None and not self._stopping:
@@ -84,7 +84,7 @@ class QueryPipeline:
         try:
             report = report_of(self._query, raised, self._initial, lambda: find_damage(self._files()))
             return translate(self._name, self._topics, raised, claim=self._claim, report=report)
-        except Exception as error:  # a mistake of ours must not hide that the query has ended
+        except Exception as error:  # our own mistake must not hide that the query has ended
             log.exception("pipeline %s: its failure could not be translated", self._name)
             failed = PipelineException(
                 f"pipeline {self._name}: its query failed with {type(raised).__name__}, which Millstream "
@@ -95,7 +95,7 @@ class QueryPipeline:
             return failed
 
     def _initial(self) -> str:
-        """The offsets that the query started from when its checkpoint was new, as Spark keeps them there."""
+        """The offsets that the query started from when its checkpoint was new, as stored by Spark."""
         files = self._files()
         content = [
             (files.read(f"sources/{source}/0") or b"").decode(errors="replace")
@@ -111,19 +111,19 @@ class QueryPipeline:
         self._on_end(PipelineEnd(self._name, error))
 
     def stop(self) -> None:
-        """Stop the query; bounded also where the JVM is gone or does not answer.
+        """Stop the query, in bounded time even if the JVM is gone or does not answer.
 
-        Then it is taken for ended: on_end is called all the same, and what the JVM says later is dropped.
+        In that case the query counts as ended: on_end is called, and what the JVM reports later is ignored.
         """
         self._stopping = True
         if self._ended.is_set():
             return
         deadline = time.monotonic() + self._stop_seconds
-        # On a thread of its own: a call into a JVM that hangs does not come back.
+        # On a thread of its own: a call into a hanging JVM does not return.
         threading.Thread(target=self._ask_to_stop, name=f"pipeline-{self._name}-stop", daemon=True).start()
         if not self._ended.wait(max(0.0, deadline - time.monotonic())):
             log.warning(
-                "pipeline %s: Spark has not stopped its query in %g s; going on without it. If it still "
+                "pipeline %s: Spark has not stopped its query in %g s; continuing without it. If it still "
                 "runs, the next claim of its checkpoint ends it",
                 self._name,
                 self._stop_seconds,
@@ -133,13 +133,13 @@ class QueryPipeline:
     def _ask_to_stop(self) -> None:
         try:
             if self._run is not None and not self._run.end(_SETTLE_SECONDS):
-                log.info("pipeline %s: its batch is not committed, and will be repeated", self._name)
+                log.info("pipeline %s: its batch is not committed and will be repeated", self._name)
             self._query.stop()
-        except Exception:  # the JVM may be gone already; the query then is too
+        except Exception:  # the JVM may be gone already, and the query with it
             log.debug("pipeline %s: stop", self._name, exc_info=True)
 
     def finish(self) -> None:
-        """In Real-Time Mode its batch ends; else that is soon anyway."""
+        """End the batch in Real-Time Mode; a micro-batch ends soon anyway."""
         try:
             if self._run is not None and not self._ended.is_set():
                 self._run.turn()
@@ -153,7 +153,7 @@ class QueryPipeline:
     def metadata(self) -> PipelineMetadata:
         if not self._ended.is_set():
             try:
-                # The raw JSON: PySpark's own parsing of it has raised KeyError on a query's first moments.
+                # The raw JSON: PySpark's own parsing of it has raised KeyError in a query's first moments.
                 progress = self._query._jsq.lastProgress()
                 if progress is not None:
                     self._last = self._parsed(_json(progress))
@@ -202,7 +202,7 @@ class QueryPipeline:
 
 
 def _with_read(told: PipelineMetadata, read: Mapping[TopicPartition, int], records: int) -> PipelineMetadata:
-    """What a progress report tells, which comes at the end of a batch, with what was read since."""
+    """The facts of a progress report, which comes at the end of a batch, with what was read since."""
     finished = told.position if told.finished is None else told.finished
     position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **read}.items()}
     records = max(told.records, records)
@@ -210,7 +210,7 @@ def _with_read(told: PipelineMetadata, read: Mapping[TopicPartition, int], recor
 
 
 class IdlePipeline:
-    """A pipeline whose tables are views of their source topics: Spark has nothing to do for it."""
+    """A pipeline whose tables are views of their source topics, so Spark has nothing to do."""
 
     def __init__(self, name: str, on_end: Callable[[PipelineEnd], None]) -> None:
         self._name = name
@@ -223,7 +223,7 @@ class IdlePipeline:
             self._on_end(PipelineEnd(self._name))
 
     def finish(self) -> None:
-        """There is nothing to finish."""
+        """Does nothing: there is nothing to finish."""
 
     def metadata(self) -> PipelineMetadata:
         return PipelineMetadata(self._name, self._running, lag={})
@@ -237,7 +237,7 @@ def _json(progress: Any) -> dict[str, Any]:
 
 
 def _text(offset: Any) -> str | None:
-    """An offset in a progress report: JSON text, or the object that it was parsed to."""
+    """An offset in a progress report: JSON text, or the parsed object."""
     import json
 
     return offset if offset is None or isinstance(offset, str) else json.dumps(offset)

@@ -27,7 +27,7 @@ Text = Accumulator[list[str]]
 
 
 class _Texts(AccumulatorParam[list[str]]):
-    """Adds texts up in a worker; in the driver it hands them on, and keeps none."""
+    """Collects texts in a worker; in the driver it passes them on and keeps none."""
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
         self._write = write
@@ -41,8 +41,8 @@ class _Texts(AccumulatorParam[list[str]]):
             return value1
         try:
             self._write("".join(value2))
-        except Exception:  # the thread that this runs on is PySpark's, and its jobs wait for it
-            log.warning("what a function has printed cannot be written", exc_info=True)
+        except Exception:  # this runs on PySpark's thread, and its jobs wait for it
+            log.warning("the output of a function cannot be written", exc_info=True)
         return []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,12 +50,12 @@ class _Texts(AccumulatorParam[list[str]]):
 
 
 def outlet(spark: SparkSession, write: Callable[[str], None]) -> Text:
-    """What workers put texts into, which then are given to `write` in this process."""
+    """An accumulator for the workers' texts, which are then passed to `write` in this process."""
     return spark.sparkContext.accumulator([], _Texts(write))
 
 
 def to_stdout(text: str) -> None:
-    """Write to what this program's stdout is now."""
+    """Write to this program's current stdout."""
     if text and sys.stdout is not None:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -74,7 +74,7 @@ def to_file(path: str) -> Callable[[str], None]:
 
 @contextmanager
 def gathered(text: Text) -> Iterator[None]:
-    """Have what is printed meanwhile go to `text`; where an exception ends it, to stderr."""
+    """Send what is printed meanwhile to `text`; if an exception ends it, to stderr."""
     written = io.BytesIO()
     printed = io.TextIOWrapper(written, "utf-8", errors="backslashreplace", newline="", write_through=True)
     try:

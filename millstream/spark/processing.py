@@ -27,7 +27,7 @@ from millstream.spark.worker import Caller, Column
 __all__ = ["NO_TIME", "Processing", "ProcessorError", "unwritten_number"]
 
 NO_TIME = -(2**63)
-"""The stream time of a task that has had no record."""
+"""The stream time of a task without records so far."""
 
 _TICK = -1
 _NOTHING = -1
@@ -41,24 +41,24 @@ _Headers = tuple[tuple[str, bytes | None], ...]
 class Processing:
     """The program of a worker (worker.py) for the processors of a graph.
 
-    Frames of a request: the name of the query's run, and of a file where the number of the record is written
-    that is processed, in four bytes; empty, where it has been told before. The task's number, this
-    micro-batch, the one that it was in last, its stream time, and 1 in the first request of a micro-batch. Of
-    each record the input that it is for, or -1 for the time of day, its key, value, timestamp, topic (a place
-    in the frame before), partition and offset; how many headers each has, or nothing if none has any, their
-    names and their values. Stores, and then of each what it has for the keys of the records, each key once.
+    Frames of a request: the name of the query's run, and of a file for the number of the record being
+    processed, in four bytes; empty if they were sent before. The task's number, this micro-batch, its
+    previous one, its stream time, and 1 in the first request of a micro-batch. For each record its input, or
+    -1 for the time of day, its key, value, timestamp, topic (a position in the frame before), partition and
+    offset; the number of headers of each, or nothing if none has any, their names and their values. Stores,
+    and then for each store its values for the keys of the records, each key once.
 
-    Frames of the answer: of each record that is forwarded the step outside, the record that it comes of or
-    -1, key, value, timestamp, and headers likewise; the changes of stores: store, key and value; likewise of
-    their changelogs, with timestamps; the stream time; and of each failure that is passed over the processor,
-    the record, the exception's class and what it says. A failure to write a record is told with a number
-    behind those of all processors: two for each step outside, of keys and of values (`unwritten_number`).
+    Frames of the answer: for each forwarded record the step outside, the record that it comes from or -1,
+    key, value, timestamp, and headers likewise; the changes of stores: store, key and value; likewise of
+    their changelogs, with timestamps; the stream time; and for each failure that is passed over the
+    processor, the record, the exception's class and its message. A failure to write a record has a number
+    after those of all processors: two for each step outside, for keys and for values (`unwritten_number`).
 
     Args:
-        has_ticks: it is told the time of day, so that processors can be punctuated by it.
-        passes_over: where a processor raises, its record is given up, and told of, and the next one comes.
-        writes_over: likewise where a sink's serde cannot write what is forwarded to it.
-        is_timed: the time of day is the last that it was told, for tests; not that of the machine.
+        has_ticks: it receives the time of day, so that processors can be punctuated by it.
+        passes_over: if a processor raises, its record is dropped and reported, and processing continues.
+        writes_over: likewise if a sink's serde cannot write what is forwarded to it.
+        is_timed: for tests: the time of day is the last one received, not the machine's.
     """
 
     def __init__(
@@ -105,32 +105,33 @@ class Processing:
         made = task.process(records, caller)
         if not self._has_ticks and task.waits_for_clock:
             raise ProcessorError(
-                "a processor is to be punctuated by WALL_CLOCK_TIME, and nothing in its code says so: let "
-                "PunctuationType.WALL_CLOCK_TIME stand in a method of its class, not only in what that calls"
+                "a processor schedules a punctuation by WALL_CLOCK_TIME, but its code does not show that: "
+                "name PunctuationType.WALL_CLOCK_TIME in a method of its class, not only in functions that "
+                "it calls"
             )
         return made
 
     def close(self) -> None:
-        """Close all processors; what comes afterwards begins anew."""
+        """Close all processors; later records start with new ones."""
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():
             task.close()
 
 
 def unwritten_number(graph: Graph, outside: int, part: str) -> int:
-    """What stands in the place of a processor's number where a record could not be written."""
+    """The number used in place of a processor's when a record could not be written."""
     return len(graph.processors) + 2 * outside + (part == "value")
 
 
 class ProcessorError(Exception):
-    """A processor has raised, which is its cause; it says which one, and with which record."""
+    """A processor raised (the `__cause__`); the message names the processor and the record."""
 
 
 class _Task:
     """A task, from one micro-batch to the next; the `Home` of its processors.
 
     Attributes:
-        batch: the last micro-batch that it had records of.
+        batch: the last micro-batch in which it had records.
     """
 
     def __init__(
@@ -223,7 +224,7 @@ class _Task:
         )
 
     def _where(self) -> str:
-        """Where the record was read that is processed."""
+        """Where the record being processed was read."""
         return "" if self._record is None else ", at {}-{} offset {}".format(*self._record[-3:])
 
     def _made(self) -> list[Column]:
@@ -273,7 +274,7 @@ class _Task:
         ]
 
     def close(self) -> None:
-        """What goes wrong in that is only shown: no later record is to fail for it."""
+        """Close the processors; errors are only printed, so that no later record fails because of them."""
         try:
             self._task.close()
         except Exception:
@@ -302,7 +303,7 @@ class _Task:
 
     def failed(self, processor: int, record: Any, error: Exception, /) -> None:
         name = self._graph.processors[processor].name
-        # What fills a global store does so in each client too: none may leave out what others have.
+        # Every client fills a global store in the same way, so none may leave a record out.
         self._give_up(processor, name, error, may=self._passes_over and processor not in self._filling)
 
     def unwritten(self, outside: int, part: str, error: Exception, /) -> None:
@@ -310,7 +311,7 @@ class _Task:
         self._give_up(number, self._graph.outside[outside].name, error, may=self._writes_over)
 
     def _give_up(self, number: int, name: str, error: Exception, *, may: bool) -> None:
-        """Note that the record was given up, if it may be; else raise."""
+        """Note that the record was dropped, if that is allowed; else raise."""
         has_record = self._task.has_record
         if not has_record:
             self._record = None
@@ -345,10 +346,10 @@ class _Task:
 
 
 class _Entries:
-    """A store, as it is while a chunk is processed: what the kernel has, and what was put since.
+    """A store while a chunk is processed: what the kernel has, and what was put since.
 
     Attributes:
-        written: the latter.
+        written: what was put since.
     """
 
     def __init__(self, number: int, task: _Task) -> None:
@@ -363,7 +364,7 @@ class _Entries:
         self.written, self._known, self._sorted, self._has_own = {}, {}, None, False
 
     def learn(self, values: list[bytes | None]) -> None:
-        """What the kernel has for the keys of the records."""
+        """Take the kernel's values for the keys of the records."""
         self._known.update(zip(self._task.keys, values, strict=True))
         self._has_own = True
 
@@ -403,7 +404,7 @@ class _Entries:
             if found is not None:
                 yield key, found
         while own_key is not None:
-            if (put := self.get(own_key)) is not None:  # by now the kernel has it, if the chunk has ended
+            if (put := self.get(own_key)) is not None:  # if the chunk has ended, the kernel has it by now
                 yield own_key, put
             own_key = next(own, None)
 
@@ -421,7 +422,7 @@ class _Entries:
         return reversed(found) if reverse else iter(found)
 
     def _kept(self, first: bytes | None, end: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """What the kernel has there, page by page."""
+        """The kernel's entries in the range, page by page."""
         limit = _FIRST_PAGE
         while True:
             page, (is_last,) = self._task.ask(_RANGE, self._number, first, end, limit=limit, reverse=reverse)
@@ -436,13 +437,13 @@ class _Entries:
 
 
 def _open_bookmark(name: str) -> None:
-    """The file is the worker's, whatever program it runs."""
+    """Open the bookmark file. It belongs to the worker, whatever program it runs."""
     global _bookmark
     with open(name, "r+b") as file:
         _bookmark = mmap.mmap(file.fileno(), _PLACE.size)
 
 
 def _grouped(counts: Any, names: list[bytes], contents: list[bytes | None]) -> list[_Headers]:
-    """The headers of each record; nothing, if none has any."""
+    """The headers of each record; empty if none has any."""
     all_of_them = zip((name.decode() for name in names), contents, strict=True)
     return [tuple(next(all_of_them) for _ in range(count)) for count in counts]

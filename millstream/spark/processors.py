@@ -51,7 +51,7 @@ from millstream.topology.suppliers import is_filled, names_in, new_processor
 __all__ = ["Entrance", "Forwarded", "build_processors", "visit_process"]
 
 CLOCK = "the time of day"
-"""What checkpoints call the source of ticks."""
+"""The name of the source of ticks in checkpoints."""
 
 _TICK = -1
 _BEHIND_ALL = 2**62
@@ -60,26 +60,26 @@ _NOT_THE_USERS = frozenset(("builtins", "abc", "typing", "millstream"))
 
 Codec = tuple[Serde, Any]
 Codecs = dict[Node, tuple[Codec, Codec]]
-"""By a step whose records come in: serde and bytes of key and value (Building.codecs)."""
+"""For each step whose records come in: serde and bytes of key and value (Building.codecs)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entrance(Node):
-    """A stream that comes to processors, while they wait for others. In no topology: ours alone."""
+    """An input stream of processors that still wait for other inputs. Internal: it occurs in no topology."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forwarded(Node):
-    """What a processor forwards to one step. In no topology: ours alone."""
+    """What a processor forwards to one step. Internal: it occurs in no topology."""
 
 
 @dataclass
 class Linked:
-    """Processors that are one operator, while their streams are built.
+    """Processors that form one operator, while their streams are being built.
 
     Attributes:
-        entrances: the lanes that come in, by the node that they come from.
-        missing: which of the processors are not there yet.
+        entrances: the incoming lanes, by the node they come from.
+        missing: the processors that have not been visited yet.
     """
 
     nodes: tuple[Process, ...]
@@ -88,7 +88,7 @@ class Linked:
 
 
 def visit_process(building: Building, node: Process) -> None:
-    """Note what comes in; the operator is built when all of those are there that are linked."""
+    """Note the incoming lanes; the operator is built once all linked processors are visited."""
     group = _group(building, node)
     for parent in building.parents(node):
         if isinstance(parent, Process) and parent in group.nodes:
@@ -112,7 +112,7 @@ def _group(building: Building, node: Process) -> Linked:
 
 
 def is_ready(building: Building, node: Node, done: set[Node]) -> bool:
-    """Whether all is there that a processor gets its records from; those linked with it come with it."""
+    """Whether all inputs of a processor and of those linked with it are built."""
     if not isinstance(node, Process) or node in building.processes:
         return False
     group = _group(building, node)
@@ -120,7 +120,7 @@ def is_ready(building: Building, node: Node, done: set[Node]) -> bool:
 
 
 def build_processors(building: Building) -> set[Node]:
-    """The operators of the processors whose streams are all there; returns their nodes."""
+    """Build the operators of the processors whose inputs are complete; returns their nodes."""
     done: set[Node] = set()
     for group in {id(each): each for each in building.linked.values()}.values():
         if not group.missing and group.nodes[0] in building.processes:
@@ -186,7 +186,7 @@ def _build(building: Building, group: Linked) -> None:
 
 
 def _bound(building: Building, plan: Plan, inputs: tuple[Input, ...]) -> Graph:
-    """The graph with its serdes as they are used: for changelogs, sinks, or within the application."""
+    """The graph with its serdes bound for use: for changelogs, for sinks, or within the application."""
 
     def both(each: Any, topic: str | None) -> Any:
         return replace(
@@ -216,7 +216,7 @@ def _bound(building: Building, plan: Plan, inputs: tuple[Input, ...]) -> Graph:
 
 
 def _codecs(building: Building, flow: Flow, lane: Lane) -> tuple[Codec, Codec]:
-    """Serde and bytes of key and value: those that were read, where nothing has been done to them."""
+    """Serde and bytes of key and value: the original ones, if nothing has changed them."""
     found = []
     for column, read_with, (serde, write) in zip(
         (lane.key, lane.value), (lane.key_serde, lane.value_serde), building.codecs(flow, lane), strict=True
@@ -233,7 +233,7 @@ def _raw(name: str, _: Column) -> Column:
 
 
 def _operator(building: Building, plan: Plan, rows: DataFrame, *, by_clock: bool) -> DataFrame:
-    """What the kernel gives, as Processors.java has it."""
+    """The kernel's output, in the form of Processors.java."""
     context = building.context
     ticks = _ticks(building, plan) if by_clock or context.is_timed else None
     rows = _ordered(rows, ticks)
@@ -252,8 +252,8 @@ def _operator(building: Building, plan: Plan, rows: DataFrame, *, by_clock: bool
     except Exception as error:  # pickling runs code of the classes of what is pickled
         names = ", ".join(node.name for node in plan.processes)
         raise TopologyException(
-            f"{names}: processors are brought to Spark's workers by pickling what makes them, and that "
-            f"cannot be pickled: {error}. Make in init() what a processor needs"
+            f"{names}: the supplier of a processor cannot be pickled for Spark's workers: {error}. Create "
+            "what a processor needs in its init()"
         ) from error
     return DataFrame(
         java_class(spark._jvm, "io.millstream.kernel.state.Processors").of(
@@ -264,9 +264,9 @@ def _operator(building: Building, plan: Plan, rows: DataFrame, *, by_clock: bool
 
 
 def _kept(building: Building, plan: Plan, kept: Callable[[str], DataFrame]) -> DataFrame:
-    """What the stores have, as records of their changelogs (rebuild.py), in the form of the operator's rows.
+    """The stores' contents, as records of their changelogs (rebuild.py), in the form of the operator's rows.
 
-    Its layout is that of Entries.java: the number of the store, 2 bytes, and 0 for an entry, then its key.
+    The layout is that of Entries.java: the store's number, 2 bytes, and 0 for an entry, then its key.
     """
     specs = plan.graph.stores
 
@@ -312,7 +312,7 @@ def _rows(
     flows: Sequence[Flow],
     codecs: Codecs,
 ) -> DataFrame:
-    """A row for each record and input, as Processors.java has them, partitioned and in their order."""
+    """A row for each record and input, as Processors.java expects them, partitioned and in order."""
     parts = []
     for flow in flows:
         elements = []
@@ -325,7 +325,7 @@ def _rows(
             (_, write_key), (_, write_value) = codecs[parent]
             key = flow.own(lane, write_key(F.col(lane.key)))
             task = _task(building, plan, parent, key)
-            if isinstance(parent, GlobalRead):  # whose flow has nothing else
+            if isinstance(parent, GlobalRead):  # its flow has nothing else
                 everywhere = building.names.new("n")
                 df = df.withColumn(everywhere, F.explode(_tasks(building, plan)))
                 task, order = F.col(everywhere), F.lit(-_BEHIND_ALL)
@@ -365,7 +365,7 @@ def _rows(
 
 
 def _beside(value: Column, old: Column) -> Column:
-    """A value and what was there before, as one: processors/changes.py reads it."""
+    """A new and an old value as one column, which processors/changes.py reads."""
     length = serdes.big_endian(F.coalesce(F.length(value) + 1, F.lit(0)).cast("bigint"), 4)
     nothing = F.lit(bytearray())
     before = F.coalesce(F.concat(F.lit(bytearray(b"\x01")), old), F.lit(bytearray(b"\x00")))
@@ -373,7 +373,7 @@ def _beside(value: Column, old: Column) -> Column:
 
 
 def _apart(both: Column) -> tuple[Column, Column]:
-    """A value and what was there before, of what processors/changes.py has written."""
+    """The new and the old value of what processors/changes.py wrote."""
     length = F.conv(F.hex(F.substring(both, 1, 4)), 16, 10).cast("int")
     behind = F.greatest(length - 1, F.lit(0)) + 5
     value = F.when(length > 0, both.substr(F.lit(5), length - 1))
@@ -383,7 +383,7 @@ def _apart(both: Column) -> tuple[Column, Column]:
 
 
 def _ticks(building: Building, plan: Plan) -> DataFrame | None:
-    """A row for each task, with the time of day, again and again."""
+    """A stream with a row for each task and time of day."""
     clock = building.context.clock
     if clock is None:
         return None
@@ -401,14 +401,14 @@ def _ticks(building: Building, plan: Plan) -> DataFrame | None:
         nothing.cast("int").alias("partition"),
         nothing.cast("bigint").alias("offset"),
         "task",
-        # What tests say it is comes before the records of its micro-batch.
+        # The time set by a test comes before the records of its micro-batch.
         F.lit(-_BEHIND_ALL if building.context.is_timed else _BEHIND_ALL).cast("bigint").alias("order"),
     )
 
 
 def _ordered(rows: DataFrame, ticks: DataFrame | None) -> DataFrame:
-    """Partitioned, and in the order of stateful.py: the time of day comes behind the records of its
-    micro-batch, and the rows of global tables before them."""
+    """Partitioned, and in the order of stateful.py: the time of day comes after the records of its
+    micro-batch, the rows of global tables before them."""
     rows = rows if ticks is None else rows.union(ticks)
     columns = [name for name in rows.columns if name != "order"]
     so_far = largest_so_far(F.col("bucket"), F.col("order"))
@@ -417,13 +417,13 @@ def _ordered(rows: DataFrame, ticks: DataFrame | None) -> DataFrame:
 
 
 def goes_by_clock(supplier: Any) -> bool:
-    """Whether the code of a processor mentions WALL_CLOCK_TIME: its class, its supplier, and what these name
+    """Whether a processor's code mentions WALL_CLOCK_TIME: in its class, its supplier, or what they refer to
     in their own modules."""
     seen: set[int] = set()
     waiting: list[Any] = [supplier, type(supplier)]
     try:
         waiting.append(type(new_processor(supplier)))
-    except Exception:  # it is told when it is called
+    except Exception:  # reported when it is called
         waiting.append(None)
     while waiting:
         each = waiting.pop()
@@ -458,10 +458,10 @@ def goes_by_clock(supplier: Any) -> bool:
 
 
 def _task(building: Building, plan: Plan, node: Node, key: Column) -> Column:
-    """The task that a record belongs to: the partition that it comes from.
+    """The task that a record belongs to: the partition it comes from.
 
-    Behind a repartition that Spark does by a shuffle, and behind what keeps state, there is none: then the
-    partition that its key has there.
+    After a repartition by Spark's shuffle, and after a stateful operator, there is no such partition; then it
+    is its key's partition there.
     """
     before = _partitioned_by(building, node)
     by_key = F.coalesce(partition_of(key, _task_count(building, plan)), F.lit(0))
@@ -473,13 +473,12 @@ def _task_count(building: Building, plan: Plan) -> int:
 
 
 def _tasks(building: Building, plan: Plan) -> Column:
-    """All of them, as an array."""
+    """All tasks, as an array."""
     return F.array(*(F.lit(number) for number in range(_task_count(building, plan))))
 
 
 def _partitioned_by(building: Building, node: Node) -> Node | None:
-    """The last step before this one that moves records between partitions; None: they are where they were
-    read."""
+    """The last step before this one that moves records between partitions; None: none does."""
     if isinstance(node, Repartition) and node not in building.pipeline.inputs:
         return node
     if node in building.pipeline.inputs:
@@ -491,9 +490,9 @@ def _partitioned_by(building: Building, node: Node) -> Node | None:
 
 
 def _bucket(building: Building, plan: Plan, task: Column) -> Column:
-    """What the bucket of a task is called (stateful.bucket_names)."""
+    """The name of a task's bucket (stateful.bucket_names)."""
     names = F.array(*(F.lit(name) for name in bucket_names(_task_count(building, plan))))
-    return F.coalesce(F.get(names, task), -1 - task)  # a pattern's topic can have more partitions by now
+    return F.coalesce(F.get(names, task), -1 - task)  # a topic of a pattern can have more partitions by now
 
 
 # --- what comes out ----------------------------------------------------------------------------------------
@@ -555,7 +554,7 @@ def _behind(building: Building, plan: Plan, made: DataFrame) -> Flow:
 def _put_failures(
     building: Building, plan: Plan, flow: Flow, process: Process, mine: Column, told: Mapping[str, str]
 ) -> None:
-    """What becomes of the records that a processor has failed for; they are told of as they came in."""
+    """Handle the records that a processor failed on; they are reported as they came in."""
     failed = flow.with_column("d", mine)
     exception, message = (F.col(told[name]) for name in ("exception", "message"))
     if "processing" in building.context.handlers.own:
@@ -571,7 +570,7 @@ def _put_failures(
 def _put_unwritten(
     building: Building, flow: Flow, sink: Sink, mine: Mapping[str, Column], told: Mapping[str, str]
 ) -> None:
-    """What becomes of the records that a sink's serdes cannot write, by the part that they cannot."""
+    """Handle the records that a sink's serdes cannot write, by key and value."""
     exception, message = (F.col(told[name]) for name in ("exception", "message"))
     if "production" not in building.context.handlers.own:
         failed = flow.with_column("d", mine["key"] | mine["value"])

@@ -20,11 +20,11 @@ from millstream.spark.worker import START, Program
 __all__ = ["end_query", "python_program"]
 
 _WORKER = "millstream.spark.worker"
-"""Tells whoever looks at processes what this one is."""
+"""Identifies the process in process lists."""
 
 
 def python_program(spark: SparkSession, program: Program, patience_ms: int) -> Any:
-    """A Python function as the kernel takes it; workers run as Spark's own do, in the same environment.
+    """A Python function in the kernel's form; workers run like Spark's own, in the same environment.
 
     Args:
         patience_ms: how long it may take for one record.
@@ -42,8 +42,8 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
 
 
 def end_query(spark: SparkSession, query: str) -> None:
-    """Have what the kernel keeps of a query that has ended released, as far as it is on this machine: its
-    processors' workers, and rows in memory.
+    """Release what the kernel keeps of an ended query on this machine: its processors' workers, and rows in
+    memory.
     """
     with suppress(Py4JError, OSError):  # Java is gone, and so are they
         java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

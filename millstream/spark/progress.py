@@ -28,9 +28,10 @@ _WRITTEN = "written:"
 
 
 def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
-    """The query's progress reports after one, by its batch and time; oldest first. Spark keeps a hundred.
+    """The query's progress reports after the one `seen` (batch and time), oldest first. Spark keeps a
+    hundred.
 
-    A batch can have several: one that waits for data reports now and then, and then has its own.
+    A batch can have several: reports while it waits for data, and then its own.
     """
     recent = query._jsq.recentProgress()
     new = []
@@ -52,8 +53,9 @@ def read_report(
     """A progress report as a value.
 
     Args:
-        dropped: what the micro-batch has dropped, as `dropped.read_drops` found.
-        initial: what a source, by its number, began with, as Spark keeps it: the first batch has no start.
+        dropped: what the micro-batch dropped, as found by `dropped.read_drops`.
+        initial: the initial offsets of a source, by its number, as stored by Spark: the first batch has no
+            start.
         real_time_ms: how long a batch lasts, in Real-Time Mode.
     """
     parts = progress.get("durationMs") or {}
@@ -66,7 +68,7 @@ def read_report(
         if end and not start:
             start = initial_positions(initial(number))
         for at, count in records_read(start, end).items():
-            # A topic that is read for several outputs is a source for each, and has been read once.
+            # A topic read for several outputs is a source for each, but counts once.
             place = TopicPartition(*at)
             read[place] = max(read.get(place, 0), count)
         for at, offset in latest.items():
@@ -79,7 +81,7 @@ def read_report(
         executed="addBatch" in parts,
         parts={name: int(took) for name, took in parts.items()},
         read=read,
-        # In Real-Time Mode a report knows no end of a partition but the one that the batch has reached.
+        # In Real-Time Mode the only end of a partition in a report is the one that the batch has reached.
         lag=(lag or None) if real_time_ms is None else None,
         state=tuple(
             _operator(number, each) for number, each in enumerate(progress.get("stateOperators") or ())
@@ -101,10 +103,10 @@ def offsets_in(source: Mapping[str, Any], name: str) -> dict[tuple[str, int], in
 def records_read(
     start: Mapping[tuple[str, int], int], end: Mapping[tuple[str, int], int]
 ) -> dict[tuple[str, int], int]:
-    """How many records were read of each partition, from one report's offsets to its others.
+    """How many records of each partition were read, from a report's start to its end offsets.
 
-    A partition that is new since the batch before has no start, and is read from its beginning, as Spark
-    does it. Where no partition has a start, the batch is the first one, and nothing is known.
+    A partition that is new since the previous batch has no start and is read from its beginning, as in Spark.
+    If no partition has a start, this is the first batch, and nothing is known.
     """
     return {at: offset - start.get(at, 0 if start else offset) for at, offset in end.items()}
 
@@ -131,7 +133,8 @@ def _operator(number: int, told: Mapping[str, Any]) -> OperatorReport:
 
 
 def sink_metrics(progress: Mapping[str, Any]) -> Mapping[str, str]:
-    """What the kernel's sink says of this batch (Written.java); {}: it says nothing, or of the one before."""
+    """What the kernel's sink says of this batch (Written.java); {}: there is nothing, or it is about the
+    previous batch."""
     metrics: Mapping[str, str] = (progress.get("sink") or {}).get("metrics") or {}
     return metrics if metrics.get("batch") == str(int(progress.get("batchId", -1))) else {}
 
@@ -152,6 +155,6 @@ def positions(text: str | None) -> dict[tuple[str, int], int]:
     return {
         (topic, int(partition)): int(offset)
         for topic, by_partition in offsets.items()
-        if isinstance(by_partition, dict)  # what a program of the user's reads besides may count otherwise
+        if isinstance(by_partition, dict)  # other sources of the user's program may count differently
         for partition, offset in by_partition.items()
     }

@@ -31,52 +31,53 @@ __all__ = [
 ]
 
 RUN = "real.time.run"
-"""The option by which the kernel's source and sink know the run that they belong to."""
+"""The option that tells the kernel's source and sink which run they belong to."""
 
 _BATCHES = "io.millstream.kernel.realtime.Batches"
 _SLOTS = 256
-"""A slot is a thread that is made when a task needs it. There have to be more than tasks, which do not end
-while their batch lasts; and topics get more partitions."""
+"""A slot is a thread that is created when a task needs it. There must be more slots than tasks, which last as
+long as their batch; and topics may get more partitions."""
 
 LAUNCH: Mapping[str, str] = {
-    # A buffer of a shuffle that is not full is sent after so long; by default 50, most of what a count takes.
+    # A shuffle buffer that is not full is sent after this time; the default of 50 is most of a count's
+    # latency.
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
 }
-"""What Spark is started with. It is read when the context starts."""
+"""Settings that Spark is started with; they are read when the context starts."""
 
 SQL: Mapping[str, str] = {
     # A batch that failed is run again with other records, and must not find state of the first try.
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
-    # The list has neither the kernel's sink nor all its operators; topology/real_time.py is ours.
+    # Spark's allow list lacks the kernel's sink and some of its operators; ours is topology/real_time.py.
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
-    # Else the log of a batch without state is written some time after it: a stop would not know when.
+    # Otherwise the log of a batch without state is written later, and a stop would not know when.
     "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
     "spark.sql.streaming.realTimeMode.minBatchDuration": "1",
 }
-"""What the session of a client has that may run pipelines in Real-Time Mode."""
+"""Settings for the session of a client that may run pipelines in Real-Time Mode."""
 
 
 def read_options(run: str) -> dict[str, str]:
-    """What a source of the run has besides."""
-    # A record ends the wait at once. That of micro-batches is short: they wait at the end of a partition.
+    """Further options of the run's sources."""
+    # A record ends the wait at once. Micro-batches have a short one: they wait at the end of a partition.
     return {RUN: run, "kafka.fetch.max.wait.ms": "500"}
 
 
 def launch_defaults(cores: int | None = None) -> dict[str, str]:
-    """What a Spark of our own is started with, where nobody says otherwise."""
+    """Defaults for a Spark that we start."""
     found = cores or os.cpu_count() or 1
     return {
         **LAUNCH,
         "spark.master": f"local[{max(_SLOTS, found)}]",
-        # By it Spark cuts what has no partitions of its own, such as a DataFrame of Python's rows.
+        # Spark splits data without partitions of its own by it, such as a DataFrame of Python rows.
         "spark.default.parallelism": str(max(2, found)),
     }
 
 
 class RealTimeRun:
-    """The batches of one run of a query: told to end, and asked how far they are.
+    """The batches of one run of a query: ends them, and reports their progress.
 
-    In local mode only. Executors have a JVM of their own, where nobody can tell their tasks anything.
+    In local mode only. Executors have their own JVMs, whose tasks cannot be reached.
     """
 
     def __init__(
@@ -88,10 +89,10 @@ class RealTimeRun:
         self._begun: Any = self._batches.begin(name, pipeline, slots, behind_shuffles)
 
     def end(self, patience_s: float) -> bool:
-        """End the batch, and have no other one begin; the query has still to be stopped.
+        """End the batch and start no other one; the query must still be stopped.
 
         Returns:
-            Whether all that was read is committed, so that nothing is repeated.
+            Whether everything that was read is committed, so that nothing is repeated.
         """
         return self._is_reachable and bool(self._batches.end(self.name, int(patience_s * 1000)))
 
@@ -104,11 +105,11 @@ class RealTimeRun:
         self._batches.forget(self.name, self._begun)
 
     def records(self) -> int:
-        """How many records were read in this run."""
+        """The number of records read in this run."""
         return int(self._batches.records(self.name))
 
     def read(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition that is read in this run."""
+        """The next offset of each partition read in this run."""
         if not self._is_reachable:
             return {}
         found: dict[TopicPartition, int] = {}
@@ -120,9 +121,9 @@ class RealTimeRun:
 
 
 def is_of_micro_batches(checkpoint: CheckpointFiles) -> bool:
-    """Whether a checkpoint goes on in format 1, which Real-Time Mode refuses, with state or without.
+    """Whether a checkpoint has format 1, which Real-Time Mode refuses, with state or without.
 
-    Spark goes by its newest commit, whatever the session's settings say.
+    Spark decides by its newest commit, whatever the session's settings are.
     """
     done = [int(name) for name in checkpoint.list("commits") if name.isdecimal()]
     newest = checkpoint.read(f"commits/{max(done)}") if done else None
@@ -136,20 +137,21 @@ _SHUFFLES = "spark.sql.shuffle.partitions"
 
 
 def tasks_behind_shuffles(rows: DataFrame, checkpoint: CheckpointFiles) -> int:
-    """How many tasks of a query read what others have shuffled."""
+    """How many tasks of a query read shuffled data."""
     plan = str(rows._jdf.queryExecution().analyzed().toString())
     each = _shuffle_partitions_of(checkpoint) or rows.sparkSession.conf.get(_SHUFFLES, "200")
     return len(_BEHIND_SHUFFLES.findall(plan)) * int(each or 0)
 
 
 def _shuffle_partitions_of(checkpoint: CheckpointFiles) -> str | None:
-    """What the first run had: state is cut by it, so Spark keeps to it, whatever a session says now."""
+    """The first run's setting: state is partitioned by it, so Spark keeps it, whatever the session says
+    now."""
     planned = [int(name) for name in checkpoint.list("offsets") if name.isdecimal()]
     content = checkpoint.read(f"offsets/{max(planned)}") if planned else None
     try:
         return str(json.loads((content or b"").splitlines()[1])["conf"][_SHUFFLES])
     except (IndexError, KeyError, TypeError, ValueError):
-        return None  # it is damaged, which is Spark's to tell, or there is none
+        return None  # it is damaged, which Spark reports, or missing
 
 
 def has_python(rows: DataFrame) -> bool:
@@ -158,7 +160,7 @@ def has_python(rows: DataFrame) -> bool:
 
 
 def has_clock(rows: DataFrame) -> bool:
-    """Whether a query asks what time it is, which Spark says once for a batch."""
+    """Whether a query uses the current time, which Spark reads once for each batch."""
     return _has(rows, "CURRENT_LIKE")
 
 

@@ -40,7 +40,7 @@ from millstream.topology.pipeline import state_before
 __all__ = ["rebuild"]
 
 _NOTHING = '{"offset":0,"timestamp":0}'
-"""Where a source of no records begins (`_no_records`)."""
+"""The first offset of a source without records (`_no_records`)."""
 
 
 def rebuild(
@@ -52,12 +52,12 @@ def rebuild(
     options: dict[str, str],
     closing: threading.Event,
 ) -> None:
-    """Write these changelogs; returns when all is written.
+    """Write these changelogs; returns when everything is written.
 
     Args:
-        context: that the pipeline was compiled with.
-        options: of the sink (sink.sink_options).
-        closing: set when nobody wants it any more.
+        context: the one that the pipeline was compiled with.
+        options: the sink's (sink.sink_options).
+        closing: set when it is no longer wanted.
 
     Raises:
         StreamsException: the state of one of them cannot be read.
@@ -72,17 +72,17 @@ def rebuild(
         if isinstance(node, Process) and not any(isinstance(parent, Process) for parent in node.parents):
             nodes |= {store.name: node for store in node.stores}
     in_a_row = [name for name, node in nodes.items() if state_before(node, compiled.pipeline) is not None]
-    if in_a_row:  # which of several operators has which number is Spark's affair
+    if in_a_row:  # Spark alone decides the numbers of several operators
         raise StreamsException(
-            f"pipeline '{claim.pipeline}': its changelogs cannot be written anew: store '{in_a_row[0]}' is "
-            "filled from the results of another one in the same query. Start afresh with `millstream reset` "
-            "or KafkaStreams.clean_up(checkpoints=True)"
+            f"pipeline '{claim.pipeline}': its changelogs cannot be rebuilt: store '{in_a_row[0]}' is filled "
+            "from the results of another one in the same query. Start afresh with `millstream reset` or "
+            "KafkaStreams.clean_up(checkpoints=True)"
         )
     for name, node in nodes.items():
         if isinstance(node, Suppress) and changelog_topic(context.application_id, name) in changelogs:
             raise StreamsException(
-                f"pipeline '{claim.pipeline}': the changelog of '{node.name}' cannot be written anew: it has "
-                "what is held back. Start afresh with `millstream reset` or "
+                f"pipeline '{claim.pipeline}': the changelog of '{node.name}' cannot be rebuilt: it contains "
+                "updates that were held back. Start afresh with `millstream reset` or "
                 "KafkaStreams.clean_up(checkpoints=True)"
             )
     plan: Compiled = compiled.plan
@@ -91,7 +91,7 @@ def rebuild(
         lost = sorted(topics & changelogs)
         if not lost:
             continue
-        # All of the operator's, or Spark would leave out of the state what nobody reads.
+        # All columns of the operator, or Spark would drop unread ones from the state.
         mine = replace(context, only=topics, read=lambda node: _no_records(spark))
         laid_out = {plan.layouts[store].partition(";")[0] for store in stores}
         if laid_out == {BY_SPARK}:
@@ -101,14 +101,14 @@ def rebuild(
         mine = replace(mine, kept=partial(_kept, state, claim.path))
         rows = compile_pipeline(compiled.pipeline, mine).rows_at(claim.epoch)
         if rows is None:
-            continue  # the records of a stream-stream join, of which its changelogs have nothing
+            continue  # the records of a stream-stream join, which are in no changelog
         rows.where(F.col("topic").isin(lost)).write.format(FORMAT).options(**options).mode("append").save()
 
 
 def _no_records(spark: SparkSession) -> DataFrame:
-    """A stream that has micro-batches and no records, in the form of one from Kafka."""
+    """A stream with micro-batches but no records, in the form of one from Kafka."""
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-    # Ticks count up from 0. Spark must not find out that there will be none, or it drops what comes after.
+    # Ticks count up from 0. If Spark knew that no row remains, it would drop the steps that follow.
     never = F.col("value") < 0
     columns = {"key": T.BinaryType(), "value": T.BinaryType(), **CONTEXT}
     return ticks.where(never).select(
@@ -159,6 +159,6 @@ def _from_copy(
         while not query.awaitTermination(1):
             if closing.is_set():
                 query.stop()
-                raise StreamsException("the client is closing; a changelog is not written yet")
+                raise StreamsException("the client is closing; a changelog is not rebuilt yet")
     finally:
         files.delete(copy)

@@ -48,7 +48,8 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class DeadLetters(Node):
-    """The records that a node drops, on their way to the dead letter queue. In no topology: ours alone."""
+    """The records that a node drops, on their way to the dead letter queue. Internal: it occurs in no
+    topology."""
 
 
 # --- what fails --------------------------------------------------------------------------------------------
@@ -57,9 +58,9 @@ class DeadLetters(Node):
 def computable(
     building: Building, node: Node, function: Function, flow: Flow, lane: Lane, *results: Any
 ) -> tuple[Lane, tuple[Any, ...]]:
-    """What a function returned, and the lane without the records for which that cannot be computed.
+    """A function's result, and the lane without the records for which it cannot be computed.
 
-    With processing.exception.handler=fail: both as they are.
+    With processing.exception.handler=fail, both unchanged.
     """
     if not building.context.handlers.processing:
         return lane, results
@@ -85,9 +86,9 @@ def computable(
 
 
 def of_before(building: Building, flow: Flow, lane: Lane, *results: Column) -> tuple[Column, ...]:
-    """What a function made of a row that was there before; NULL where it could not be computed.
+    """A function's results for a row's old value; NULL where they could not be computed.
 
-    Then nobody has heard of it, so there is nothing to take back.
+    In that case nothing was emitted for it, so nothing has to be subtracted.
     """
     if not building.context.handlers.processing:
         return results
@@ -100,7 +101,7 @@ def writable(
 ) -> tuple[Lane, Column, Column]:
     """Key and value to write, and the lane without the records that cannot be written.
 
-    With production.exception.handler=fail: all as they are.
+    With production.exception.handler=fail, all unchanged.
     """
     handlers = building.context.handlers
     if not handlers.production:
@@ -129,7 +130,7 @@ def writable(
 def _asked_whether_writable(
     building: Building, node: Node, flow: Flow, lane: Lane, key: Column, value: Column, topic: Column
 ) -> tuple[Lane, Column, Column]:
-    """As `writable`, where a handler of the user's own is asked; it is told which part it is."""
+    """As `writable`, for the user's own handler, which learns which part failed."""
     written = []
     for origin, column in (
         (SerializationExceptionOrigin.KEY, key),
@@ -172,7 +173,7 @@ def drop(
 ) -> None:
     """Count the rows of this flag and send them to the dead letter queue, if there is one.
 
-    That they go no further is up to the caller, who narrows the lane.
+    The caller narrows the lane, so that they go no further.
     """
     count_failures(building, node, flow, failed, kind)
     handlers = building.context.handlers
@@ -184,7 +185,7 @@ def drop(
     raw = RAW_KEY in flow.df.columns
     key = F.col(RAW_KEY) if raw else F.lit(None).cast("binary")
     value = F.col(RAW_VALUE) if raw else F.lit(None).cast("binary")
-    # A dead letter that is too large would end the pipeline, again and again.
+    # A dead letter that is too large would end the pipeline each time.
     headers = F.concat(F.coalesce(F.col(HEADERS), F.array().cast(HEADERS_TYPE)), errors)
     whole = record_size(key, value, headers)
     value = F.when(whole <= handlers.max_request_size, value)
@@ -204,11 +205,11 @@ def ask(
     shown: tuple[Column, Column],
     topic: Column | None = None,
 ) -> None:
-    """Count the rows of this flag, and have a handler of the user's own asked about each.
+    """Count the rows of this flag, and have the user's own handler called for each.
 
     Args:
         shown: key and value of the record, in bytes.
-        topic: where it was to go; None: it was read.
+        topic: where it was to be written; None: the failure was in reading.
     """
     number = len(building.places)
     building.places.append(place)
@@ -230,7 +231,7 @@ def ask(
 def count_failures(
     building: Building, node: Node, flow: Flow, failed: str, kind: str, late: str | None = None
 ) -> None:
-    """Have the rows of this flag counted. `late` is as a flow.Failure has it."""
+    """Have the rows of this flag counted. `late` is as in flow.Failure."""
     flow.uncounted.append(Failure(failed, building.failures, kind, node.name, late))
     building.failures += 1
 
@@ -238,10 +239,10 @@ def count_failures(
 def _shown(
     building: Building, flow: Flow, lane: Lane, *, as_written: bool = False
 ) -> tuple[tuple[Reader, Reader], tuple[Column, Column]]:
-    """Key and value of a lane for a handler: how they are read in Python, and their bytes, which are NULL
-    where they cannot be had.
+    """Key and value of a lane for a handler: how they are read in Python, and their bytes, NULL if
+    unavailable.
 
-    `as_written`: their serdes have failed, so not by those.
+    `as_written`: their own serdes failed, so others are used.
     """
     readers, columns = [], []
     for name, serde in ((lane.key, lane.key_serde), (lane.value, lane.value_serde)):
@@ -249,7 +250,7 @@ def _shown(
         try:
             settled = building.settle(None, None if as_written else serde, None, type_)
             reader, data = Reader(settled), serdes.to_bytes(settled, column, type_, name)
-        except TopologyException:  # no serde writes this type; a struct of it has one
+        except TopologyException:  # no serde writes this type, but one writes a struct of it
             wrapped = T.StructType().add("value", type_)
             of_struct = Serdes.json(wrapped)
             struct = F.struct(column.alias("value"))
@@ -260,7 +261,7 @@ def _shown(
 
 
 def asking(building: Building) -> Asking | None:
-    """What asks the user's own handlers, about all places where records can fail."""
+    """Calls the user's own handlers, for all places where records can fail."""
     handlers, runs = building.context.handlers, building.pipeline.subtopologies
     if not handlers.own:
         return None
@@ -268,5 +269,5 @@ def asking(building: Building) -> Asking | None:
 
 
 def needs_letters(handlers: RecordHandlers) -> bool:
-    """Whether rows say what a dead letter, or a handler of the user's own, needs to know."""
+    """Whether rows carry what a dead letter, or the user's own handler, needs."""
     return bool(handlers.own) or (handlers.production and handlers.dead_letters)

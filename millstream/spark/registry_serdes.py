@@ -37,7 +37,8 @@ def _type(text: str) -> T.DataType:
 
 
 def settled(serde: RegistrySerde, inherited: Any, type_: T.DataType) -> RegistrySerde:
-    """With a schema for columns of this type: its own, else what they were read with, else what follows."""
+    """With a schema for columns of this type: its own, else the one they were read with, else a derived
+    one."""
     if serde.schema or isinstance(type_, T.NullType):
         return serde
     if type(inherited) is type(serde) and column_type(inherited) == type_:
@@ -46,7 +47,7 @@ def settled(serde: RegistrySerde, inherited: Any, type_: T.DataType) -> Registry
 
 
 def from_bytes(serde: RegistrySerde, data: Column, wrong: Column) -> Column:
-    """The value; `wrong` raises, for bytes that cannot be read."""
+    """The value; `wrong` raises for bytes that cannot be read."""
     serde = serde.reading()
     type_ = column_type(serde)
     assert type_ is not None
@@ -55,7 +56,7 @@ def from_bytes(serde: RegistrySerde, data: Column, wrong: Column) -> Column:
 
 
 def complaint(serde: RegistrySerde, data: Column) -> Column:
-    """Why bytes cannot be read, as a text; they are looked at again for it."""
+    """Why bytes cannot be read, as a text; they are read again for that."""
     serde = serde.reading()
     type_ = column_type(serde)
     assert type_ is not None
@@ -67,7 +68,7 @@ def to_bytes(serde: RegistrySerde, value: Column, type_: T.DataType, what: str) 
 
     Raises:
         TopologyException: the schema does not fit the column's type.
-        SchemaRegistryException: the registry cannot be asked, or says no.
+        SchemaRegistryException: the registry cannot be reached, or refuses.
     """
     serde = serde.writing().derived(type_.jsonValue())
     if isinstance(serde, AvroSerde):
@@ -86,13 +87,13 @@ def to_bytes(serde: RegistrySerde, value: Column, type_: T.DataType, what: str) 
 
 
 def _message(value: Column, type_: T.DataType, wanted: T.StructType, what: str) -> Column:
-    """The column as the message has it: fields that it lacks are null, and whole numbers may be wider."""
+    """The column in the message's form: missing fields are null, and whole numbers may be widened."""
     if type_ == wanted:
         return value
     names = type_.fieldNames() if isinstance(type_, T.StructType) else None
     unknown = [] if names is None else [name for name in names if name not in wanted.fieldNames()]
     if names is None or unknown:
-        fault = f"it has no field '{unknown[0]}'" if unknown else "the column is no struct"
+        fault = f"it has no field '{unknown[0]}'" if unknown else "the column is not a struct"
         raise TopologyException(
             f"{what} has the serde of a Protobuf message, {wanted.simpleString()}, but {fault}"
         )
@@ -120,7 +121,7 @@ def _called(
 
 
 def kernel_function(described: dict[str, Any], does: str, type_: T.DataType, argument: Column) -> Column:
-    """What the kernel's serdes/Function.java does: `read`, `write` or `complain`."""
+    """A call of the kernel's serdes/Function.java: `read`, `write` or `complain`."""
     described = {**described, "does": does, "type": type_.jsonValue()}
     context: Any = SparkContext._active_spark_context
     name = java_class(context._jvm, FUNCTIONS).name(json.dumps(described))

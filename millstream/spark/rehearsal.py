@@ -37,12 +37,12 @@ def rehearse(
     topic: str | None,
     closing: threading.Event,
 ) -> None:
-    """Run it all once; what does not work is logged, and nothing else.
+    """Run everything once; failures are only logged.
 
     Args:
         kafka: options of the Kafka source, with the prefix `kafka.`.
         sink: options of the sink.
-        topic: one that exists; None: Kafka is left out.
+        topic: an existing topic; None: Kafka is left out.
         closing: ends it early.
     """
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
@@ -83,7 +83,7 @@ def _count_nothing(spark: SparkSession, closing: threading.Event) -> None:
 
 
 def _records(counted: DataFrame) -> DataFrame:
-    """As sink.py makes them: an array with one record for each target, exploded."""
+    """Records as in sink.py: an array with one record for each target, exploded."""
     key = F.encode("key", "UTF-8")
     record = F.struct(
         F.lit("nowhere").alias("topic"),
@@ -104,6 +104,6 @@ def _look_at(spark: SparkSession, kafka: Mapping[str, str], topic: str | None) -
 
 
 def _write_nothing(spark: SparkSession, sink: Mapping[str, str]) -> None:
-    """It leaves the producer that pipelines will use."""
+    """Write no records; this creates the producer that pipelines will use."""
     counted = spark.range(1).where("id > 1").select(F.lit("word").alias("key"), F.col("id").alias("count"))
     _records(counted).write.format(FORMAT).options(**sink).mode("append").save()

@@ -39,7 +39,7 @@ _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib",
 
 
 class RemoteException(Exception):
-    """What a Python function raised in a worker, where this process does not know the class.
+    """What a Python function raised in a worker, if this process does not know the class.
 
     Attributes:
         class_name: the class, as the worker wrote it.
@@ -69,7 +69,7 @@ class _Link:
 
 
 def rebuilt(said: str) -> Remote | None:
-    """The exception in a text that Spark made of one; None: there is none."""
+    """The exception in Spark's text of it; None: there is none."""
     begin = _BEGINNING.search(said)
     if begin is None:
         return None
@@ -81,7 +81,7 @@ def rebuilt(said: str) -> Remote | None:
     error: Exception | None = None
     for link in links:
         if link is not None:
-            # What was being handled is a cause as well, as far as whoever looks for one is concerned.
+            # The exception that was being handled also serves as a cause.
             error, before = _exception(link.name, link.message), error
             error.__cause__ = before
     assert error is not None
@@ -93,7 +93,7 @@ def rebuilt(said: str) -> Remote | None:
 def _link(part: str) -> _Link | None:
     frames: list[str] = []
     if part.startswith(_TRACEBACK):
-        # Frames are indented; what was raised begins at the first line that is not.
+        # Frames are indented; the exception begins at the first line that is not.
         lines = part.split("\n")[1:]
         count = next((index for index, line in enumerate(lines) if line[:1] not in ("", " ")), len(lines))
         frames, part = lines[:count], "\n".join(lines[count:])
@@ -102,7 +102,7 @@ def _link(part: str) -> _Link | None:
 
 
 def _without_spark(text: str) -> str:
-    """A traceback without the frames of Spark's worker, which each one begins with."""
+    """A traceback without the frames of Spark's worker at its beginning."""
     return "\n".join(_kept(text.split("\n")))
 
 
@@ -133,19 +133,19 @@ def _exception(name: str, message: str) -> Exception:
     if issubclass(kind, KeyError) and re.fullmatch(r"'[^'\\]*'|\"[^\"\\]*\"", message):
         message = message[1:-1]  # a KeyError prints the representation of its key
     try:
-        # As Python itself restores one: made by the class of Python's that it builds on.
+        # As Python itself restores one: created by the built-in class it derives from.
         maker: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
         error: Exception = maker.__new__(kind, *((message,) if message else ()))
         error.args = (message,) if message else ()
         if message in str(error):
             return error
-    except Exception:  # a class with a __str__ of its own that needs what its constructor sets
-        log.debug("an exception of class %s cannot be built anew", name, exc_info=True)
+    except Exception:  # a class whose own __str__ needs what its constructor sets
+        log.debug("an exception of class %s cannot be rebuilt", name, exc_info=True)
     return RemoteException(name, message)
 
 
 def _known_class(name: str) -> type[Exception] | None:
-    """An exception class that this process has already: looked up in dictionaries, which runs nothing."""
+    """An exception class that this process has loaded, looked up in dictionaries without running code."""
     parts = name.split(".")
     places: list[tuple[dict[str, Any], list[str]]]
     if len(parts) == 1:
@@ -165,7 +165,7 @@ def _known_class(name: str) -> type[Exception] | None:
                 break
             names = dict(vars(found))
         if isinstance(found, type) and issubclass(found, Exception):
-            # One of ours without what its constructor sets would mislead whoever reads its attributes.
+            # One of ours without the attributes set by its constructor would mislead its readers.
             ours = issubclass(found, StreamsException) and found is not SerializationException
             return None if ours else found
     return None

@@ -29,11 +29,11 @@ __all__ = ["Restored", "end_of_day", "from_changelogs"]
 
 @dataclass(frozen=True)
 class Restored:
-    """An aggregation whose changelog is read.
+    """An aggregation to restore from its changelog.
 
     Attributes:
         value: the serde of its results.
-        parts: what it merges.
+        parts: the parts that it merges.
     """
 
     kind: StoreKind
@@ -45,10 +45,10 @@ class Restored:
 def from_changelogs(spark: SparkSession, options: Mapping[str, str]) -> Callable[[str, Restored], DataFrame]:
     """For `CompileContext.restored`: reads changelogs as they are when the first micro-batch begins.
 
-    Epochs are not looked at: nobody else may have written, or what they wrote is in it too.
+    Epochs are ignored: no one else must have written, or their records are included too.
 
     Args:
-        options: of Spark's Kafka source (source.kafka_options).
+        options: those of Spark's Kafka source (source.kafka_options).
     """
 
     def read(topic: str, into: Restored) -> DataFrame:
@@ -74,7 +74,7 @@ def from_changelogs(spark: SparkSession, options: Mapping[str, str]) -> Callable
 
 
 def _windowed(key: Column, into: Restored) -> tuple[Column, Column, Column]:
-    """The key, the start and the end of what has this key in a changelog (building._windowed_bytes)."""
+    """Key, start and end from a key in a changelog (building._windowed_bytes)."""
     if into.windows is None:
         nothing = F.lit(0).cast("bigint")
         return key, nothing, nothing
@@ -89,14 +89,14 @@ def _windowed(key: Column, into: Restored) -> tuple[Column, Column, Column]:
     elif isinstance(into.windows, SlidingWindows):
         length = into.windows.time_difference_ms
     else:
-        raise TopologyException("windows of no kind that is known; this is a bug, please report it")
+        raise TopologyException("unknown kind of windows; this is a bug, please report it")
     return F.substring(key, F.lit(1), size - 12), start, start + length
 
 
 def end_of_day(start: Column, days: DailyTimeWindows) -> Column:
-    """Where the kernel's DailyWindows ends one that begins here: at the same hour of the next day's clock."""
+    """The end of a window of the kernel's DailyWindows: the same clock time on the next day."""
     clock = F.from_utc_timestamp(F.timestamp_millis(start), days.zone.key)
-    # The first window of all begins at 0, and that may be before its hour.
+    # The very first window begins at 0, which may be before its hour.
     begun = F.when((start == 0) & (F.hour(clock) < days.start_hour), 0).otherwise(1)
     day = F.date_add(F.to_date(clock), begun)
     ends = F.timestamp_seconds(86_400 * F.unix_date(day) + 3600 * days.start_hour)
@@ -104,20 +104,20 @@ def end_of_day(start: Column, days: DailyTimeWindows) -> Column:
 
 
 def _number(content: Column, place: Column) -> Column:
-    """A big-endian number of 8 bytes. None of them is negative."""
+    """A big-endian, non-negative number of 8 bytes."""
     return F.conv(F.hex(F.substring(content, place, F.lit(8))), 16, 10).cast("bigint")
 
 
 def _parts(newest: Column, into: Restored) -> Column:
-    """A struct of the parts, by their places."""
+    """A struct of the parts, by position."""
     if into.parts.of_result is not None:
         value = serdes.from_bytes(into.value, newest["value"], F.lit("a changelog"))
         return F.struct(into.parts.of_result(value, newest["timestamp"]).alias("part0"))
     own = F.filter(newest["headers"], lambda header: header["key"] == PARTS_HEADER)
     missing = F.raise_error(
         F.lit(
-            "a changelog does not tell what a result was made of: that was too much, or the record is of a "
-            "version that did not tell"
+            "a changelog does not contain the parts of a result: they were too large, or an older version "
+            "wrote the record"
         )
     )
     told = F.when(F.size(own) > 0, own[0]["value"]).otherwise(missing.cast("binary"))

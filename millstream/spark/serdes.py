@@ -31,12 +31,12 @@ __all__ = ["big_endian", "column_type", "complaint", "from_bytes", "infer", "onc
 
 @dataclass(frozen=True)
 class _Codec:
-    """How one serde is done in Spark.
+    """The Spark implementation of one serde.
 
     Attributes:
-        column: the type of its values.
-        decode, encode: for what is not NULL.
-        accepts: other types that it writes without losing anything.
+        column: the Spark type of its values.
+        decode, encode: for non-NULL values.
+        accepts: other types that it writes without loss.
         valid: whether bytes are of this format; None: all are.
         takes: `valid` in words.
     """
@@ -60,7 +60,7 @@ def _sized(
 
 
 def _signed(data: Column, bits: int, type_: str) -> Column:
-    # conv() knows 64 bits only, so a narrower number is sign-extended by hand.
+    # conv() always uses 64 bits, so a narrower number is sign-extended by hand.
     number = F.conv(F.hex(data), 16, -10).cast("bigint")
     if bits == 64:
         return number
@@ -69,7 +69,7 @@ def _signed(data: Column, bits: int, type_: str) -> Column:
 
 
 def big_endian(number: Column, width: int) -> Column:
-    """The last bytes of a whole number, the highest first."""
+    """The lowest bytes of a whole number, most significant first."""
     # hex() of a negative bigint is its 64-bit two's complement, so the last digits are right for any width.
     digits = F.lpad(F.hex(number.cast("bigint")), 16, "0")
     return F.unhex(digits if width == 8 else F.substring(digits, 17 - 2 * width, 2 * width))
@@ -157,12 +157,13 @@ _CODECS: dict[str, _Codec] = {
 
 
 _KEEP_NULL = frozenset(("bytes", "string", "short", "integer", "long"))
-"""Whose `encode` gives NULL for NULL unasked. Spark plans every expression anew for each micro-batch."""
+"""The serdes whose `encode` maps NULL to NULL by itself. Spark plans every expression again for each
+micro-batch."""
 
 
 def column_type(serde: Serde) -> T.DataType | None:
-    """The type of the Column that `from_bytes` gives; None where a user's own serde has a part in it, or a
-    schema that is not known yet."""
+    """The type of the Column that `from_bytes` returns; None if a user's own serde is part of it, or its
+    schema is not known yet."""
     if isinstance(serde, RegistrySerde):
         return registry_serdes.column_type(serde)
     if isinstance(serde, ListSerde):
@@ -176,7 +177,7 @@ def column_type(serde: Serde) -> T.DataType | None:
 
 
 def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
-    """The value that these bytes are; NULL stays NULL.
+    """The value of these bytes; NULL stays NULL.
 
     `where` is a string Column that names the record (`orders-0 offset 17`): bytes of the wrong length end
     the query with an error that carries it. Nothing is skipped or turned into NULL.
@@ -210,23 +211,23 @@ def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
 
 
 def once(serde: Serde, read: Column) -> Column:
-    """What a serde reads, as a column of its own that Spark computes once a row.
+    """The value read by a serde, as a column of its own that Spark computes once for each row.
 
-    Spark moves filters in front of the columns that they are about, and computes those twice: to choose rows,
-    and of those that are left. It leaves alone what is not the same each time.
+    Spark moves filters in front of the columns they use, and computes those twice: to select rows, and again
+    for the remaining ones. It does not move nondeterministic columns.
     """
     if isinstance(serde, StringSerde | BytesSerde):
-        return read  # costs next to nothing
+        return read  # cheap anyway
     return F.when(F.spark_partition_id() >= 0, read)
 
 
 def _wrong(serde: Serde, data: Column, where: Column, takes: str) -> Column:
-    """Ends the query. The length and never the content: what a record says has no place in a log."""
+    """Ends the query. The message has the length, never the content: record data does not belong in a log."""
     return F.raise_error(_complaint(serde, data, where, takes))
 
 
 def complaint(serde: Serde, data: Column, where: Column) -> Column:
-    """What is said of bytes that the serde cannot read, as a text Column."""
+    """The message about bytes that the serde cannot read, as a text Column."""
     if isinstance(serde, CustomSerde):
         return _complaint(serde, data, where, "")
     if isinstance(serde, ListSerde):
@@ -254,9 +255,9 @@ def _complaint(serde: Serde, data: Column, where: Column, takes: str) -> Column:
 
 
 def _from_json(data: Column, schema: T.DataType, where: Column) -> Column:
-    # Not FAILFAST: its error does not say which record it was, and does say what was in it. Spark's parser
-    # ends behind the value, whatever follows; so the value is put where something has to follow: into an
-    # array, which then has to have one value only.
+    # Not FAILFAST: its error does not name the record, but quotes its content. Spark's parser stops after the
+    # value, whatever follows. So the value is put into an array, where something must follow, and which then
+    # must have only one element.
     text = F.concat(F.lit(f'{{"{_VALUE}":['), data.cast("string"), F.lit("]}"))
     values = T.ArrayType(schema)
     marked = T.StructType([T.StructField(_VALUE, values), T.StructField(_CORRUPT, T.StringType())])
@@ -268,7 +269,8 @@ def _from_json(data: Column, schema: T.DataType, where: Column) -> Column:
         fits = value.isNotNull() & row[_CORRUPT].isNull() & (F.size(row[_VALUE]) == 1)
         return F.when(fits, value).otherwise(wrong)
 
-    # A lambda over an array of one is the only way to name a value within an expression, so as to parse once.
+    # A lambda over an array of one element is the only way to name a value within an expression, and so to
+    # parse it once.
     return F.when(data.isNotNull(), F.get(F.transform(F.array(parsed), check), F.lit(0)))
 
 
@@ -282,7 +284,7 @@ _CORRUPT = "_millstream_corrupt"
 
 
 def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Column:
-    """The bytes of a Column; NULL stays NULL. `what` says in an error whose serde it is.
+    """The bytes of a Column; NULL stays NULL. `what` names the owner of the serde in errors.
 
     Raises:
         TopologyException: the serde does not fit the Column's type.
@@ -321,7 +323,7 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
 def _to_json(value: Column, type_: T.DataType) -> Column:
     if isinstance(type_, T.StructType | T.ArrayType | T.MapType):
         return F.to_json(value)
-    # A single value Spark does not write; a list of it, without the brackets, is one.
+    # Spark does not write a single value, but a list of it without the brackets is the same.
     listed = F.to_json(F.array(value))
     return F.when(value.isNotNull(), F.substring(listed, F.lit(2), F.length(listed) - 2))
 
@@ -347,20 +349,20 @@ def _list_to_bytes(serde: ListSerde, value: Column, type_: T.DataType, what: str
     if parts_type.elementType == T.BinaryType():
         value = F.transform(value, lambda each: to_bytes(serde.inner, each, element, f"{what}, an element,"))
     else:
-        to_bytes(serde.inner, F.lit(None), element, f"{what}, an element,")  # whether its type fits
+        to_bytes(serde.inner, F.lit(None), element, f"{what}, an element,")  # checks that its type fits
         value = value.cast(parts_type)
     return registry_serdes.kernel_function(described, "write", parts_type, value)
 
 
 def _parts_type(serde: ListSerde) -> T.ArrayType:
-    """What the kernel takes a list apart into: the bytes of its elements; but floating point numbers as they
-    are, since the functions for their bits cannot stand in a list."""
+    """The type into which the kernel splits a list: the bytes of its elements; but floating point numbers as
+    they are, because the functions for their bits do not work inside a list."""
     plain = {"float": T.FloatType(), "double": T.DoubleType()}
     return T.ArrayType(plain.get(serde.inner.name, T.BinaryType()))
 
 
 def type_of(schema: Any) -> T.DataType:
-    """The type that a DDL text says, or that a program gave itself."""
+    """The type of a DDL text, or the one that the program passed."""
     return schema if isinstance(schema, T.DataType) else _parsed(str(schema))
 
 
@@ -381,7 +383,7 @@ def _from_windowed(serde: WindowedSerde, data: Column, where: Column) -> Column:
     window = F.struct(F.timestamp_millis(start).alias("start"), F.timestamp_millis(end).alias("end"))
     read = F.struct(inner.alias("key"), window.alias("window"))
     wrong = _wrong(serde, data, where, _windowed_takes(serde))
-    # The error is a field of its own struct: the key's type is known to Spark alone.
+    # The error is a field of its own struct: only Spark knows the key's type.
     return F.when(fits, read).when(data.isNotNull() & wrong.cast("boolean"), read)
 
 
@@ -400,7 +402,7 @@ def _windowed_to_bytes(serde: WindowedSerde, value: Column, type_: T.DataType, w
 
 
 def infer(type_: T.DataType) -> Serde:
-    """The serde for a Column whose serde nobody named: it follows from the type.
+    """The serde for a Column without a declared one: it follows from the type.
 
     Differs: Kafka Streams cannot know the type and asks for a serde.
     """
@@ -414,7 +416,7 @@ def infer(type_: T.DataType) -> Serde:
         T.DoubleType: Serdes.double,
         T.FloatType: Serdes.float,
         T.BooleanType: Serdes.boolean,
-        T.NullType: Serdes.bytes,  # nothing but nulls: any serde would do
+        T.NullType: Serdes.bytes,  # only nulls: any serde would do
     }
     make = by_type.get(type(type_))
     if make is not None:
@@ -422,9 +424,8 @@ def infer(type_: T.DataType) -> Serde:
     if isinstance(type_, T.StructType | T.ArrayType | T.MapType):
         return Serdes.json(type_)
     raise TopologyException(
-        f"no serde writes a column of type {type_.simpleString()} unasked; cast it to a type that has one, "
-        "or give "
-        f"Serdes.json('{type_.simpleString().upper()}')"
+        f"no serde follows from the column type {type_.simpleString()}; cast the column to a type that has "
+        f"one, or use Serdes.json('{type_.simpleString().upper()}')"
     )
 
 
@@ -476,11 +477,11 @@ def _check_json(schema: T.DataType, type_: T.DataType, what: str) -> None:
 
 
 _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
-"""Each is read without loss as one further right, as far as it is whole, or both are not."""
+"""Each is read without loss as one further right, if both are whole numbers or neither is."""
 
 
 def _readable(written: T.DataType, schema: T.DataType) -> bool:
-    """Whether JSON written from one type is read as the other with nothing lost."""
+    """Whether JSON written from one type is read as the other without loss."""
     if isinstance(written, T.NullType):
         return True
     if isinstance(written, T.StructType) and isinstance(schema, T.StructType):

@@ -60,13 +60,13 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-# py4j tells each connection that it closes, at INFO.
+# py4j logs each connection that it closes, at INFO.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 _LOOK_SECONDS = 0.05
 _HOME = Path(pyspark.__file__).parent
 _UMASK = "spark.hadoop.fs.permissions.umask-mode"
-"""With it Hadoop sets the permissions of each file that it makes, whatever the process's umask is."""
+"""With it Hadoop sets the permissions of each file that it creates, whatever the process's umask is."""
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _PYTHON = "PYSPARK_PYTHON"
@@ -74,7 +74,7 @@ _END_SECONDS = 2.0
 
 
 class SharedSession:
-    """Counts who uses the Spark that this module started, and stops it with the last one."""
+    """Counts the users of the Spark that this module started, and stops it with the last one."""
 
     _lock = threading.Lock()
     _users = 0
@@ -91,14 +91,14 @@ class SharedSession:
         defaults: Mapping[str, str] | None = None,
         object_store: bool = False,
     ) -> None:
-        """Start Spark, or join the one that runs.
+        """Start Spark, or join a running one.
 
         Args:
-            settings: `spark.*` of the configuration.
-            defaults: what a Spark that is started has where nobody says otherwise, over our other defaults.
+            settings: `spark.*` from the configuration.
+            defaults: defaults for a Spark that is started, over our other defaults.
             given: the user's own session; it is left running.
-            closing: set, from any thread, when the session is not wanted any more; starting ends soon then.
-            object_store: checkpoints are in one; a Spark that is started has what it takes.
+            closing: set, from any thread, when the session is no longer wanted; starting then ends soon.
+            object_store: checkpoints are in an object store; a Spark that is started gets what that needs.
 
         Raises:
             SetupException: there is no Java, a jar is missing, or Spark does not start.
@@ -134,7 +134,7 @@ class SharedSession:
             raise
 
     def close(self) -> None:
-        """Give the session up; the last user stops Spark. Idempotent; quick where its JVM is gone."""
+        """Release the session; the last user stops Spark. Idempotent; fast if its JVM is gone."""
         if self._closed:
             return
         self._closed = True
@@ -151,16 +151,16 @@ class SharedSession:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its JVM is there. One that this process did not start itself is taken to be."""
+        """Whether its JVM is running. One that this process did not start is assumed to be."""
         return not self._closed and not self._lost and _process_runs(self._gateway)
 
     def note_lost(self) -> None:
-        """A call found its JVM gone. The process itself may take a moment more to end."""
+        """Note that a call found the JVM gone. The process itself may take a moment longer to end."""
         self._lost = True
 
 
 def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own in the JVM of `base`, with these `spark.sql.*`."""
+    """A new session in the JVM of `base`, with these `spark.sql.*`."""
     session = base.newSession()
     for name, value in settings.items():
         _set(session, name, value)
@@ -169,34 +169,35 @@ def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSessi
 
 
 def _told_to(session: SparkSession) -> Mapping[str, str]:
-    """What the user told the Spark of a session that was handed over.
+    """The user's settings of a Spark whose session was passed in.
 
     Raises:
-        SetupException: it is one of Spark Connect, where there is no JVM to talk to.
+        SetupException: it is a Spark Connect session, which has no JVM to talk to.
     """
     try:
         context = session.sparkContext
         if SharedSession._users and context is SparkContext._active_spark_context:
-            return SharedSession._told  # a Spark of ours has our settings
+            return SharedSession._told  # our own Spark has our settings
         return dict(context.getConf().getAll())
     except PySparkAttributeError as error:
         raise SetupException(
-            "this is a session of Spark Connect, which Millstream does not support: it needs Spark's Java "
-            "process on this machine. Hand over a classic session, such as "
+            "this is a Spark Connect session, which Millstream does not support: it needs Spark's Java "
+            "process on this machine. Pass a classic session, such as "
             "SparkSession.builder.master('local[*]').getOrCreate() (on Databricks: on a cluster with "
-            "dedicated access mode), or let Millstream start Spark: KafkaStreams(topology, config) without a "
-            "session"
+            "dedicated access mode), or let Millstream start Spark: KafkaStreams(topology, config) without "
+            "a session"
         ) from error
 
 
 def _told_on_the_way() -> dict[str, str]:
-    """What the user told spark-submit, in whose JVM this program runs, or by `PYSPARK_SUBMIT_ARGS`."""
+    """The user's settings given to spark-submit, if this program runs in its JVM, or in
+    `PYSPARK_SUBMIT_ARGS`."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return told_by_arguments(os.environ.get(_ARGUMENTS, ""))[0]
     SparkContext._ensure_initialized()
     told = dict(SparkConf(_jvm=SparkContext._jvm).getAll())
     if told.get("spark.app.name") == Path(sys.argv[0]).name:
-        del told["spark.app.name"]  # nobody said that: spark-submit has called it so
+        del told["spark.app.name"]  # no one set that: spark-submit chose the name
     return told
 
 
@@ -219,14 +220,14 @@ def check_connector(spark: SparkSession) -> None:
 
 
 def _set(spark: SparkSession, name: str, value: str) -> None:
-    # Not `conf.isModifiable()`: it says no to keys that Spark reads without having registered them, such as
-    # checkpointFileManagerClass and everything of the RocksDB state store.
+    # Not `conf.isModifiable()`: it denies keys that Spark reads without registering them, such as
+    # checkpointFileManagerClass and all keys of the RocksDB state store.
     try:
         spark.conf.set(name, value)
     except AnalysisException as error:
         if "CANNOT_MODIFY" not in (error.getCondition() or ""):
             raise
-        log.debug("%s is fixed since Spark started", name)
+        log.debug("%s cannot change after Spark has started", name)
 
 
 def _go_on_unless(closing: threading.Event) -> None:
@@ -260,7 +261,7 @@ def _ends_soon(gateway: Any) -> bool:
 
 
 def class_data_archive(timeout_s: float) -> Path | None:
-    """The archive that Spark's next start will use; waits for it if it is being made.
+    """The archive that Spark's next start will use; waits for it if it is being created.
 
     None: there is none, and the log says why.
     """
@@ -283,14 +284,14 @@ def _has_jvm() -> bool:
 
 
 def _forget_jvm() -> None:
-    """Have PySpark start anew: it holds on to a JVM that was killed, and each of its calls would fail."""
-    log.warning("Spark's Java process has ended; the next start of Spark starts another")
+    """Have PySpark start again: it keeps a JVM that was killed, and each of its calls would fail."""
+    log.warning("Spark's Java process has ended; the next start of Spark starts a new one")
     if SparkContext._gateway is not None:
         program_end.forget(SparkContext._gateway)
     _remove_scratch(SparkContext._gateway)
     context: Any = SparkContext._active_spark_context
     if context is not None:
-        # It waits for a connection of the JVM's, for ever.
+        # It waits forever for a connection from the JVM.
         server = context._accumulatorServer
         threading.Thread(target=server.shutdown, name="spark-forget", daemon=True).start()
     SparkContext._active_spark_context = None
@@ -314,7 +315,7 @@ def _start(
         if SharedSession._users == 0:
             raise IllegalStateException(
                 "Spark already runs in this process, started by someone else; "
-                "hand its session to the client: KafkaStreams(topology, config, spark=spark)"
+                "pass its session to the client: KafkaStreams(topology, config, spark=spark)"
             )
         return SparkSession.builder.getOrCreate()
     _wait_for_launch(closing)
@@ -387,14 +388,14 @@ def _workers_python(chosen: str | None) -> Iterator[None]:
 
 
 def _end_jvm_without_s3a() -> None:
-    """A JVM of ours that ran for another client, and whose class path is fixed, makes room for a new one."""
+    """End our JVM that ran for another client, whose class path is fixed, to make room for a new one."""
     gateway = SparkContext._gateway
     if gateway is None or not vars(gateway).get("direct"):
         return
     try:
         gateway.jvm.java.lang.Class.forName(S3A)
     except Py4JError:
-        log.info("Spark's Java process has no S3A, and is started anew for checkpoints in an object store")
+        log.info("Spark's Java process has no S3A; restarting it for checkpoints in an object store")
         program_end.forget(gateway)
         _end(gateway)
         SparkContext._gateway = None
@@ -402,16 +403,16 @@ def _end_jvm_without_s3a() -> None:
 
 
 def hadoop_version() -> str:
-    """Of the Hadoop that PySpark brings."""
+    """The version of the Hadoop that PySpark brings."""
     found = sorted((_HOME / "jars").glob("hadoop-client-api-*.jar"))
     return found[-1].stem.removeprefix("hadoop-client-api-") if found else "unknown"
 
 
 def _why_not_directly(settings: Mapping[str, str]) -> str | None:
-    """Why Spark's JVM is spark-submit's, or has to be; None: our jars are, or will be, among Spark's own."""
+    """Why spark-submit started Spark's JVM, or must; None: our jars are, or will be, among Spark's own."""
     gateway = SparkContext._gateway
     if gateway is not None:
-        return None if vars(gateway).get("direct") else "it runs already"
+        return None if vars(gateway).get("direct") else "it is already running"
     arguments = told_by_arguments(os.environ.get(_ARGUMENTS, ""))[1]
     return direct.decide(pyspark.__version__, _HOME, settings, arguments, os.environ)
 
@@ -426,17 +427,17 @@ def _is_installed() -> bool:
     try:
         distribution("millstream")
     except PackageNotFoundError:
-        return False  # found by a path of this process's alone
+        return False  # found only by this process's path
     return True
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """py4j says on the root logger that it could not send a command; it raises as well."""
+    """Drops py4j's root-logger message that a command could not be sent; py4j raises as well."""
     return not (record.name == "root" and record.pathname.endswith(os.path.join("py4j", "java_gateway.py")))
 
 
 def _keep_quiet(session: SparkSession) -> None:
-    """Have PySpark not print what it raises anyway, or what we report: a JVM that is gone."""
+    """Keep PySpark from printing what it raises anyway, or what we report: that the JVM is gone."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_py4js)
     server: Any = session.sparkContext._accumulatorServer
@@ -446,9 +447,9 @@ def _keep_quiet(session: SparkSession) -> None:
 def _write_no_checksum_files(spark: SparkSession) -> None:
     """Let Hadoop's local file system write no `.crc` file beside each file (see `_FAST_PROCESSES`).
 
-    The kernel's (`LocalFiles.java`) writes none anyway; this is for where spark-submit has started the JVM.
-    A JVM has one local file system, which all its sessions share; that of a user's own session stays as it
-    is. Files that have a checksum are still checked when they are read.
+    The kernel's (`LocalFiles.java`) writes none anyway; this is for a JVM started by spark-submit. A JVM has
+    one local file system, which all its sessions share; that of a user's own session is unchanged. Files with
+    a checksum are still checked when they are read.
     """
     assert spark._jvm is not None
     local = spark._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
@@ -456,23 +457,23 @@ def _write_no_checksum_files(spark: SparkSession) -> None:
 
 
 def _forget_origins(spark: SparkSession) -> None:
-    """Have Hadoop's configuration not know which file each of its settings is from.
+    """Make Hadoop's configuration forget which file each of its settings came from.
 
     Each micro-batch brings the configuration to the tasks, once for each operator with state, and Hadoop
-    compresses the origins of its thousand settings one by one: 5 ms of a batch. Nobody reads them.
+    compresses the origins of its thousand settings one by one: 5 ms of a batch. No one reads them.
     """
     try:
         configuration: Any = spark.sparkContext._jsc.hadoopConfiguration()
-        configuration.size()  # it is read from its files now, and not later
+        configuration.size()  # read it from its files now, not later
         origins = configuration.getClass().getDeclaredField("updatingResource")
         origins.setAccessible(True)
         origins.get(configuration).clear()
-    except Py4JError:  # a Hadoop that keeps them elsewhere, or shows nobody
+    except Py4JError:  # a Hadoop version that keeps them elsewhere, or hides them
         log.debug("the origins of Hadoop's settings", exc_info=True)
 
 
 def _stderr() -> int | None:
-    """Where the JVM writes; None: nowhere."""
+    """The JVM's stderr; None: there is none."""
     try:
         os.fstat(2)
     except OSError:  # a daemon may have closed it
@@ -483,9 +484,9 @@ def _stderr() -> int | None:
 def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     """Start the JVM, with the Java that Millstream found.
 
-    The JVM reads the other end of a pipe that this process holds, and exits when the pipe breaks: also when
-    this process is killed. What it prints goes to this process's stderr, or to `MILLSTREAM_SPARK_LOG`; never
-    to stdout, which is the program's own.
+    The JVM reads the other end of a pipe that this process holds, and exits when the pipe breaks, also when
+    this process is killed. Its output goes to this process's stderr, or to `MILLSTREAM_SPARK_LOG`; never to
+    stdout, which is the program's own.
 
     Args:
         path: its class path; None: spark-submit starts it.
@@ -497,7 +498,7 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
     told = conf.get(_UMASK) or ""
-    # Blocks, the state of queries and temporary files have records in them.
+    # Blocks, the state of queries and temporary files contain records.
     umask = int(told, 8) if told.isdigit() else umask_of_children()
     output: IO[bytes] | None = None
     try:
@@ -539,8 +540,8 @@ def _start_directly(
         "PYTHONHASHSEED": "0",  # as spark-submit has it
     }
     if "SPARK_LOCAL_IP" not in environment:
-        # Else Spark looks up this machine's name, and does not start where nobody knows it (in the sandbox of
-        # an image's build), or waits for a name server that does not answer.
+        # Otherwise Spark looks up this machine's name, and fails to start where it is unknown (in the sandbox
+        # of an image build), or waits for a name server that does not answer.
         environment.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     class_list = Path(scratch.path, "classes.lst") if scratch is not None else None
 
@@ -556,7 +557,7 @@ def _start_directly(
 
 
 def _submit(conf: SparkConf, java: JavaHome, writes_to: int | None, umask: int) -> Any:
-    """Have spark-submit start the JVM. It is told by the environment, which is ours for a moment."""
+    """Have spark-submit start the JVM. It is configured by the environment, which is ours for a moment."""
     saved = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_HOME", _ARGUMENTS)}
     os.environ["JAVA_HOME"] = str(home_for_spark(java))
     # Another Spark on this machine must not be started with this PySpark.
@@ -577,9 +578,10 @@ def _submit(conf: SparkConf, java: JavaHome, writes_to: int | None, umask: int) 
 
 
 def _ignore_sigterm(gateway: Any) -> None:
-    """Have the JVM end when we end it, or are gone: systemd sends SIGTERM to each process of a service.
+    """Let the JVM end only when we end it or are gone: systemd sends SIGTERM to each process of a service.
 
-    It would end before its clients have closed, which to them is a failure. PySpark does the same for Ctrl-C.
+    It would end before its clients have closed, which they would see as a failure. PySpark does the same for
+    Ctrl-C.
     """
     try:
         java = gateway.jvm.sun.misc
@@ -589,7 +591,7 @@ def _ignore_sigterm(gateway: Any) -> None:
 
 
 def _scratch_for(conf: SparkConf, options: list[str]) -> PrivateDirectory | None:
-    """A directory for the JVM's temporary files, which it is told of; None: it has been given others."""
+    """A directory for the JVM's temporary files, passed to it; None: others are configured."""
     temporary = "java.io.tmpdir" not in options[0]
     # Executors elsewhere have directories of their own.
     local = (conf.get("spark.master") or "").startswith("local") and "SPARK_LOCAL_DIRS" not in os.environ
@@ -605,14 +607,14 @@ def _scratch_for(conf: SparkConf, options: list[str]) -> PrivateDirectory | None
 
 
 def _remove_scratch(gateway: Any) -> None:
-    """What the JVM left on disk; it has ended."""
+    """Delete what an ended JVM left on disk."""
     scratch = getattr(gateway, "scratch", None)
     if isinstance(scratch, PrivateDirectory):
         scratch.remove()
 
 
 class _Launch:
-    """A JVM that is starting, on a thread of its own, so that whoever waits for it can give up.
+    """A JVM that is starting on a thread of its own, so that its waiters can give up.
 
     Abandoned, it is ended as soon as it has started. There is one at a time: a launch sets the environment of
     the process for a moment.
@@ -638,7 +640,7 @@ class _Launch:
                 unwanted = self._abandoned
             if unwanted:
                 _end(gateway)
-        except BaseException as error:  # whoever waits for it raises it
+        except BaseException as error:  # raised by the waiting thread
             self._error = error
         finally:
             self.done.set()
@@ -657,7 +659,7 @@ class _Launch:
 
 
 def _wait_for_launch(closing: threading.Event) -> None:
-    """Until one that was abandoned is through: the environment is the program's own again."""
+    """Wait until an abandoned launch is finished and the environment is the program's own again."""
     before = _Launch.current
     while before is not None and not before.done.wait(_LOOK_SECONDS):
         _go_on_unless(closing)
@@ -674,17 +676,17 @@ def _launch_unless(closing: threading.Event, conf: SparkConf, path: Sequence[Pat
 
 
 def _forget_in_child(gateway: Any) -> None:
-    """In a forked child: the JVM is the parent's. Say nothing to it, and do not keep it from ending.
+    """In a forked child: the JVM is the parent's. Send it nothing, and do not keep it from ending.
 
     It ends when the pipe to it breaks, so the child must not hold that open.
     """
-    gateway._gateway_client.is_connected = False  # finalizers of Java objects would tell the JVM
+    gateway._gateway_client.is_connected = False  # finalizers of Java objects would call the JVM
     if gateway.proc is not None:
         gateway.proc.stdin.close()
 
 
 def _end(gateway: Any) -> None:
-    """Stop what still runs and let the JVM see the end of its input; it does not outlive this process."""
+    """Stop what still runs, and close the JVM's input; it does not outlive this process."""
     process = gateway.proc
     launched: Launched | None = vars(gateway).get("launched")
     if launched is not None and launched.making is not None:

@@ -32,7 +32,7 @@ SQL_DEFAULTS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     f"{_STREAMING}stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # To say how many entries there are, Spark reads each one before it writes it.
+    # To count the entries, Spark reads each one before it writes it.
     f"{_STREAMING}stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # A rename instead of a FileContext round: 65 to 16 ms per batch on local and HDFS-like paths.
     f"{_STREAMING}checkpointFileManagerClass": (
@@ -40,40 +40,40 @@ SQL_DEFAULTS: Mapping[str, str] = {
     ),
     f"{_STREAMING}pollingDelay": "5ms",
     f"{_STREAMING}noDataMicroBatches.enabled": "false",
-    # A task costs more than a small batch has work for. The first start of a query fixes the number.
+    # A task costs more than the work of a small batch. The first start of a query fixes the number.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    # From `c = 0 and case when c = 0 then x end` Spark infers x, and asks for x before c = 0: a cast behind a
-    # filter then fails for a record that the filter drops. Inferring serves joins of tables, and takes time.
+    # From `c = 0 and case when c = 0 then x end` Spark infers x, and evaluates x before c = 0: a cast after a
+    # filter then fails for a record that the filter drops. Inferring helps joins of tables, and takes time.
     "spark.sql.constraintPropagation.enabled": "false",
-    # Of `a and b(x) and c(x)` Spark computes x, which is there twice, before it asks for a. With this it
-    # does not, and in conditions of more parts less often.
+    # In `a and b(x) and c(x)` Spark computes x, which occurs twice, before it evaluates a. With this setting
+    # it does not, and in longer conditions it does so less often.
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
-    # A function's exception comes as the text of its traceback; the shortened one says nothing of its causes.
+    # A function's exception arrives as the text of its traceback; the shortened form omits its causes.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Spark refuses two stateful operators of different kinds, side by side and in a row: a watermark of the
-    # first would drop rows of the second. The kernel's have none, and know by themselves what is late. What
-    # else Spark checks here a topology cannot express.
+    # first would drop rows of the second. The kernel's operators have none, and determine lateness
+    # themselves. A topology cannot express the other things that Spark checks here.
     f"{_STREAMING}unsupportedOperationCheck": "false",
-    # Records are late by the watermark that state is given up by, the stream time before the micro-batch. For
-    # operators in a row Spark would compare them with the one of a batch earlier.
+    # Records are late by the watermark that evicts state, the stream time before the micro-batch. For
+    # consecutive operators Spark would compare them with that of the previous batch.
     f"{_STREAMING}statefulOperator.allowMultiple": "false",
 }
-"""SQL settings of a client's session, unless its user has others."""
+"""SQL settings of a client's session, unless the user sets others."""
 
 OBJECT_STORE_SETTINGS: Mapping[str, str] = {
     f"{_STREAMING}checkpointFileManagerClass": "io.millstream.kernel.files.ObjectCheckpoints",
-    # For uploads of its own S3A takes a second client, on Netty, which does not end with every server.
+    # For its own uploads S3A uses a second client, on Netty, which does not end with every server.
     "fs.s3a.optimized.copy.from.local.enabled": "false",
 }
-"""What a client's session has, whatever anybody says, where checkpoints are in an object store: by it one of
-two clients that write the same batch loses."""
+"""Forced settings of a client's session if checkpoints are in an object store: they ensure that one of two
+clients that write the same batch loses."""
 
 TRANSACTION_SETTINGS: Mapping[str, str] = {
     # Spark's default is true: a batch that is repeated could have other sink partitions.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
-"""What a client's session has besides, where it writes exactly once and its configuration has no others."""
+"""Further settings of a client's session that writes exactly once, unless its configuration sets others."""
 
 _NEEDED = frozenset(
     (
@@ -85,8 +85,8 @@ _NEEDED = frozenset(
         "spark.sql.subexpressionElimination.skipForShortcutExpr",
     )
 )
-"""What results depend on. A session that serves other programs too may well have another value; only the
-client's own configuration can say that its pipelines are to have it."""
+"""Settings that results depend on. A session that serves other programs, too, may have other values; only the
+client's own configuration can choose them for its pipelines."""
 
 _LAUNCH_DEFAULTS: Mapping[str, str] = {
     "spark.master": "local[*]",
@@ -97,8 +97,8 @@ _LAUNCH_DEFAULTS: Mapping[str, str] = {
 }
 
 _WITHOUT_UI: Mapping[str, str] = {
-    # What the UI would show is kept without a UI too: by default a thousand plans, and every micro-batch is
-    # one; after a thousand micro-batches that was half of the live heap, 60 of 130 MB.
+    # The UI's data is kept even without a UI: by default a thousand plans, one for each micro-batch; after a
+    # thousand micro-batches that was half of the live heap, 60 of 130 MB.
     "spark.sql.ui.retainedExecutions": "5",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -120,7 +120,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "--executor-memory": "spark.executor.memory",
     "--executor-cores": "spark.executor.cores",
 }
-"""Arguments of spark-submit that say the same as a setting of which we have a default or a use."""
+"""Arguments of spark-submit equivalent to a setting that we set or use."""
 
 
 def sql_settings(settings: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
@@ -132,7 +132,7 @@ def sql_settings(settings: Mapping[str, str], told: Mapping[str, str]) -> dict[s
 def launch_settings(
     app_name: str, settings: Mapping[str, str], told: Mapping[str, str], *, our_workers: bool
 ) -> dict[str, str]:
-    """What Spark is started with, but for jars and Java's own options.
+    """The settings that Spark is started with, except jars and Java's own options.
 
     Args:
         our_workers: Python workers find this package.
@@ -157,8 +157,8 @@ def has_connector(settings: Mapping[str, str]) -> bool:
 
 
 def told_by_arguments(text: str) -> tuple[dict[str, str], str]:
-    """The settings in arguments of spark-submit, as `PYSPARK_SUBMIT_ARGS` has them, and the arguments without
-    them: what stands there goes before each setting that Spark is started with, ours in the same one too.
+    """The settings in arguments of spark-submit, as in `PYSPARK_SUBMIT_ARGS`, and the remaining arguments.
+    The former override every setting that Spark is started with, ours included.
     """
     told: dict[str, str] = {}
     rest: list[str] = []
@@ -178,19 +178,19 @@ def told_by_arguments(text: str) -> tuple[dict[str, str], str]:
 
 
 def java_options(given: str, *, own_heap: bool, cores: int) -> str:
-    """The user's options for Spark's JVM, with ours where they say nothing.
+    """The user's options for Spark's JVM, completed by ours.
 
     Args:
-        own_heap: the size of the heap is our default: small, so that a collector for large ones is a burden.
-            G1 takes each big buffer of a micro-batch for a reason to mark the whole heap. On two cores a
-            start took 21.8 s of CPU with G1, 19.8 with the parallel collector, 17.5 with the serial one;
-            after it the JVM had 1.1, 1.1 and 0.55 GB. Throughput was the same.
+        own_heap: the heap has our default size: small, so a collector for large heaps is a burden.
+            G1 marks the whole heap for each big buffer of a micro-batch. On two cores a start took 21.8 s of
+            CPU with G1, 19.8 with the parallel collector, 17.5 with the serial one; after it the JVM had 1.1,
+            1.1 and 0.55 GB. Throughput was the same.
     """
     options = [given] if given else []
     if own_heap and "GC" not in given:
         options.append("-XX:+UseSerialGC" if cores <= 2 else "-XX:+UseParallelGC")
     if "MetaspaceSize" not in given:
-        # Spark's classes take 170 MB; from the default of 21 MB on, each growth collects the whole heap.
+        # Spark's classes take 170 MB; from the default of 21 MB upwards, each growth collects the whole heap.
         options.append("-XX:MetaspaceSize=256m")
     if "launchMechanism" not in given:
         options.append(_FAST_PROCESSES)
@@ -198,9 +198,9 @@ def java_options(given: str, *, own_heap: bool, cores: int) -> str:
 
 
 def quiet_options(given: str, *, has_log_file: bool) -> list[str]:
-    """What keeps Spark's log off the program's stderr, unless the user has a configuration of the log.
+    """The options that keep Spark's log off the program's stderr, unless the user configures logging.
 
-    In a file of its own (`MILLSTREAM_SPARK_LOG`) it has warnings.
+    A separate file (`MILLSTREAM_SPARK_LOG`) gets warnings.
     """
     if "log4j" in given:
         return []

@@ -275,8 +275,8 @@ class TopologyTestDriver:
         for side, serde in (("key", key), ("value", value)):
             if serde is None:
                 raise ValueError(
-                    f"the program does not say which {side} serde the topic '{topic}' has; give both, as in "
-                    f"('{topic}', Serdes.string(), Serdes.string())"
+                    f"the program does not determine the {side} serde of the topic '{topic}'; pass both, as "
+                    f"in ('{topic}', Serdes.string(), Serdes.string())"
                 )
         return (
             bound(Serdes.of(key), self._registry, topic, is_key=True),
@@ -324,7 +324,7 @@ class TopologyTestDriver:
             ValueError: the clock would go back.
         """
         if advance < timedelta(0):
-            raise ValueError(f"time only goes forward, got {advance}")
+            raise ValueError(f"time only moves forward; got {advance}")
         self._now += advance // timedelta(milliseconds=1)
         self._tell_time()
 
@@ -350,7 +350,7 @@ class TopologyTestDriver:
             IllegalStateException: batches are nested.
         """
         if self._waiting is not None:
-            raise IllegalStateException("one_batch() within one_batch(): there can be one at a time")
+            raise IllegalStateException("one_batch() cannot be nested: there can be only one at a time")
         waiting: list[Record] = []
         self._waiting = waiting
         try:
@@ -479,7 +479,7 @@ class TopologyTestDriver:
     def _pipe(self, records: Sequence[Record]) -> None:
         """Run one micro-batch, then as many as its output needs; or one for each record."""
         if self._closed:
-            raise IllegalStateException("this TopologyTestDriver is closed; make a new one")
+            raise IllegalStateException("this TopologyTestDriver is closed; create a new one")
         if self._waiting is not None:
             self._waiting += records
         elif self._record_by_record:
@@ -538,10 +538,10 @@ class TopologyTestDriver:
             return
         topics = sorted({f"'{record.topic}'" for batch in inputs.values() for record in batch})
         raise TopologyException(
-            f"what was piped in has come back to {', '.join(topics)} {passed} times, one micro-batch after "
-            "the other, and it goes on. A program that writes to its own source topic never comes to an end: "
-            "write to another topic, or filter out what has been there; if it does come to an end, give "
-            "TopologyTestDriver(..., max_rounds=...) more"
+            f"the piped records have come back to {', '.join(topics)} in {passed} successive micro-batches, "
+            "without an end in sight. A program that writes to its own source topic never finishes: write "
+            "to another topic, or filter out records that were there before; if it does finish, increase "
+            "TopologyTestDriver(..., max_rounds=...)"
         )
 
     def _arrived(self, record: Record) -> Record:
@@ -630,7 +630,7 @@ class TestInputTopic:
     def advance_time(self, advance: timedelta) -> None:
         """Advance the timestamp for records without one."""
         if advance < timedelta(0):
-            raise ValueError(f"time only goes forward, got {advance}")
+            raise ValueError(f"time only moves forward; got {advance}")
         self._next_timestamp += round(advance / timedelta(milliseconds=1))
 
     def _encoded(self, record: TestRecord) -> Record:

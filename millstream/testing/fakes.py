@@ -677,7 +677,7 @@ class FakeCheckpointFiles:
             if old not in self._files:
                 return False
             if new in self._files:
-                raise StreamsException(f"'{new}' is there already")
+                raise StreamsException(f"'{new}' already exists")
             self._make(new.rpartition("/")[0])
             moved = {
                 name: content
@@ -713,7 +713,7 @@ class FakeCheckpointFiles:
         """Replace a file's contents."""
         with self._lock:
             if path in self._files and self._files[path] is None:
-                raise StreamsException(f"'{path}' is a directory, and not a file")
+                raise StreamsException(f"'{path}' is a directory, not a file")
             self._make(path.rpartition("/")[0])
             self._files[path] = content
 
@@ -722,7 +722,7 @@ class FakeCheckpointFiles:
         for end in range(1, len(parts) + 1):
             at = "/".join(parts[:end])
             if self._files.get(at) is not None:
-                raise StreamsException(f"'{at}' is a file, and not a directory")
+                raise StreamsException(f"'{at}' is a file, not a directory")
             self._files[at] = None
 
 
@@ -753,7 +753,7 @@ class FakeObjectFiles:
         """Has no effect."""
 
     def rename(self, old: str, new: str) -> bool:
-        raise StreamsException(f"'{old}' cannot be renamed: object stores rename nothing")
+        raise StreamsException(f"'{old}' cannot be renamed: object stores have no rename")
 
     def create_file(self, path: str) -> bool:
         """Create an empty object. False if it already exists."""
@@ -803,7 +803,7 @@ class FakeObjectFiles:
 
     def _raise_if_fenced(self, path: str) -> None:
         if self._objects.get(path) == FENCE:
-            raise TaskMigratedException(f"'{path}' is not this client's to write any more")
+            raise TaskMigratedException(f"'{path}' can no longer be written by this client")
 
     def _below(self, path: str) -> Iterator[str]:
         with self._lock:

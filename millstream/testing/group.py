@@ -213,7 +213,7 @@ class FakeMembership:
         """
         with self.group._changed:
             if self.started or self.over:
-                raise IllegalStateException("this membership was started before; make a new one")
+                raise IllegalStateException("this membership was started before; create a new one")
             self.started = True
         self.group._come(self)
 

@@ -120,12 +120,12 @@ def test_it_is_still_the_function() -> None:
     ("told", "made"),
     [
         (
-            r"has 1 parameters for stores \(one\) and 2 stores \(counts, more\)",
+            r"has 1 parameters for stores \(one\) but 2 stores \(counts, more\)",
             lambda: processor(stores=[COUNTS, "more"])(lambda record, one: None),
         ),
         ("takes no record; write `def <lambda>", lambda: processor(lambda: None)),
         ("@processor takes store builders, .*or names of stores; got 5", lambda: processor(store=5)),
-        ("@processor stands above a function", lambda: processor("counts")),
+        ("@processor decorates a function", lambda: processor("counts")),
     ],
 )
 def test_a_function_that_does_not_go_with_its_stores_is_refused(
@@ -146,7 +146,7 @@ def test_what_is_no_record_is_refused(given: Any) -> None:
 
     builder = StreamsBuilder()
     builder.stream("in").process(wrong).to("out")
-    with pytest.raises(TypeError, match=r"wrong gave .*; it yields, or returns, records"):
+    with pytest.raises(TypeError, match=r"wrong produced .*; it must yield, or return, records"):
         fed(task_of(plan_of(builder.build()), MemoryHome()), [("a", "x", 1)])
 
 

@@ -256,7 +256,7 @@ def test_what_fills_a_global_store_is_not_punctuated() -> None:
     builder.add_global_store(store, "g", Consumed.with_(Serdes.string(), Serdes.long()), Scheduled)
     builder.stream("in").process(Reads).to("out")
     with pytest.raises(
-        IllegalStateException, match=r"fills a global store, and schedule\(\) is not for such"
+        IllegalStateException, match=r"fills a global store, where schedule\(\) is not available"
     ):
         task_of(plan_of(builder.build()), MemoryHome()).init()
 
@@ -305,7 +305,9 @@ def test_a_global_table_is_read_with_its_timestamps_and_never_written() -> None:
     task.process(1, raw("b", None, 4))
     task.process(1, raw(None, "nobody", 4))
     for key in "ab":
-        with pytest.raises(IllegalStateException, match="'users' is a global store, which processors only"):
+        with pytest.raises(
+            IllegalStateException, match="'users' is a global store, which processors can only read"
+        ):
             task.process(0, raw(key, "x", 5))
     assert seen == [ValueAndTimestamp("Ann", 3), None]
 
@@ -318,7 +320,7 @@ def test_a_global_table_is_read_with_its_timestamps_and_never_written() -> None:
     [
         (
             StreamsException,
-            "Processor it has no access to StateStore count .* It is connected with 'counts'",
+            "Processor it has no access to StateStore count .* It is connected to 'counts'",
             lambda context, record: context.get_state_store("count"),
         ),
         (
@@ -387,10 +389,10 @@ def test_a_store_and_a_context_are_for_their_task_alone() -> None:
     fed(task, [("a", "x", 5)])
     store, entries, context = kept
     for use in (lambda: store.get("a"), lambda: store.put("a", 1), store.all, lambda: next(entries)):
-        with pytest.raises(IllegalStateException, match="'counts' was used when its task was not at work"):
+        with pytest.raises(IllegalStateException, match="'counts' was used while its task was not running"):
             use()
     assert not store.is_open()
-    with pytest.raises(IllegalStateException, match="processor it forwards a record when its task is not at"):
+    with pytest.raises(IllegalStateException, match="it forwards a record while its task is not running"):
         context.forward(Record("a", 1, 5))
     assert context.record_metadata is None
 

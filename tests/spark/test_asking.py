@@ -100,7 +100,7 @@ def test_what_kafka_refuses_is_asked_about_by_its_node() -> None:
     asking = Asking({"production": Writing}, {}, PLACES, 3)
     (answer,) = asking.answers([replace(QUESTION, place=REFUSED)])
     assert answer.result == FAIL
-    assert "says 'retry', and writing it again does not help, so that means 'fail'" in str(answer.said)
+    assert "says 'retry', but a second write does not help, so it counts as 'fail'" in str(answer.said)
 
 
 def test_what_cannot_be_written_fails_unless_the_handler_says_otherwise() -> None:
@@ -118,7 +118,7 @@ def test_a_handler_that_cannot_be_made_ends_the_pipeline() -> None:
 
     asking = Asking({"production": NeedsMore}, {"application.id": "a"}, PLACES, None)
     with pytest.raises(
-        HandlerError, match=r"NeedsMore of production.exception.handler cannot be made: LookupErr"
+        HandlerError, match=r"NeedsMore of production.exception.handler cannot be created: LookupErr"
     ):
         asking.answers([QUESTION, replace(QUESTION, place=1)][1:])
 
@@ -128,8 +128,8 @@ def test_a_handler_that_cannot_be_made_ends_the_pipeline() -> None:
     [
         ({"partition": "3"}, "whose partition is '3'"),
         ({"timestamp": 1.5}, "whose timestamp is 1.5"),
-        ({"headers": {"a": b"1"}}, "they have to be pairs"),
-        ({"headers": ((b"a", b"1"),)}, "they have to be pairs"),
+        ({"headers": {"a": b"1"}}, "they must be pairs"),
+        ({"headers": ((b"a", b"1"),)}, "they must be pairs"),
         ({"value": "text"}, "whose value is a str"),
     ],
 )
@@ -163,7 +163,7 @@ def test_what_a_handler_raised_in_a_worker_is_the_cause() -> None:
     error = translate("p0", ("in",), RuntimeError("Spark's"), report=report)
     assert str(error).startswith(
         "pipeline p0: its query failed: the handler test_asking.Raising of processing.exception.handler, "
-        "asked about a record at MAP, raised LookupError: no\nsuch ("
+        "called for a record at MAP, raised LookupError: no\nsuch ("
     )
     assert isinstance(error.__cause__, LookupError)
 

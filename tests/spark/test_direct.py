@@ -41,7 +41,7 @@ def test_a_local_spark_of_which_nothing_else_was_told_is_started_directly() -> N
     ("settings", "arguments", "environment", "why"),
     [
         ({"spark.master": "spark://host:7077"}, "", {}, "master"),
-        ({"spark.master": "local-cluster[2,1,1024]"}, "", {}, "processes of their own"),
+        ({"spark.master": "local-cluster[2,1,1024]"}, "", {}, "separate processes"),
         ({"spark.jars": "own.jar"}, "", {}, "spark.jars"),
         ({"spark.jars.packages": "a:b:1"}, "", {}, "spark.jars.packages"),
         ({"spark.driver.extraClassPath": "classes"}, "", {}, "extraClassPath"),

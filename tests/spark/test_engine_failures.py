@@ -367,7 +367,7 @@ def test_a_damaged_checkpoint_is_said_to_be_and_what_is_said_to_help_does(world:
         file = newest(log)
         file.write_bytes(damage)
         error = fails()
-        what = "is cut off" if damage else "is empty"
+        what = "is truncated" if damage else "is empty"
         assert error.path == str(file)
         assert f"'{file}' of its checkpoint {what}, as a power cut leaves it; delete there " in str(error)
         for named in re.findall(r"'((?:offsets|commits|state)/[^']+)'", str(error)):
@@ -595,7 +595,7 @@ def test_checkpoint_files_through_hadoop(spark: SparkSession, tmp_path: Path) ->
     assert not files.create_file("p0/1")
     assert not files.create_file("p0/taken")
     assert files.list("p0") == {"1": False, "epoch": False, "taken": True}
-    with pytest.raises(Exception, match=r"'.*p0/epoch' could not be renamed: '.*p0/taken' is there already"):
+    with pytest.raises(Exception, match=r"'.*p0/epoch' could not be renamed: '.*p0/taken' already exists"):
         files.rename("p0/epoch", "p0/taken")
     with pytest.raises(Exception, match=r"could not be written: .*(not a directory|Not a directory)"):
         files.write("p0/1/below", b"")

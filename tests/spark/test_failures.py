@@ -57,8 +57,8 @@ def test_a_topic_that_is_written_and_gone_is_named() -> None:
     [
         (
             "Job aborted: TimeoutException: Expiring 1 record(s) for out-x-0:120000 ms has passed",
-            "topic 'out-x', which the pipeline writes to, has not taken records within delivery.timeout.ms; "
-            "see whether it is there, with as many partitions as before, and whether its brokers are well",
+            "topic 'out-x', which the pipeline writes to, accepted no records within delivery.timeout.ms; "
+            "check that it exists with as many partitions as before, and that its brokers work",
             None,
         ),
         (
@@ -483,8 +483,8 @@ def test_a_producer_that_may_write_no_more_is_a_task_migrated(name: str, message
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
-        ("InvalidTxnTimeoutException", "set producer.transaction.timeout.ms to at most"),
-        ("TimeoutException", "see whether its brokers are well"),
+        ("InvalidTxnTimeoutException", "lower producer.transaction.timeout.ms to their transaction.max"),
+        ("TimeoutException", "check its brokers"),
         ("TimeoutException of a marker", "'<application.id>-millstream-markers' was deleted"),
         ("TransactionalIdAuthorizationException", "--transactional-id <application.id>-"),
         ("GroupAuthorizationException", "--group <application.id>-"),

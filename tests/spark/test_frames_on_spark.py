@@ -201,7 +201,7 @@ def test_what_a_function_makes_is_looked_at_as_what_is_given(spark: SparkSession
         r"customers \(test_frames_on_spark.py:\d+ <lambda>\): .*PATH_NOT_FOUND": lambda spark: (
             spark.read.parquet("/nowhere")
         ),
-        r"needs keys of one type on both sides, .* string and those of customers bigint": lambda spark: (
+        r"needs keys of the same type on both sides, .* string and those of customers bigint": lambda spark: (
             spark.range(3).withColumn("city", F.lit("x"))
         ),
     }
@@ -224,7 +224,7 @@ def test_other_columns_at_a_refresh_are_refused(spark: SparkSession) -> None:
     with_city(orders, customers).to("out")
     with TopologyTestDriver(builder.build(), spark=spark) as driver:
         del frames[0]
-        with pytest.raises(TopologyException, match="start a new client to go on with these"):
+        with pytest.raises(TopologyException, match="start a new client to use the new columns"):
             driver.refresh_table("customers")
 
 
@@ -238,7 +238,7 @@ def test_a_dataframe_of_another_spark_says_to_make_it_anew(spark: SparkSession) 
     made._session = Ended()  # type: ignore[attr-defined]
     builder, orders, customers = program(made)
     with_city(orders, customers).to("out")
-    with pytest.raises(TopologyException, match=r"is not the one the client runs on, .*spark=spark\)"):
+    with pytest.raises(TopologyException, match=r"was created in another Spark than .*spark=spark\)"):
         TopologyTestDriver(builder.build(), spark=spark)
 
 
@@ -277,8 +277,10 @@ def test_a_session_of_the_users_own(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr[-3000:]
     given, made_with_it, not_given, after_its_end, made_anew = ended.stdout.splitlines()
     assert (given, made_with_it, made_anew) == ("Bern", "Bern", "Bern")
-    assert "started by someone else; hand its session to the client" in not_given
-    assert "is not the one the client runs on, or that has ended since; make it anew, with a" in after_its_end
+    assert "started by someone else; pass its session to the client" in not_given
+    assert (
+        "in another Spark than the client's, or in one that has ended; make it anew, with a" in after_its_end
+    )
 
 
 # --- out ---------------------------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ def test_a_function_that_makes_no_writer_is_told_what_it_should(spark: SparkSess
         "its function returned None; is a `return` missing": lambda df: None,
         "its function returned a DataFrame; it has to return its writer": lambda df: df,
         "its function returned 5, a int; it has to return a DataStreamWriter": lambda df: 5,
-        "has started the query itself; leave out start": lambda df: (
+        "its function started the query itself; leave out start": lambda df: (
             df.writeStream.format("noop").option("checkpointLocation", place).start()
         ),
         "has the option checkpointLocation, 'mine'; leave it out": lambda df: df.writeStream.format(

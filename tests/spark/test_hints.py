@@ -40,7 +40,7 @@ class Column:
         (lambda c: {}.get(c), "F.when(...)"),
         (lambda c: [1, 2][c], "F.element_at"),
         (lambda c: "ab"[c], "F.element_at"),
-        (lambda c: range(c), "is no Python number"),
+        (lambda c: range(c), "is not a Python number"),
         (lambda c: "a" + c, "F.concat(...)"),
         (lambda c: ",".join([c]), "F.concat_ws"),
         (lambda c: ",".join(c), "F.array_join"),

@@ -155,7 +155,7 @@ def test_a_driver_that_takes_no_jar_is_told_what_to_start_with(spark: SparkSessi
     """A class loader of a platform's own."""
     with class_path(spark, closed=True):
         said = refusal(spark)
-    for fact in ("takes no jar", "shipped_kernel().jar", f"connector_set('{spark.version}')", "spark.jars"):
+    for fact in ("accepts no jar", "shipped_kernel().jar", f"connector_set('{spark.version}')", "spark.jars"):
         assert fact in said
 
 

@@ -207,10 +207,10 @@ class Strict(ProcessingExceptionHandler):
     ("value", "said"),
     [
         ("fail", "KSTREAM-MAPVALUES-0000000001"),
-        ("nothing", "answered None; is a `return` missing?"),
-        ("retry", "'retry', which is for records that are written"),
+        ("nothing", "returned None; is a `return` missing?"),
+        ("retry", "'retry', which is only for records that are being written"),
         ("text", "made a dead letter for topic 'dlq' whose key is a str; it has to be bytes or None"),
-        ("other", "asked about a record at KSTREAM-MAPVALUES-0000000001, raised LookupError: other? ("),
+        ("other", "called for a record at KSTREAM-MAPVALUES-0000000001, raised LookupError: other? ("),
     ],
 )
 def test_a_handler_that_fails_raises_or_answers_nonsense_ends_the_pipeline(value: str, said: str) -> None:

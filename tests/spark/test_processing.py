@@ -250,4 +250,4 @@ def test_a_close_that_fails_is_only_shown(capfd: pytest.CaptureFixture[str]) -> 
     chunk(program, [b"good"])
     made = chunk(program, [b"good"])
     assert list(made[16]) == [0], "the punctuator of the new processor"
-    assert "store 'store' was used when its task was not at work" in capfd.readouterr().err
+    assert "store 'store' was used while its task was not running" in capfd.readouterr().err

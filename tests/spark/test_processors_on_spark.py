@@ -426,9 +426,7 @@ def test_a_clock_that_nothing_in_the_code_speaks_of_is_a_mistake() -> None:
     """The time of day only comes to pipelines that go by it."""
     with TopologyTestDriver(processing(Hidden)) as driver:
         records = driver.create_input_topic("in", TEXT, TEXT)
-        with pytest.raises(
-            PipelineException, match=r"let PunctuationType\.WALL_CLOCK_TIME stand in a method"
-        ):
+        with pytest.raises(PipelineException, match=r"name PunctuationType\.WALL_CLOCK_TIME in a method"):
             records.pipe_input("a", "wall-clock-time")
 
 

@@ -57,11 +57,11 @@ def collected_and_copied(stream: KStream) -> None:
 @pytest.mark.parametrize(
     ("program", "how", "why"),
     [
-        (with_clock, STRINGS, "asks for the current time"),
+        (with_clock, STRINGS, "uses the current time"),
         (
             copied,
             STRINGS.with_timestamp_extractor(WallclockTimestampExtractor()),
-            "asks for the current time",
+            "uses the current time",
         ),
         (collected_and_copied, STRINGS, "reads 'in' more than once"),
     ],

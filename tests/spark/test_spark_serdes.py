@@ -308,8 +308,8 @@ def test_a_struct_is_json_and_what_no_serde_writes_is_refused_with_a_way_out(spa
     with pytest.raises(TopologyException) as caught:
         serdes.infer(T.DateType())
     assert str(caught.value) == (
-        "Invalid topology: no serde writes a column of type date unasked; "
-        "cast it to a type that has one, or give Serdes.json('DATE')"
+        "Invalid topology: no serde follows from the column type date; "
+        "cast the column to a type that has one, or use Serdes.json('DATE')"
     )
 
 

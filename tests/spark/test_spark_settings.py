@@ -121,6 +121,6 @@ def test_a_session_of_spark_connect_is_refused_with_what_to_use() -> None:
 
     with pytest.raises(SetupException) as raised:
         SharedSession({}, "app", Connect())  # type: ignore[arg-type]
-    assert "session of Spark Connect, which Millstream does not support" in str(raised.value)
+    assert "a Spark Connect session, which Millstream does not support" in str(raised.value)
     assert "dedicated" in str(raised.value)
     assert "jars" not in str(raised.value)

@@ -98,13 +98,13 @@ def test_an_unknown_field_is_named_with_those_that_are_there() -> None:
     [
         (
             lambda s: s.filter(lambda value: F.length(value)).to("out"),
-            "KSTREAM-FILTER-0000000001 (test_trace.py:N <lambda>): a predicate has to return a boolean "
-            "Column, this one returns int",
+            "KSTREAM-FILTER-0000000001 (test_trace.py:N <lambda>): a predicate must return a boolean "
+            "Column; this one returns int",
         ),
         (
             lambda s: s.split().branch(lambda value: value).no_default_branch(),
-            "KSTREAM-BRANCH-0000000001 (test_trace.py:N <lambda>): a predicate has to return a boolean "
-            "Column, this one returns string",
+            "KSTREAM-BRANCH-0000000001 (test_trace.py:N <lambda>): a predicate must return a boolean "
+            "Column; this one returns string",
         ),
         (
             lambda s: s.map(lambda key, value: value).to("out"),
@@ -113,8 +113,8 @@ def test_an_unknown_field_is_named_with_those_that_are_there() -> None:
         ),
         (
             lambda s: s.flat_map_values(lambda value: value).to("out"),
-            "KSTREAM-FLATMAPVALUES-0000000001 (test_trace.py:N <lambda>): has to return an array Column or a "
-            "list, this one returns string",
+            "KSTREAM-FLATMAPVALUES-0000000001 (test_trace.py:N <lambda>): the function must return an array "
+            "Column or a list; this one returns string",
         ),
         (
             lambda s: s.flat_map(lambda key, value: F.split(value, " ")).to("out"),
@@ -239,15 +239,18 @@ SLIPS: list[tuple[Callable[[KStream], Any], str]] = [
     (mapped(lambda v: [tag for tag in v.tags]), "flat_map_values takes the array itself"),  # noqa: C416
     (mapped(lambda v: [*v.tags]), "F.transform(value.tags, lambda tag: ...)"),
     (mapped(lambda v: len(v.user)), "use F.length(...) for text, F.size(...) for an array"),
-    (mapped(lambda v: max(v.n, v.d)), "max() is Python's own and does not know Columns: use F.max(value)"),
-    (mapped(lambda v: sum(v.tags)), "sum() is Python's own and does not know Columns: use F.sum(value)"),
+    (mapped(lambda v: max(v.n, v.d)), "max() is Python's own and does not support Columns: use F.max(value)"),
+    (mapped(lambda v: sum(v.tags)), "sum() is Python's own and does not support Columns: use F.sum(value)"),
     (filtered(lambda v: "x" in v.tags), "F.array_contains(value.tags, ...)"),
     (filtered(lambda v: v.user in ("x", "y")), "`value.isin(...)` for in"),
     (mapped(lambda v: int(v.user)), 'use .cast("bigint")'),
     (mapped(lambda v: math.sqrt(v.n)), "such as F.sqrt(...)"),
     (mapped(lambda v: {"a": 1}[v.user]), "F.create_map(...)[...]"),
     (mapped(lambda v: json.loads(v.user)), "F.from_json(...)"),
-    (lambda s: s.group_by_key().reduce(sum), "sum() is Python's own and does not know Columns: use F.sum("),
+    (
+        lambda s: s.group_by_key().reduce(sum),
+        "sum() is Python's own and does not support Columns: use F.sum(",
+    ),
     (lambda s: s.group_by_key().aggregate(max), "use F.max(value) in an aggregation"),
 ]
 PLACE = re.compile(

@@ -119,7 +119,7 @@ def test_a_timeout_that_the_broker_does_not_allow_is_refused_with_the_fix(
     world = EngineWorld(kafka, tmp_path, spark, transaction_timeout_ms=900_001)
     kafka.create_topic(markers_topic(world.application_id), 1)
     _, _, compiled = copying(world)
-    with pytest.raises(PipelineException, match=r"set producer\.transaction\.timeout\.ms to at most"):
+    with pytest.raises(PipelineException, match=r"lower producer\.transaction\.timeout\.ms"):
         world.start(compiled)
     world.close()
 

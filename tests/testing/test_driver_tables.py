@@ -45,5 +45,5 @@ def test_a_topic_has_the_programs_own_serdes_unless_others_are_given() -> None:
         assert list(driver.get_key_value_store("names").all()) == [(1, "Ann")]
         driver.create_input_topic("totals", value_serde=Serdes.string()).pipe_input("bob", "8 bytes.")
         assert driver.get_key_value_store("totals").get("bob") == int.from_bytes(b"8 bytes.", "big")
-        with pytest.raises(ValueError, match="which key serde the topic 'other' has; give both"):
+        with pytest.raises(ValueError, match="the key serde of the topic 'other'; pass both"):
             driver.create_output_topic("other")

@@ -143,7 +143,7 @@ def test_a_member_that_is_refused_does_not_come_back(group: FakeGroup) -> None:
     assert client.told[-1] == ("failed", error)
     membership.rejoin("in vain")
     assert not membership.wait_until_told(5)
-    with pytest.raises(IllegalStateException, match="make a new one"):
+    with pytest.raises(IllegalStateException, match="create a new one"):
         membership.start()
 
 

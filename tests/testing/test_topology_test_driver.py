@@ -75,7 +75,7 @@ def test_records_are_piped_in_every_form_and_stamped_as_told() -> None:
         assert [r.headers for r in copied[3:6]] == [(("h", b"1"),), (), (("h", None),)]
         with pytest.raises(TypeError, match="takes a value, a key and a value, or a TestRecord; got 3"):
             topic.pipe_input("too", "many", "values")
-        with pytest.raises(ValueError, match="time only goes forward"):
+        with pytest.raises(ValueError, match="time only moves forward"):
             topic.advance_time(timedelta(seconds=-1))
 
 
@@ -147,7 +147,7 @@ def test_a_closed_driver_refuses_records_and_leaves_no_files(
     driver.close()
     driver.close()
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(IllegalStateException, match="this TopologyTestDriver is closed; make a new one"):
+    with pytest.raises(IllegalStateException, match="this TopologyTestDriver is closed; create a new one"):
         topic.pipe_input("a", "x")
     with pytest.raises(StateStoreMigratedException):
         store.get("a")
@@ -177,10 +177,10 @@ def test_a_program_that_feeds_itself_is_stopped_with_a_sentence() -> None:
         with pytest.raises(TopologyException) as caught:
             pipe(driver, "in", ("a", "x"))
         assert str(caught.value) == (
-            "Invalid topology: what was piped in has come back to 'in' 3 times, one micro-batch after the "
-            "other, and it goes on. A program that writes to its own source topic never comes to an end: "
-            "write to another topic, or filter out what has been there; if it does come to an end, give "
-            "TopologyTestDriver(..., max_rounds=...) more"
+            "Invalid topology: the piped records have come back to 'in' in 3 successive micro-batches, "
+            "without an end in sight. A program that writes to its own source topic never finishes: write to "
+            "another topic, or filter out records that were there before; if it does finish, increase "
+            "TopologyTestDriver(..., max_rounds=...)"
         )
     builder = StreamsBuilder()
     longer = builder.stream("in", STRINGS).filter(lambda value: F.length(value) > 1)

@@ -1,4 +1,4 @@
-"""The text that the demo counts: which files, and what is in them.
+"""The text that the demo counts: the files and their contents.
 
 Text is UTF-8; bytes that are not are read as U+FFFD, which no word has. What was read is remembered by size
 and time, so that a file which somebody writes to meanwhile is not taken for a wrong count.
@@ -132,7 +132,7 @@ def given(paths: Sequence[Path]) -> Corpus:
             files.setdefault(path.resolve(), _text_file(path))
     named = ", ".join(map(str, paths))
     if not files:
-        raise UnfitText(f"{named}: no text file in it" + (f", {left_out} others" if left_out else ""))
+        raise UnfitText(f"{named}: contains no text file" + (f", but {left_out} others" if left_out else ""))
     if not any(file.size for file in files.values()):
         raise UnfitText(f"{named}: empty, so there is nothing to count")
     note = f"left out, because not text or not readable: {left_out:,}" if left_out else ""

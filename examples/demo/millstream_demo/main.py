@@ -43,7 +43,7 @@ _TAIL_WIDTH = 200
 
 
 class Spark(Protocol):
-    """Spark that was started before there is a client."""
+    """A Spark that is started before the client exists."""
 
     @property
     def spark(self) -> SparkSession: ...
@@ -171,7 +171,7 @@ def _end(run: DemoRun, interrupts: Interrupts, code: int) -> None:
         _say_stopped(time.monotonic() - began)
     elif gently:
         return
-    # Threads that are still starting something would start it anew, or hold up the exit.
+    # Threads that are still starting something would start it again, or delay the exit.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # the terminal may be gone
             stream.flush()
@@ -180,7 +180,7 @@ def _end(run: DemoRun, interrupts: Interrupts, code: int) -> None:
 
 
 def _watch(run: DemoRun, console: Console, interrupts: Interrupts, *, plain: bool) -> None:
-    """Start, and show what goes on until it has ended.
+    """Start, and show the progress until the end.
 
     Raises:
         KeyboardInterrupt: there was a signal.
@@ -267,7 +267,7 @@ def _show_logs(run: DemoRun, log_file: Path) -> None:
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
-            continue  # it wrote none
+            continue  # it wrote no log
         if lines:
             print(f"\nthe last of {whose}'s log", file=sys.stderr)
             for line in lines[-_TAIL_LINES:]:

@@ -58,7 +58,7 @@ PARTITIONS = 4
 THREADS = 2
 TOP = 100
 STALL_S = 180.0
-"""When nothing at all has moved for so long, it is given up."""
+"""The run is given up after this time without any progress."""
 
 _LOG = logging.getLogger(__name__)
 """For what librdkafka has to say, which would otherwise tear the screen."""
@@ -120,11 +120,11 @@ class Lines:
             StreamsException: one could not be.
         """
         while len(self._producer) and not self._closed.is_set():
-            self._producer.flush(_LOOK_S)  # which ends: a line fails when nobody has taken it for minutes
+            self._producer.flush(_LOOK_S)  # this ends, because a line fails if it is not accepted for minutes
         self._check()
 
     def close(self) -> None:
-        """Drop what is not written yet, and end."""
+        """Drop unwritten lines, and end."""
         self._closed.set()
         self._producer.purge()
 
@@ -186,7 +186,7 @@ class DemoRun:
         self._streams: KafkaStreams | None = None
         self._spark_ready = threading.Event()
 
-    # --- for whoever shows it ----------------------------------------------------------------------------
+    # --- for the display ---------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start everything; returns at once."""
@@ -239,7 +239,7 @@ class DemoRun:
     # --- the end -----------------------------------------------------------------------------------------
 
     def close(self, patience_s: float) -> bool:
-        """End everything, and remove what was written. Whether all of it ended by itself in time.
+        """End everything, and remove all files. Returns whether everything ended by itself in time.
 
         What has not is killed, and then the caller should leave the process at once: threads that waited
         for it may start it anew.
@@ -247,13 +247,13 @@ class DemoRun:
         self._closing.set()
         closer = threading.Thread(target=self._close_gently, name="demo-close", daemon=True)
         closer.start()
-        # Spark that is still starting cannot be asked to stop.
+        # A Spark that is still starting cannot be stopped.
         starting = "spark" in self._steps and not self._spark_ready.is_set()
         closer.join(0.2 if starting else patience_s)
         gently = not closer.is_alive() and not starting
         self.kill_children()
         for _ in range(_REMOVALS):
-            # A thread that has not ended may be making a file just now.
+            # A thread that has not ended may be creating a file right now.
             shutil.rmtree(self.work, ignore_errors=True)
             if not self.work.exists():
                 break
@@ -366,7 +366,7 @@ class DemoRun:
                     raise TimeoutException(
                         f"nothing has moved for {STALL_S:.0f} s: {progress.counted:,} of "
                         f"{progress.lines:,} lines are counted, the store is {progress.store_lag:,} records "
-                        f"behind, client '{streams.client_id}' is {streams.state}; the logs say more"
+                        f"behind, client '{streams.client_id}' is {streams.state}; see the logs"
                     )
                 self._closing.wait(_LOOK_S)
         finally:
@@ -396,7 +396,7 @@ class DemoRun:
         )
 
     def _is_complete(self, threads: tuple[ThreadMetadata, ...], offsets: Offsets) -> bool:
-        """Whether the pipeline is at the lines' ends, and the store at the end of what it wrote."""
+        """Whether the pipeline has read all lines, and the store has all of its output."""
         if self._ends is None:
             return False
         position = {
@@ -407,8 +407,8 @@ class DemoRun:
         }
         if any(position.get(at, 0) < end for at, end in self._ends.items()):
             return False
-        # A batch is in a position only when it is written, so the changelog's ends are final by now. The
-        # client's own knowledge of them may be a second old.
+        # A position includes a batch only after it is written, so the changelog's ends are final by now. The
+        # client's own values may be a second old.
         stored = {
             at: offset
             for thread in threads
@@ -420,7 +420,7 @@ class DemoRun:
         return bool(changelog) and all(stored.get(at, 0) >= end for at, end in ends.items())
 
     def _scan(self, before: Counts) -> Counts:
-        """The top words, by interactive query; what was found before if the store cannot be read just now."""
+        """The top words, by interactive query; the previous result if the store cannot be read right now."""
         words = distinct = 0
 
         def entries() -> Iterator[tuple[str, int]]:
@@ -470,9 +470,9 @@ class DemoRun:
                 "bootstrap.servers": servers,
                 "state.dir": self.work / "state",
                 "num.stream.threads": THREADS,
-                # So that there is something to see: by default the backlog would be a single batch.
+                # To show progress: by default the backlog would be a single batch.
                 "max.batch.records": max(_LEAST_BATCH, self.corpus.size // 35 // _BATCHES),
-                # All that Spark and Java write goes with the rest.
+                # Everything that Spark and Java write is removed with the rest.
                 "spark.local.dir": str(self.work / "spark"),
                 "spark.driver.extraJavaOptions": f'{_JAVA_OPTIONS} -Djava.io.tmpdir="{self.work / "java"}"',
             }
@@ -503,8 +503,8 @@ class DemoRun:
         try:
             work()
         except BaseException as error:
-            # The boundary of a thread: whoever watches gets the first failure. What fails because
-            # everything is being closed is none.
+            # The boundary of a thread: the observer gets the first failure. Errors caused by closing are not
+            # failures.
             if not self._closing.is_set():
                 with self._lock:
                     self.failure = self.failure or error

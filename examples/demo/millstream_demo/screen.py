@@ -82,12 +82,12 @@ class LivePresenter:
         done = [step for step in view.steps if step.ended is not None and step.name not in self._printed]
         self._printed.update(step.name for step in done)
         self._live.update(self._picture(view), refresh=not done)
-        # Printing draws the picture anew below, which is without them by now.
+        # Printing redraws the picture below, which no longer contains them.
         for step in done:
             self._live.console.print(self._step(step), no_wrap=True, overflow="ellipsis", crop=True)
 
     def stop(self, view: View) -> None:
-        """Leave the lines of what was done, and take the rest away."""
+        """Keep the lines of finished steps, and remove the rest."""
         self.show(view)
         self._live.update(Text(""), refresh=True)
         self._live.stop()
@@ -101,7 +101,7 @@ class LivePresenter:
         if view.state:
             parts += [Text(""), _numbers(view), _bar(view, width)]
             parts += [Text(""), _threads(view.threads)]
-        # The title, and what is printed above the picture.
+        # The title, and the output above the picture.
         used = 2 + len(self._printed) + sum(_height(part) for part in parts)
         rows = min(_MOST_WORDS, max(_LEAST_WORDS, size.height - used - 3))
         if view.counts.top:
@@ -205,7 +205,7 @@ def _words(counts: Counts, rows: int, width: int, fancy: bool) -> Table:
 
 
 class PlainPresenter:
-    """Prints a line when something is done, and one every few seconds while the counting goes on."""
+    """Prints a line when a step is done, and one every few seconds during the counting."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -232,7 +232,7 @@ class PlainPresenter:
         self.show(view)
 
     def _line(self, view: View, name: str, text: str) -> None:
-        # No wrapping: a line of a log is a line, however long.
+        # No wrapping: a log line stays one line, however long.
         line = Text(f"{view.seconds:6.1f} s  {name:<{_NAME_WIDTH}}{text}")
         self._console.print(line, soft_wrap=True)
 

@@ -196,7 +196,7 @@ class Registry:
             wait = random.uniform(0.05, 0.1 * 2 ** min(attempt, 5))  # noqa: S311 - jitter
             if deadline - time.monotonic() <= wait:
                 raise SchemaRegistryException(
-                    f"the schema registry at {self._where} does not respond: {last}; tried for "
+                    f"the schema registry at {self._where} cannot be queried: {last}; tried for "
                     f"{self.settings.patience_ms} ms (schema.registry.timeout.ms)"
                 )
             pause(wait)

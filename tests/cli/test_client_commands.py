@@ -136,7 +136,7 @@ def test_without_the_token_nothing_is_told_and_nothing_done(streams: KafkaStream
     for command in (("status",), ("pause",), ("query", "get", "prices", "pear")):
         code, text = asked(streams, *command, token="another-token")
         assert code == 1
-        assert "give it with --token or MILLSTREAM_TOKEN" in text
+        assert "set it with --token or MILLSTREAM_TOKEN" in text
     assert not streams.is_paused
 
 
@@ -172,7 +172,7 @@ def test_failures_are_listed(world: FakeWorld, tmp_path: Path) -> None:
     [
         (("status", "--url", "http://127.0.0.1:1"), 1, "millstream run --serve 7070"),
         (("status", "--url", "nowhere"), 2, "is not a query server's address"),
-        (("query", "get", "prices", "x", "--token", "a b"), 2, "a token consists of"),
+        (("query", "get", "prices", "x", "--token", "a b"), 2, "a token must consist of"),
         (("threads", "double"), 2, "double"),
     ],
 )

@@ -137,9 +137,9 @@ def test_a_log_says_all_that_a_registry_knows(server: RegistryServer) -> None:
         (ONE, TWO, None),
         (record("R", {**B, "name": "c"}, {"name": "d", "type": "int"}), ONE, "'d' is new and has no default"),
         ('"long"', '"int"', None),
-        ('"int"', '"long"', "long is not read as int"),
+        ('"int"', '"long"', "long cannot be read as int"),
         ('["null","int"]', '"int"', None),
-        ('"int"', '["null","int"]', "null is not read as int"),
+        ('"int"', '["null","int"]', "null cannot be read as int"),
         (
             '{"type":"enum","name":"E","symbols":["A"]}',
             '{"type":"enum","name":"E","symbols":["A","B"]}',
@@ -151,8 +151,8 @@ def test_a_log_says_all_that_a_registry_knows(server: RegistryServer) -> None:
             None,
         ),
         ('{"type":"fixed","name":"F","size":2}', '{"type":"fixed","name":"F","size":3}', "sizes of F differ"),
-        ('{"type":"map","values":"int"}', '{"type":"array","items":"int"}', "array is not read as map"),
-        (record("S", A), ONE, "R is not read as S"),
+        ('{"type":"map","values":"int"}', '{"type":"array","items":"int"}', "array cannot be read as map"),
+        (record("S", A), ONE, "R cannot be read as S"),
         ('{"type":"record"}', ONE, "has no name"),
         (
             record("T", {"name": "u", "type": [UNREADABLE, READABLE]}, {"name": "v", "type": "a.R"}),
@@ -206,37 +206,37 @@ def test_bytes_that_are_deeper_than_a_stack_are_refused(server: RegistryServer) 
 def test_a_registry_that_is_away_or_says_no_is_told_of_in_time(server: RegistryServer) -> None:
     """With its address, and without the password."""
     guarded = RegistryServer(users={"u": "secret-word"})
-    with pytest.raises(SchemaRegistryException, match=r"says no \(401\): it takes another user"):
+    with pytest.raises(SchemaRegistryException, match=r"denies access \(401\); check user and password"):
         Registry(settings(guarded.url)).latest("s")
     with_user = settings(guarded.url.replace("//", "//u:secret-word@"), schema_registry_timeout_ms=200)
     assert Registry(with_user).latest("s") is None
     guarded.close()
-    with pytest.raises(SchemaRegistryException, match=r"cannot be asked: .*tried for 200 ms") as caught:
+    with pytest.raises(SchemaRegistryException, match=r"cannot be queried: .*tried for 200 ms") as caught:
         Registry(with_user).latest("s")
     assert "secret-word" not in f"{caught.value}{with_user!r}"
-    with pytest.raises(SchemaRegistryException, match="is no schema registry"):
+    with pytest.raises(SchemaRegistryException, match="is not a schema registry"):
         Registry(settings(f"{server.url}/elsewhere")).latest("s")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"schema.registry.url": "localhost:8081"}, "it is an address such as http://localhost:8081"),
-        ({"schema.registry.url": ""}, "is empty|it is an address"),
+        ({"schema.registry.url": "localhost:8081"}, "it must be an address such as http://localhost:8081"),
+        ({"schema.registry.url": ""}, "is empty|it must be an address"),
         ({"schema.registry.url": "http://a", "schema.registry.user": "x"}, "unknown configuration"),
-        ({"schema.registry.url": "http://a:80x"}, "a port that is no number"),
-        ({"schema.registry.url": "http://a", "basic.auth.user.info": "x"}, "with a colon between"),
+        ({"schema.registry.url": "http://a:80x"}, "a port that is not a number"),
+        ({"schema.registry.url": "http://a", "basic.auth.user.info": "x"}, "separated by a colon"),
         (
             {"schema.registry.url": "http://a", "basic.auth.credentials.source": "SASL_INHERIT"},
-            "URL or USER_INFO",
+            "URL, or USER_INFO",
         ),
         (
             {"schema.registry.url": "http://a", "bearer.auth.credentials.source": "OAUTHBEARER"},
-            "not there yet",
+            "not supported yet",
         ),
         ({"schema.registry.url": "http://a", "value.subject.name.strategy": "Mine"}, "TopicNameStrategy"),
         ({"schema.registry.url": "http://a", "auto.register.schemas": "often"}, "true or false"),
-        ({"schema.registry.url": "http://a", "schema.registry.timeout.ms": 0}, "1 or more"),
+        ({"schema.registry.url": "http://a", "schema.registry.timeout.ms": 0}, "at least 1"),
     ],
 )
 def test_a_configuration_that_does_not_fit_gets_a_sentence(options: dict[str, Any], said: str) -> None:
@@ -315,13 +315,13 @@ def odd() -> Iterator[tuple[Registry, list[str]]]:
 
 def test_an_answer_without_an_end_does_not_hold_anybody_up(odd: tuple[Registry, list[str]]) -> None:
     """Each of its bytes comes in time."""
-    with pytest.raises(SchemaRegistryException, match="its answer does not end; tried for 300 ms"):
+    with pytest.raises(SchemaRegistryException, match="its answer did not end in time; tried for 300 ms"):
         odd[0].by_id(1)
 
 
 def test_the_login_goes_nowhere_else(odd: tuple[Registry, list[str]]) -> None:
     """The kernel does not follow either."""
-    with pytest.raises(SchemaRegistryException, match=r"sends elsewhere \(307\)"):
+    with pytest.raises(SchemaRegistryException, match=r"redirects requests \(307\)"):
         odd[0].by_id(2)
     assert odd[1] == ["/schemas/ids/2"]
 
@@ -335,7 +335,7 @@ def test_references_are_asked_for_once_each_and_have_an_end(odd: tuple[Registry,
     assert found.texts == (*rungs, "/schemas/ids/3")
     assert len(seen) == 41
     seen.clear()
-    with pytest.raises(SchemaRegistryException, match="references that do not end"):
+    with pytest.raises(SchemaRegistryException, match="whose references do not end"):
         client.by_id(4)
 
 

@@ -40,7 +40,7 @@ def test_the_layout_is_state_dir_application_task_rocksdb_store(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a b", "ü", "a\0", "x" * 250])
 def test_names_that_leave_the_directory_are_refused(tmp_path: Path, name: str) -> None:
     """What cannot name a topic cannot name a directory here."""
-    with pytest.raises(ConfigException, match="cannot name a directory"):
+    with pytest.raises(ConfigException, match="cannot be the name of a directory"):
         StateDirectory(tmp_path, name)
     with pytest.raises(TopologyException, match="cannot be the name of a state store"):
         StateDirectory(tmp_path, "app").store_path(TaskId(0, 0), name)
@@ -76,7 +76,7 @@ def test_two_clients_cannot_use_one_directory(tmp_path: Path) -> None:
     first.lock()
     first.lock()
     message = (
-        rf"'{tmp_path}/app' is in use by another client in this process \({os.getpid()}\); give each client"
+        rf"'{tmp_path}/app' is in use by another client in this process \({os.getpid()}\); set another state"
     )
     with pytest.raises(LockException, match=message):
         second.lock()
@@ -180,7 +180,9 @@ def test_a_state_directory_that_cannot_be_made_is_told_with_its_cause(tmp_path: 
     """A file is in the way."""
     (tmp_path / "file").write_text("x")
     directory = StateDirectory(tmp_path / "file", "app")
-    with pytest.raises(ProcessorStateException, match=r"file/app' cannot be made.*set state.dir") as caught:
+    with pytest.raises(
+        ProcessorStateException, match=r"file/app' cannot be created or locked.*set state.dir"
+    ) as caught:
         directory.lock()
     assert isinstance(caught.value.__cause__, OSError)
     assert not directory.is_locked

@@ -209,7 +209,7 @@ class Strict(ProcessingExceptionHandler):
         ("fail", "KSTREAM-MAPVALUES-0000000001"),
         ("nothing", "returned None; is a `return` missing?"),
         ("retry", "'retry', which is only for records that are being written"),
-        ("text", "made a dead letter for topic 'dlq' whose key is a str; it has to be bytes or None"),
+        ("text", "made a dead letter for topic 'dlq' whose key is a str; it must be bytes or None"),
         ("other", "called for a record at KSTREAM-MAPVALUES-0000000001, raised LookupError: other? ("),
     ],
 )

@@ -199,6 +199,7 @@ def exceptions() -> str:
 
 SUBJECTS = {
     "dsl": "The DSL",
+    "serdes": "Serdes",
     "topology": "Topologies",
     "processors": "Processors",
     "runtime": "The client",

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from millstream.dsl.serdes import Serde
+from millstream.clock import milliseconds
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsWhatIsMissing
+from millstream.serdes.serde import Serde
 from millstream.topology.nodes import Store
-from millstream.topology.windows import milliseconds
 
 if TYPE_CHECKING:
     from millstream.dsl.store_suppliers import StoreSupplier

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from millstream.dsl.serdes import Serde
+from millstream.clock import milliseconds
 from millstream.dsl.store_builders import StoreBuilder, store_builder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsPythonNames
+from millstream.serdes.serde import Serde
 from millstream.topology.names import validate_name
-from millstream.topology.windows import milliseconds
 
 __all__ = ["StoreSupplier", "Stores"]
 

@@ -12,10 +12,11 @@ from millstream.query.handle import Reader, StoreHandle
 from millstream.query.iterators import KeyValueIterator, iterable_async
 from millstream.query.local import LocalReader
 from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
-from millstream.query.provider import Serde, StoreSnapshot, StoreView
+from millstream.query.provider import StoreSnapshot, StoreView
 from millstream.query.read import Form, of_prefix
 from millstream.query.times import Time, to_ms
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.serdes.serde import Serde
 
 __all__ = ["ReadOnlyKeyValueStore", "handle_on", "open_store", "parameters_of"]
 

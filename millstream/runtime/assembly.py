@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from millstream.config import StreamsConfig, as_text
-from millstream.dsl.registry_serdes import bound
 from millstream.errors import (
     MissingSourceTopicException,
     ProcessorStateException,
@@ -37,7 +36,6 @@ from millstream.ports import (
     CompiledPipeline,
     Engine,
     GroupMember,
-    InternalTopic,
     Membership,
     PipelineEnd,
     RunningPipeline,
@@ -70,9 +68,11 @@ from millstream.runtime.topic_news import Written, source_patterns, written_topi
 from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, offset_reset, serde_of
+from millstream.serdes.registered import bound
+from millstream.serdes.serde import SerdePair
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
-from millstream.topology.internal_topics import InternalTopics, plan_internal_topics
+from millstream.topology.internal_topics import InternalTopic, InternalTopics, plan_internal_topics
 from millstream.topology.nodes import FrameTable
 from millstream.topology.topology import Topology
 
@@ -702,7 +702,7 @@ class Assembly:
             rebuild_changelogs=self._config["changelog.lost.policy"] == "rebuild",
         )
 
-    def _declared_serdes(self) -> dict[str, tuple[Any, Any]]:
+    def _declared_serdes(self) -> dict[str, SerdePair]:
         return declared_serdes(
             self._topology,
             serde_of(self._config.default_key_serde),
@@ -732,7 +732,7 @@ class Assembly:
         return InternalTopic(topic.name, topic.partitions, {**topic.configs, **given, **asked})
 
     def _compiled(self, compiled: Mapping[str, CompiledPipeline]) -> None:
-        serdes: dict[str, tuple[Any, Any]] = {}
+        serdes: dict[str, SerdePair] = {}
         for each in compiled.values():
             serdes.update(each.store_serdes)
         self._view.compiled(serdes)

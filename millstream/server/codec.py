@@ -21,7 +21,7 @@ from typing import Any
 
 from millstream.errors import SerializationException
 from millstream.query.codec import plain
-from millstream.query.provider import Serde
+from millstream.serdes.serde import Serde
 from millstream.server.answers import Refused
 
 __all__ = [

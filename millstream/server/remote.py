@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from millstream.coroutines import awaitable, run
-from millstream.dsl.serdes import Serde, serde_named
 from millstream.errors import (
     ConfigException,
     InvalidStateStoreTypeException,
@@ -32,6 +31,8 @@ from millstream.query.iterators import AsyncKeyValueIterator, EntryViews, KeyVal
 from millstream.query.metadata import HostInfo
 from millstream.query.read import Form, Read, checked_name
 from millstream.query.times import Time, to_ms
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import serde_named
 from millstream.server.answers import Refused, exception_from, is_misdirected
 from millstream.server.codec import from_base64
 from millstream.server.entrance import checked_token

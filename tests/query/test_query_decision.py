@@ -6,7 +6,6 @@ import itertools
 
 import pytest
 
-from millstream.dsl.serdes import Serdes
 from millstream.errors import InvalidStateStoreException
 from millstream.model import StoreKind, TaskId
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
@@ -26,6 +25,7 @@ from millstream.query.provider import (
     refusal,
 )
 from millstream.query.readiness import why_not
+from millstream.serdes.serdes import Serdes
 from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 

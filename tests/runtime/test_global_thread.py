@@ -13,7 +13,6 @@ import pytest
 from waiting import wait_until
 
 from millstream.clock import Clock, SystemClock
-from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     IllegalStateException,
     MissingSourceTopicException,
@@ -32,6 +31,7 @@ from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_watch import TopicWatch
+from millstream.serdes.serdes import Serdes
 from millstream.states import GlobalThreadState, State
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore

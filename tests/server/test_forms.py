@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from server_world import Answered, Application, application, call
 
-from millstream.dsl.serdes import Serdes
+from millstream.serdes.serdes import Serdes
 from millstream.server.answers import Refused
 from millstream.server.application import QueryApplication
 from millstream.server.codec import to_base64

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import SerializationException
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.server.answers import Refused
 from millstream.server.codec import from_base64, key_from_json, key_from_text, parse_json, shown, to_base64
 

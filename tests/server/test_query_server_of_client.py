@@ -22,7 +22,6 @@ from waiting import wait_until
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     ConfigException,
     InvalidStateStoreException,
@@ -35,6 +34,7 @@ from millstream.query.metadata import HostInfo, default_partition
 from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.wiring import real_parts
+from millstream.serdes.serdes import Serdes
 from millstream.server import RemoteStore
 from millstream.server.serving import listening_address, query_server
 from millstream.states import State

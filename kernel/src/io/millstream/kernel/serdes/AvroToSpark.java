@@ -23,7 +23,7 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A value of Avro's as Spark keeps it in a row. Which type is which, Python decides (dsl/avro_types.py). */
+/** A value of Avro's as Spark keeps it in a row. Which type is which, Python decides (serdes/avro_types.py). */
 interface AvroToSpark {
     Object of(Object value);
 

@@ -23,7 +23,7 @@ from millstream.server.pages import Page, Place, Row
 from millstream.server.proof import secret_of
 from millstream.server.reading import LocalStores, Places, QueriedStreams
 from millstream.server.routes import Question
-from millstream.server.wire import NOT_OURS, Base, Deadline, Reply, Unproven, Wire, WireError, Workers
+from millstream.server.wire import NOT_OURS, Base, Deadline, Reply, Unproven, Wire, WireError, server_threads
 
 __all__ = ["Peers", "Reach", "count_from", "garbled", "page_from", "partitions_of", "rows_of"]
 
@@ -58,7 +58,7 @@ class Peers:
     ) -> None:
         self._tls = tls
         self._name = name
-        self._workers = Workers(name, threads)
+        self._workers = server_threads(name, threads)
         self._secret = None if token is None else secret_of(token)
         self._allowed = allowed
         self._prefix = prefix
@@ -245,7 +245,7 @@ class Reach:
         self.stores: LocalStores = LocalStores(streams.store_view)
         self.places = Places(streams, self.stores, host)
         self.peers = peers
-        self._readers = Workers(f"{streams.client_id}-QueryReader", limits.readers)
+        self._readers = server_threads(f"{streams.client_id}-QueryReader", limits.readers)
 
     async def read(self, deadline: Deadline, job: Callable[[], T]) -> T:
         """What `job` gives, from a thread that may block.

@@ -36,7 +36,7 @@ from millstream.server.reading import QueriedStreams, serde_names
 from millstream.server.routes import Request, key_of
 from millstream.server.sql import Sql
 from millstream.server.watching import Watching
-from millstream.server.wire import Deadline, Workers
+from millstream.server.wire import Deadline, server_threads
 from millstream.topology.drawing import drawing_of
 
 __all__ = ["About", "Actions", "QueryService"]
@@ -173,7 +173,7 @@ class QueryService:
         self._live = Live(self._look, limits.watchers)
         self._site = Site() if ui else None
         # An orchestrator is answered however busy the others are.
-        self._watch = Workers(f"{streams.client_id}-QueryHealth", 1)
+        self._watch = server_threads(f"{streams.client_id}-QueryHealth", 1)
 
     async def answer(self, request: Request, body: bytes, deadline: Deadline, *, forwarded: bool) -> Answer:
         """The answer.

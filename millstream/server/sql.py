@@ -25,7 +25,7 @@ from millstream.server.forms import Form, as_csv
 from millstream.server.pages import Row
 from millstream.server.peers import Reach
 from millstream.server.routes import Request
-from millstream.server.wire import Deadline, Workers
+from millstream.server.wire import Deadline, server_threads
 
 if TYPE_CHECKING:
     from millstream.query.tables import OpenTable
@@ -43,7 +43,7 @@ class Sql:
         self._reach = reach
         self._ranges = ranges
         self._enabled = enabled
-        self._worker = Workers(f"{client_id}-QuerySql", 1)
+        self._worker = server_threads(f"{client_id}-QuerySql", 1)
 
     async def answer(self, request: Request, form: Form, body: bytes, deadline: Deadline) -> Answer:
         """The rows.

@@ -9,19 +9,18 @@ prove that it knows the token on each new connection, and every answer carries a
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import logging
-import queue
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from millstream.coroutines import Threads
 from millstream.errors import ConfigException, StateStoreNotAvailableException, TimeoutException
 from millstream.server.entrance import FORWARDED, STALE
 from millstream.server.proof import PROOF_PATH, SIGNATURE, Proven, fresh_nonce, proven
@@ -35,13 +34,11 @@ __all__ = [
     "Unproven",
     "Wire",
     "WireError",
-    "Workers",
     "base_of",
     "server_closed",
+    "server_threads",
     "trusting",
 ]
-
-T = TypeVar("T")
 
 
 def server_closed() -> StateStoreNotAvailableException:
@@ -73,86 +70,9 @@ class Deadline:
             )
 
 
-class Workers:
-    """A few threads that run jobs, each one at a time; their names are `<name>-<n>`."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self._name = name
-        self._count = count
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._outstanding = 0
-        """Jobs that wait or are running."""
-        self._closed = False
-
-    async def run(self, job: Callable[[], T]) -> T:
-        """The result of `job`, run on one of these threads. If the caller stops waiting, the job continues.
-
-        Raises:
-            Exception: what the job raised.
-            StateStoreNotAvailableException: the workers were closed.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            try:
-                result = job()
-            except BaseException as error:
-                outcome: tuple[Callable[[Any], None], Any] = (future.set_exception, error)
-            else:
-                outcome = (future.set_result, result)
-
-            def settle() -> None:
-                if not future.done():
-                    settled, value = outcome
-                    settled(value)
-
-            try:
-                loop.call_soon_threadsafe(settle)
-            except RuntimeError:
-                return  # the loop has ended, and no caller waits any more
-
-        self._add(work)
-        return await future
-
-    def _add(self, work: Callable[[], None]) -> None:
-        with self._lock:
-            if self._closed:
-                raise server_closed()
-            self._outstanding += 1
-            if self._outstanding > len(self._threads) and len(self._threads) < self._count:
-                number = len(self._threads) + 1
-                name = f"{self._name}-{number}"
-                thread = threading.Thread(target=self._work, name=name, daemon=True)
-                thread.start()
-                self._threads.append(thread)
-            self._jobs.put(work)
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job()
-            finally:
-                with self._lock:
-                    self._outstanding -= 1
-
-    def close(self, timeout_s: float = 5.0) -> bool:
-        """End the threads, each after its current job; returns whether all ended in time. Idempotent."""
-        with self._lock:
-            first = not self._closed
-            self._closed = True
-            threads = list(self._threads)
-            for _ in threads if first else ():
-                self._jobs.put(None)
-        deadline = Deadline(timeout_s)
-        for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline.remaining_s))
-        return not any(thread.is_alive() for thread in threads)
+def server_threads(name: str, most: int) -> Threads:
+    """Threads of a query server. Once it is closed, they refuse; what nobody waits for is dropped."""
+    return Threads(name, most, closed=server_closed, drops=True)
 
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ __all__ = ["ArrowStream", "in_arrow"]
 
 
 class ArrowStream:
-    """Writes the entries of one store, with the columns of `to_arrow()`.
+    """Writes the entries of one store as Arrow, with the columns of `to_arrow()`.
 
     A session has no timestamp other than the end of its window.
     """

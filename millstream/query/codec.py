@@ -1,4 +1,4 @@
-"""A store's serdes as functions on bytes, with errors that name the store; and its windowed keys. Pure.
+"""A store's serdes as functions on bytes, with errors that name the store; and the windowed keys. Pure.
 
 `Codecs` belong to one store and serve its readers. Entries are decoded in chunks, which is faster.
 """
@@ -25,7 +25,7 @@ Chunk = Callable[[list[Any]], list[Any]]
 _WINDOWS_KEPT = 1024
 
 _new_windowed = _new_key_value = tuple.__new__
-"""Windowed(…) and KeyValue(…) without argument checks: a scan creates one for each entry."""
+"""Windowed(…) and KeyValue(…) without argument checks, because a scan creates one for each entry."""
 
 
 class Unfit:
@@ -114,7 +114,7 @@ def _by_chunks(
     def one(entry: tuple[Any, bytes]) -> Any:
         try:
             return KeyValue(decode_key(entry[0]), decode(entry[1]))
-        except Exception as error:  # reported when it is reached
+        except Exception as error:  # raised when the entry is reached
             return Unfit(error)
 
     def made(entries: list[Any]) -> list[Any]:
@@ -138,7 +138,7 @@ def _unfit_key(store: str, serde: Serde, what: str, error: Exception | None = No
     """
     if error is None:
         return SerializationException(
-            f"{what} of store '{store}': serde '{serde.name}' has no bytes for this key"
+            f"{what} of store '{store}': serde '{serde.name}' returned no bytes for this key"
         )
     return SerializationException(f"{what} of store '{store}' (keys of serde '{serde.name}'): {error}")
 

@@ -36,7 +36,7 @@ def open_store(view: StoreView, parameters: str | StoreQueryParameters[Any]) -> 
 
     Raises:
         TypeError: `parameters` is neither a name nor a StoreQueryParameters.
-        InvalidStateStoreException: one of its subclasses: the store cannot be read at all now.
+        InvalidStateStoreException: one of its subclasses. The store cannot be read at all now.
 
     Source: KafkaStreams.store(StoreQueryParameters).
     Differs: type and partition are checked here, not only at the first read.

@@ -147,7 +147,7 @@ class StoreHandle(EntryViews[K, V]):
     def _table_lost(self, error: ClosedStoreError) -> Exception:
         return self._reader.lost(error)
 
-    # --- what is read ------------------------------------------------------------------------------------
+    # --- creating reads ----------------------------------------------------------------------------------
 
     def _of_key(self, key: Any, method: str) -> Read:
         """A read of this key; `method` is the calling method."""
@@ -160,8 +160,8 @@ class StoreHandle(EntryViews[K, V]):
         high = None if to is None else codecs.key_bytes(to, f"{method}()")
         if low is not None and high is not None and low > high:
             _log.warning(
-                "store '%s': %s() from a key that is after the one it goes to, in the order of their bytes, "
-                "is empty; negative numbers come after positive ones in that order",
+                "store '%s': the range of %s() is empty, because its first key comes after its last one in "
+                "the order of their bytes, in which negative numbers come after positive ones",
                 self._name,
                 method,
             )

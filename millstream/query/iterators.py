@@ -39,7 +39,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
             for key, value in entries: ...
 
     When a store that it reads is closed, because its task has left or the client stops, entries read ahead
-    are discarded. `next`, `has_next` and `peek_next_key` then raise at once, the same exception each time. An
+    are discarded. From then on, `next`, `has_next` and `peek_next_key` raise the same exception each time. An
     iterator of a RemoteStore reads another process's store in pages: it returns the rest of the page that it
     has, and raises when it needs the next one.
 
@@ -66,7 +66,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         self._on_closed_store = on_closed_store
         self._closed = False
         source.through(chunk)
-        # The entries read ahead; closing a store that they come from empties it.
+        # The entries read ahead. When a store that they come from is closed, this becomes empty.
         self._ahead = source.ahead
 
     def __next__(self) -> KeyValue[K, V]:
@@ -193,7 +193,7 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
         self._thread = thread
         self._entries: KeyValueIterator[K, V] | None = None
         self._lock = threading.Lock()
-        """One call at a time: a call continues after the task that made it was cancelled."""
+        """One call at a time, because a call continues even if the task that made it is cancelled."""
         self._closed = False
 
     def __aiter__(self) -> AsyncKeyValueIterator[K, V]:
@@ -244,7 +244,7 @@ def iterable_async(
     def method_async(*arguments: P.args, **named: P.kwargs) -> AsyncKeyValueIterator[K, V]:
         return AsyncKeyValueIterator(partial(method, *arguments, **named), thread)
 
-    return for_coroutines(method, method_async, "`async for` goes through it")
+    return for_coroutines(method, method_async, "iterate with `async for`")
 
 
 class _Ended:
@@ -355,7 +355,7 @@ class EntryViews(ABC, Generic[K, V]):
         from millstream.query.tables import record_batches
 
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise ValueError(f"a batch has 1 row or more, not {rows!r}")
+            raise ValueError(f"rows must be at least 1; got {rows!r}")
         table, columns = self._table()
         try:
             return record_batches(table, columns, rows, self._table_lost)

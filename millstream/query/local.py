@@ -2,8 +2,8 @@
 can.
 
 A reader plans once per `StoreSnapshot` (where each partition is, and which can be read), and keeps the plan
-while the runtime returns the same snapshot. So a `get` costs one comparison more than the store's own, and
-every read still sees the current state.
+while the runtime returns the same snapshot. So a `get` costs only one comparison more than the store's own,
+and every read still sees the current state.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class LocalReader:
         plan = self.plan()
         if plan.declaration.history_ms is None:
             raise InvalidStateStoreTypeException(
-                f"store '{self.of.store}' keeps no history, so that it cannot be read as of an earlier time",
+                f"store '{self.of.store}' keeps no history, so it cannot be read as of an earlier time",
                 store=self.of.store,
                 client_state=plan.snapshot.client_state.name,
                 next_step="declare it with Materialized.with_history(timedelta(hours=1))",
@@ -112,7 +112,7 @@ class LocalReader:
 
     def get(self, key: Any) -> Any:
         """The value of a key of a key-value store; None if there is none here."""
-        # The common case in as few steps as possible; `answer` handles all others.
+        # The common case, in as few steps as possible; `answer` handles all others.
         plan = self._plan
         if plan is None or plan.snapshot is not self._snapshot():
             plan = self._replan()
@@ -191,7 +191,7 @@ class LocalReader:
 
     def table(self) -> OpenTable:
         """The store as it is now, as a table."""
-        from millstream.query.tables import open_table  # Arrow, for those who ask
+        from millstream.query.tables import open_table  # Arrow is imported only when it is needed
 
         def opened(plan: Plan) -> OpenTable:
             self._check_whole(plan)

@@ -1,8 +1,8 @@
 """Merges several ordered runs of entries: of partitions, as they are read, and of clients' pages.
 
-It merges stretches instead of single entries. From each run it takes all entries that no unread entry can
-precede, and sorts them, which is fast for a few sorted runs. So a scan of several partitions costs little
-more per entry than a scan of one.
+Stretches are merged instead of single entries: all entries that no unread entry can precede are taken from
+the runs and sorted together, which is fast for a few sorted runs. So a scan of several partitions costs
+little more per entry than a scan of one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Source(Protocol):
 
     @property
     def ahead(self) -> deque[Any]:
-        """The entries read ahead, the next one first. Emptied at once when it or its store closes."""
+        """The entries read ahead, the next one first. Emptied at once when the source or its store closes."""
 
     def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
         """Convert each chunk of entries by `make`. Call it before the first read."""

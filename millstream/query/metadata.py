@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 Partitioner = Callable[[Any, int], int]
-"""Takes a key and the number of partitions, gives the partition."""
+"""Takes a key and the number of partitions, and returns the partition."""
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class Serializer(Protocol):
     def serialize(self, value: Any) -> bytes | None: ...
 
 
-# --- what is answered ------------------------------------------------------------------------------------
+# --- answers ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,13 @@ class KeyQueryMetadata:
     partition: int = -1
 
     NOT_AVAILABLE: ClassVar[KeyQueryMetadata]
-    """There is no assignment at present: ask again after the next rebalance."""
+    """There is no assignment at present: query again after the next rebalance."""
 
 
 KeyQueryMetadata.NOT_AVAILABLE = KeyQueryMetadata(HostInfo.unavailable())
 
 
-# --- what is known ---------------------------------------------------------------------------------------
+# --- the assignment --------------------------------------------------------------------------------------
 
 
 class StorePlace(NamedTuple):
@@ -186,7 +186,7 @@ class Placement:
         return KeyQueryMetadata(min(self.hosts))
 
 
-# --- the questions ---------------------------------------------------------------------------------------
+# --- queries ---------------------------------------------------------------------------------------------
 
 
 def all_clients(snapshot: StoreSnapshot, placement: Placement | None) -> tuple[StreamsMetadata, ...]:
@@ -233,7 +233,7 @@ def host_of_key(
     """The clients that have a key; `KeyQueryMetadata.NOT_AVAILABLE` without an assignment.
 
     Args:
-        key: for windowed stores the plain key; a `Windowed` stands for its key.
+        key: for windowed stores the plain key; of a `Windowed`, its key is used.
         how: a serializer of the key (by default the store's serde), or the partitioner of a topic that other
             programs write, called as `partitioner(key, partitions)`.
 
@@ -268,14 +268,14 @@ def host_of_key(
     if how is None or isinstance(how, Serializer):
         serializer = how or declaration.key_serde
         if serializer is None:
-            return KeyQueryMetadata.NOT_AVAILABLE  # which serde it is shows when the pipelines are compiled
+            return KeyQueryMetadata.NOT_AVAILABLE  # the serde is known once the pipelines are compiled
         partition = _partition_of(declaration, _bytes_of(store, plain, serializer), partitions)
     else:
         partition = how(plain, partitions)
         if isinstance(partition, bool) or not isinstance(partition, int) or not 0 <= partition < partitions:
             raise ValueError(
-                f"the partitioner's answer for store '{store}' should be one partition, a number from 0 to "
-                f"{partitions - 1}; it is {partition!r}"
+                f"the partitioner for store '{store}' must return a partition from 0 to {partitions - 1}; "
+                f"it returned {partition!r}"
             )
     return placement.of_partition(store, partition)
 
@@ -299,15 +299,15 @@ def _check(snapshot: StoreSnapshot, store: str | None = None) -> None:
     error: InvalidStateStoreException
     if outcome is Outcome.NOT_STARTED:
         error = StreamsNotStartedException(
-            f"{client}, so it knows nothing of other clients yet",
+            f"{client}, so it does not know the other clients yet",
             client_state=state.name,
             next_step="call start() first",
         )
     else:
         error = StateStoreNotAvailableException(
-            f"{client}, so it knows nothing of other clients any more",
+            f"{client}, so it does not know the other clients any more",
             client_state=state.name,
-            next_step="ask another client",
+            next_step="query another client",
         )
     raise error
 
@@ -315,15 +315,15 @@ def _check(snapshot: StoreSnapshot, store: str | None = None) -> None:
 def _bytes_of(store: str, key: Any, serializer: Serializer) -> bytes:
     try:
         data = serializer.serialize(key)
-    except Exception as error:  # a serde of the user's may raise anything
+    except Exception as error:  # a custom serde may raise anything
         raise SerializationException(
             f"a key of type {type(key).__name__} does not fit the serializer for store '{store}': "
-            f"{type(error).__name__}; give a key of the store's type, or the right serializer"
+            f"{type(error).__name__}; pass a key of the store's type, or the right serializer"
         ) from error
     if data is None:
         raise SerializationException(
-            f"the serializer for store '{store}' makes no bytes of a key of type {type(key).__name__}; give "
-            "a key of the store's type, or the right serializer"
+            f"the serializer for store '{store}' returned no bytes for a key of type {type(key).__name__}; "
+            "pass a key of the store's type, or the right serializer"
         )
     return data
 

@@ -16,7 +16,7 @@ __all__ = ["QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"]
 
 S = TypeVar("S")
 H = TypeVar("H")
-"""A separate type variable: few checkers infer the class's own from a classmethod's arguments."""
+"""A separate type variable, because few checkers infer the class's own from a classmethod's arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class StoreQueryParameters(Generic[S]):
         checked_name(self.store_name)
         if not isinstance(self.queryable_store_type, QueryableStoreType):
             raise TypeError(
-                f"a store type comes from QueryableStoreTypes, such as "
-                f"QueryableStoreTypes.key_value_store(); not {self.queryable_store_type!r}"
+                f"a store type must come from QueryableStoreTypes, such as "
+                f"QueryableStoreTypes.key_value_store(); got {self.queryable_store_type!r}"
             )
 
     @staticmethod
@@ -111,9 +111,9 @@ class StoreQueryParameters(Generic[S]):
             ValueError: `partition` is negative.
         """
         if isinstance(partition, bool) or not isinstance(partition, int):
-            raise TypeError(f"a partition is an int, not {partition!r}")
+            raise TypeError(f"a partition must be an int; got {partition!r}")
         if partition < 0:
-            raise ValueError(f"a partition is 0 or more, not {partition}")
+            raise ValueError(f"a partition must be 0 or more; got {partition}")
         return replace(self, partition=partition)
 
     def enable_stale_stores(self) -> StoreQueryParameters[S]:

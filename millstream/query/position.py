@@ -17,8 +17,8 @@ def _checked(offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, i
         numbers = (partition, offset)
         if not isinstance(topic, str) or not all(type(each) is int and each >= 0 for each in numbers):
             raise ValueError(
-                f"a position has an offset of 0 or more for each topic and partition, not {offset!r} for "
-                f"partition {partition!r} of topic {topic!r}"
+                f"partitions and offsets of a position must be integers of 0 or more; got offset {offset!r} "
+                f"for partition {partition!r} of topic {topic!r}"
             )
     return MappingProxyType({TopicPartition(*at): offset for at, offset in sorted(offsets.items())})
 
@@ -30,10 +30,9 @@ class Position:
         Position.empty_position().with_component("orders", 0, record.offset())
 
     Source: org.apache.kafka.streams.query.Position (KIP-796).
-    Differs: it is frozen: `with_component` and `merge` return a new position. The topics are those that fill
-        the
-        store: its changelog or, for a table or global table read from a topic, that topic. (Kafka: the input
-        topics of the task.)
+    Differs: a position is frozen: `with_component` and `merge` return a new one. The topics are those that
+        fill the store: its changelog or, for a table or global table read from a topic, that topic. (Kafka:
+        the input topics of the task.)
     """
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -122,7 +121,7 @@ class PositionBound:
             TypeError: `position` is not a Position.
         """
         if not isinstance(position, Position):
-            raise TypeError(f"PositionBound.at() takes a Position, not {position!r}")
+            raise TypeError(f"PositionBound.at() takes a Position; got {position!r}")
         return cls(position)
 
     @property

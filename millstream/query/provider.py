@@ -1,8 +1,8 @@
-"""Which stores answer a query, or which exception of KIP-216: the decision, and nothing else.
+"""Which stores answer a query, or which exception of KIP-216 is raised: the decision, and nothing else.
 
 The runtime exposes its state as a `StoreSnapshot`. `presence_of` classifies one part of a store, `decide` is
-the decision table, and `refusal` builds the exception. All are pure. composite.py calls them in
-`KafkaStreams.store()` and again for each read, because stores are added and removed.
+the decision table, and `refusal` builds the exception. All are pure. plan.py and state_query.py call them
+whenever the snapshot has changed, because stores come and go.
 
 `decide` documents how the table differs from Kafka's code. KIP-216's parent exception is never raised.
 """
@@ -130,7 +130,7 @@ class StoreView(Protocol):
 
 
 class Presence(IntEnum):
-    """What this client has of the requested data; of several, the greatest counts."""
+    """What this client has of the requested data. If several apply, the greatest counts."""
 
     ABSENT = 0
     """Nothing, and the handle has never seen it."""
@@ -139,7 +139,7 @@ class Presence(IntEnum):
     LEFT = 2
     """Not readable here now; the handle read it here before."""
     CLOSED = 3
-    """It is listed, but the read found it closed."""
+    """It is in the snapshot, but the read found it closed."""
     WAITING = 4
     """It is here, but its thread does not allow reads now, or it is not restored yet."""
     READABLE = 5
@@ -177,11 +177,22 @@ def decide(
     scope: Scope,
     exists: bool = True,
 ) -> Outcome:
-    """The outcome of a query. Pure; this function implements KIP-216.
+    """The outcome of a query: KIP-216 as one table, whose first matching row applies. Pure.
 
-    `exists` is false for a partition that the store has on no client: waiting does not help. `settled` is
-    false while partitions may be moving to this client (`is_settled`): missing ones may arrive, and the same
-    call can be retried.
+    The first five rows do not depend on where partitions are: the client is not running, or the store, its
+    type or the partition is wrong. Then comes a readable part. While a part can still arrive, the outcome is
+    REBALANCING, and the same handle can be retried; None would hide a value that is about to be here. Only in
+    a settled client is a missing part final. If the handle read it here before, it has left (MIGRATED). If
+    not, a partition requested by number is on another client (WRONG_PARTITION), a key has no value here
+    (NOTHING), and a read of everything finds no part at all (MIGRATED).
+
+    Args:
+        known: whether the topology has the store.
+        type_fits: whether the requested type can read it.
+        settled: false while partitions may be moving to this client (`is_settled`).
+        presence: what this client has of the requested data.
+        scope: what was requested.
+        exists: false if no client can have the partition, because the store has fewer.
 
     Source: KIP-216; the order of the first rows is KafkaStreams.store()'s.
     Differs: one thread that is not RUNNING does not make the partitions of the others unreadable. A store
@@ -220,7 +231,7 @@ def is_settled(snapshot: StoreSnapshot) -> bool:
 def presence_of(
     part: LocalStore, thread_state: ThreadState | GlobalThreadState | None, *, stale: bool
 ) -> Presence:
-    """The presence of one part, from its role and the state of its thread (None if there is no such thread).
+    """The presence of one part, by its role and the state of its thread (None if there is no such thread).
 
     Source: StreamThreadStateStoreProvider.stores().
     Differs: a part that is not restored yet is WAITING even if its thread is RUNNING.
@@ -267,7 +278,7 @@ def presence_of_all(
     return max(found, default=Presence.ABSENT)
 
 
-# --- the words -------------------------------------------------------------------------------------------
+# --- the exceptions --------------------------------------------------------------------------------------
 
 
 def refusal(
@@ -281,11 +292,11 @@ def refusal(
     reader: str = "",
     fresh: bool = False,
 ) -> InvalidStateStoreException:
-    """The exception for an outcome, which says what happened, the facts, and what to do next.
+    """The exception for an outcome; it says what happened, the facts, and what to do next.
 
     `asked_as` names the caller in messages: a type of QueryableStoreTypes. `partition` is the one that the
-    read needed, and `here` are those readable on this client. `reader` names the reader if it was not a
-    handle. `fresh` says whether the handle was only just requested.
+    read needed, and `here` are those readable on this client. `reader` names the reader if it is not a
+    handle. `fresh` says whether the handle has only just been requested.
     """
     client = f"client '{snapshot.client_id}'"
     what = f"store '{name}'" if partition is None else f"partition {partition} of store '{name}'"
@@ -313,7 +324,7 @@ def refusal(
             kind = snapshot.stores[name].kind.value
             return InvalidStateStoreTypeException(
                 f"store '{name}' is a {kind} store, which {asked_as} does not read",
-                next_step=f"ask for a type of QueryableStoreTypes that reads {kind} stores",
+                next_step=f"use a type of QueryableStoreTypes that reads {kind} stores",
                 **facts,
             )
         case Outcome.WRONG_PARTITION:
@@ -333,10 +344,10 @@ def refusal(
             declared = snapshot.stores.get(name)
             if declared is not None and None in (declared.key_serde, declared.value_serde):
                 return StreamsRebalancingException(
-                    f"{what} cannot be read yet: {client} is {state} and does not know its serdes before the "
+                    f"{what} cannot be read yet: {client} is {state} and does not know its serdes until the "
                     f"pipeline that fills it is compiled, here or on another client",
                     next_step=(
-                        f"retry, or declare them: "
+                        f"retry, or declare the serdes: "
                         f"Materialized.as_('{name}').with_key_serde(...).with_value_serde(...)"
                     ),
                     **facts,
@@ -355,7 +366,7 @@ def refusal(
             advice = f"; {copies}, which enable_stale_stores() reads" if copies else ""
             plural = "s" if "," in numbers else ""
             holds = "no partition" if numbers == "none" else f"partition{plural} {numbers}"
-            again = "ask KafkaStreams.store() for a new handle; " if not fresh else ""
+            again = "get a new handle from KafkaStreams.store(); " if not fresh else ""
             return StateStoreMigratedException(
                 f"{subject}: {client} is {state} and holds {holds} of it{advice}",
                 next_step=f"{again}{elsewhere} has a key now",
@@ -364,7 +375,7 @@ def refusal(
 
 
 def _standbys(name: str, partition: int | None, snapshot: StoreSnapshot) -> str:
-    """The standbys here, in words; of one partition or of all."""
+    """The local standbys, in words; of one partition or of all."""
     numbers = sorted(
         part.task_id.partition
         for part in snapshot.local.get(name, ())

@@ -1,4 +1,4 @@
-"""One read of a store, as a value; every reader of a store builds one. Pure.
+"""One read of a store, as a value that every reader of a store builds. Pure.
 
 A read has keys as the store's bytes, and times in milliseconds since the epoch. None leaves a side open, and
 bounds are inclusive unless stated otherwise. Only `reading.py` answers it. `server/routes.py` writes and
@@ -105,7 +105,7 @@ def checked_name(store: Any) -> str:
         TypeError: it is not a string, or is empty.
     """
     if not isinstance(store, str) or not store:
-        raise TypeError(f"a store name is a str that is not empty, not {store!r}")
+        raise TypeError(f"a store name must be a non-empty str; got {store!r}")
     return store
 
 
@@ -123,8 +123,8 @@ def after_prefix(prefix: bytes) -> bytes | None:
 def remaining(read: Read) -> Sequence[Read]:
     """The rest of a range after `read.after`, perhaps with some entries before that place.
 
-    Never outside the range, whatever the place. A key may have very many windows, and those of earlier pages
-    are not read again, except those of one key when many keys are read backwards.
+    It is never outside the range, whatever the place. A key may have very many windows, so those of earlier
+    pages are not read again, except those of one key when many keys are read backwards.
     """
     if read.after is None:
         return (read,)
@@ -149,7 +149,7 @@ def remaining(read: Read) -> Sequence[Read]:
 
 
 def _within_key(read: Read, time: int) -> Read:
-    """From a time on: the start of windows or the end of sessions, which is first in their order."""
-    if read.reverse:  # a session that ends by then has also started by then
+    """The rest of a key from a time on: the start of windows, or the end of sessions, which orders them."""
+    if read.reverse:  # a session that has ended by then has also started by then
         return replace(read, latest=time if read.latest is None else min(read.latest, time))
     return replace(read, earliest=time if read.earliest is None else max(read.earliest, time))

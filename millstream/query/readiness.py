@@ -1,4 +1,4 @@
-"""Whether a store can be queried now, for callers that wait until it can. Pure."""
+"""Whether a store can be queried now, for callers that wait until it can be. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def why_not(
 def is_final(
     refused: InvalidStateStoreException, snapshot: StoreSnapshot, parameters: StoreQueryParameters[Any]
 ) -> bool:
-    """Whether waiting cannot help, because the exception does not depend on the group or the threads."""
+    """Whether waiting is useless, because the exception does not depend on the group or the threads."""
     if isinstance(refused, InvalidStateStorePartitionException):
         count, asked = snapshot.stores[parameters.store_name].partitions, parameters.partition
         return count is not None and asked is not None and asked >= count

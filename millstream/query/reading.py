@@ -19,8 +19,8 @@ __all__ = ["getter", "joined", "of_part"]
 
 
 def of_part(store: Any, read: Read) -> Any:
-    """The result of one part: for VALUE, timestamp and value, or None; for VALUES, one of these for each key;
-    for ENTRIES, an open iterator; for VERSIONS, a list; for COUNT, a number.
+    """The result of one part. VALUE: timestamp and value, or None. VALUES: one of these for each key.
+    ENTRIES: an open iterator. VERSIONS: a list. COUNT: a number.
 
     Raises:
         ClosedStoreError: the part is closed.
@@ -55,7 +55,7 @@ def getter(store: Any, read: Read) -> Any:
 
 
 def joined(read: Read, found: Sequence[Any]) -> Any:
-    """The combined result of several parts: for VALUE, the first one found; entries in one order."""
+    """The combined result of several parts: the first VALUE found; all entries in one order."""
     match read.form:
         case Form.VALUE:
             return next((each for each in found if each is not None), None)

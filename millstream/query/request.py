@@ -405,9 +405,9 @@ class StateQueryRequest(Generic[R]):
         """
         chosen = frozenset(partitions)
         if not all(type(each) is int for each in chosen):
-            raise TypeError(f"partitions are ints, not {sorted(chosen, key=str)!r}")
+            raise TypeError(f"partitions must be ints; got {sorted(chosen, key=str)!r}")
         if not chosen or min(chosen) < 0:
-            raise ValueError(f"partitions are one or more numbers of 0 or more, not {sorted(chosen)}")
+            raise ValueError(f"with_partitions() needs one or more partitions, from 0; got {sorted(chosen)}")
         return replace(self, partitions=chosen)
 
     def with_position_bound(self, bound: PositionBound) -> StateQueryRequest[R]:
@@ -417,7 +417,7 @@ class StateQueryRequest(Generic[R]):
             TypeError: `bound` is not a PositionBound.
         """
         if not isinstance(bound, PositionBound):
-            raise TypeError(f"with_position_bound() takes PositionBound.at(position), not {bound!r}")
+            raise TypeError(f"with_position_bound() takes PositionBound.at(position); got {bound!r}")
         return replace(self, position_bound=bound)
 
     def require_active(self) -> StateQueryRequest[R]:
@@ -446,5 +446,5 @@ class InStore:
             TypeError: `query` is not a query.
         """
         if not isinstance(query, Query):
-            raise TypeError(f"with_query() takes a query such as KeyQuery.with_key(key), not {query!r}")
+            raise TypeError(f"with_query() takes a query such as KeyQuery.with_key(key); got {query!r}")
         return StateQueryRequest(self.name, query)

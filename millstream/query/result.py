@@ -24,10 +24,10 @@ class FailureReason(Enum):
         moving to this client is NOT_ACTIVE too: there is nothing to read yet.
     """
 
-    UNKNOWN_QUERY_TYPE = "the store does not know the query"
+    UNKNOWN_QUERY_TYPE = "the store does not support the query"
     NOT_ACTIVE = "not active here now; retry"
-    NOT_UP_TO_BOUND = "not far enough yet; retry"
-    NOT_PRESENT = "not on this client; ask another one"
+    NOT_UP_TO_BOUND = "not up to the bound yet; retry"
+    NOT_PRESENT = "not on this client; query another one"
     DOES_NOT_EXIST = "the store has no such partition"
     STORE_EXCEPTION = "the store failed"
 
@@ -190,7 +190,7 @@ def _told(result: QueryResult[Any]) -> tuple[str, str]:
     if result.failure is not None:
         answer = f"{result.failure.name}: {result.message or result.failure.value}"
     elif hasattr(result.value, "has_next"):
-        answer = f"{result.value!r}: go through it, and close it"
+        answer = f"{result.value!r}: read it to the end, or close it"
     else:
         answer = repr(result.value)
     return answer, "" if result.position is None else str(result.position)

@@ -72,7 +72,7 @@ def arrow_type(serde: Serde) -> pa.DataType | None:
 
 
 def needs_preparing(kind: pa.DataType) -> bool:
-    """Whether values of this type need `for_arrow`: those that contain a map."""
+    """Whether values of this type need `for_arrow`, because they contain a map."""
     if pa.types.is_map(kind):
         return True
     if pa.types.is_list(kind):

@@ -3,8 +3,8 @@ contents.
 
 The query is parsed first, so only the stores that it names are read; all of them are opened before any is
 read. A column is decoded when DuckDB scans it. DuckDB runs in a separate process (sql_process.py), in memory.
-It has no files, network, extensions or access to the program. Limits on time, memory and result size hold for
-every query.
+It has no access to files, the network, extensions or the program. Limits on time, memory and result size
+apply to every query.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ def run_sql(
         ValueError: the query is not a single SELECT, is too long or too deep, or is invalid in DuckDB.
         SetupException: DuckDB is not installed.
         UnknownStateStoreException: it names a table that is not a store.
-        InvalidStateStoreException: another of its subclasses: a store cannot be read now.
+        InvalidStateStoreException: another of its subclasses. A store cannot be read now.
         SerializationException: a key or value cannot be read.
         TimeoutException: the query did not finish in time.
         StreamsException: DuckDB failed: not enough memory, a result that is too large, a value that cannot be
             computed.
     """
     if not isinstance(query, str):
-        raise TypeError(f"sql() takes a query as text, such as 'from counts'; not {query!r}")
+        raise TypeError(f"sql() takes a query as text, such as 'from counts'; got {query!r}")
     if len(query.encode("utf-8", "surrogatepass")) > _MOST_QUERY:
-        raise ValueError(f"a query has {_MOST_QUERY} bytes at most; values go in as parameters")
+        raise ValueError(f"a query can have at most {_MOST_QUERY} bytes; pass values as parameters")
     most = _bytes_in(memory_limit)
     try:
         values = None if parameters is None else encoded(parameters)
@@ -104,7 +104,7 @@ def run_sql(
                 healthy = True
                 return found
             except Ended:
-                # A kept process may just have ended, after it was idle for a long time.
+                # A kept process may have just ended, because it was idle for a long time.
                 if asked.was_heard or process.asked == 1:
                     raise
             except _Told as told:
@@ -116,8 +116,8 @@ def run_sql(
         raise _too_late(timeout_s) from None
     except Ended as ended:
         raise StreamsException(
-            f"the process of DuckDB that ran the query is gone: {ended}; if the query needs more memory than "
-            f"{memory_limit}, give it more as memory_limit="
+            f"the DuckDB process that ran the query is gone: {ended}; if the query needs more memory than "
+            f"{memory_limit}, pass a larger memory_limit="
         ) from None
 
 
@@ -135,7 +135,7 @@ def _bytes_in(size: str) -> int:
     """The number of bytes in a text such as `1GB`, as parsed by DuckDB."""
     found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
     if found is None or float(found[1]) <= 0:
-        raise ValueError(f"a memory limit is a text such as '1GB' or '500MiB', not {size!r}")
+        raise ValueError(f"a memory limit must be a text such as '1GB' or '500MiB'; got {size!r}")
     return int(float(found[1]) * _UNITS[(found[2] or "").lower()])
 
 
@@ -281,7 +281,7 @@ def _positions(tables: Mapping[str, OpenTable]) -> bytes:
 
 def _too_late(timeout_s: float) -> TimeoutException:
     return TimeoutException(
-        f"the query was not done in {timeout_s:g} s, and was ended; ask for less, or give it more time"
+        f"the query did not finish within {timeout_s:g} s and was ended; select less, or allow more time"
     )
 
 
@@ -289,10 +289,10 @@ def _too_late(timeout_s: float) -> TimeoutException:
 
 
 def _stores_among(tables: Sequence[str], defined: Sequence[str], stores: Sequence[str]) -> set[str]:
-    """The stores among a query's tables, apart from the names that it defines itself.
+    """The stores among a query's tables, without the names that the query defines itself.
 
     Raises:
-        ValueError: SQL cannot distinguish two of them.
+        ValueError: SQL cannot distinguish two of the stores.
         UnknownStateStoreException: it names a table that is not a store.
     """
     found: set[str] = set()
@@ -304,13 +304,14 @@ def _stores_among(tables: Sequence[str], defined: Sequence[str], stores: Sequenc
             raise _unknown(table, stores)
     if len({name.lower() for name in found}) < len(found):
         raise ValueError(
-            f"names of tables in SQL have no case: one query cannot have all of {', '.join(sorted(found))}"
+            f"table names in SQL are case-insensitive, so one query cannot use all of "
+            f"{', '.join(sorted(found))}"
         )
     return found
 
 
 def _store_called(table: str, stores: Sequence[str]) -> str | None:
-    """The store with exactly this name; else the one with the name in another case."""
+    """The store with exactly this name, or else the one with this name in another case."""
     if table in stores:
         return table
     return next((store for store in stores if store.lower() == table.lower()), None)
@@ -321,8 +322,8 @@ def _unknown(table: str, stores: Sequence[str]) -> UnknownStateStoreException:
     close = get_close_matches(table, stores, n=1)
     hint = f". Did you mean '{close[0]}'?" if close else ""
     return UnknownStateStoreException(
-        f"no state store '{table}' in this topology to select from (names with other signs than letters and "
-        f"digits go into double quotes)",
+        f"no state store '{table}' in this topology to select from (names with characters other than letters "
+        f"and digits need double quotes)",
         store=table,
         next_step=f"it has {listed}{hint}",
     )

@@ -33,7 +33,7 @@ _PIPE_BYTES = 1 << 20
 _F_SETPIPE_SZ = 1031  # Linux only
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _SMALLER = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # others reserve address space, which is what the kernel limits
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # others reserve address space, which the kernel limits
     "MALLOC_ARENA_MAX": "2",
 }
 
@@ -72,7 +72,7 @@ class SqlProcess:
                 [sys.executable, "-I", str(_PROGRAM), str(life)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # what C++ says before it aborts
+                stderr=subprocess.DEVNULL,  # C++ writes there before it aborts
                 bufsize=0,
                 cwd="/",
                 env={**environment, **_SMALLER},
@@ -110,12 +110,12 @@ class SqlProcess:
             Late, Ended
         """
         if not self._greeted:
-            # Whole, too: it fits into the pipe, and half of it would corrupt the following frames.
+            # Sent as a whole, too: it fits into the pipe, and half of it would corrupt the following frames.
             self.tell(lambda: _GREETING_S, path=[each for each in sys.path if each])
             self._greeted = True
         if not self.ready:
             self._wait(self._from, select.POLLIN, remaining)
-            self.hear(lambda: _GREETING_S)  # whole, so it can be waited for again
+            self.hear(lambda: _GREETING_S)  # read as a whole, so that it can be waited for again
             self.ready = True
 
     def tell(self, remaining: Remaining, **message: Any) -> None:
@@ -198,7 +198,7 @@ class SqlProcess:
         self._close()
 
     def forget(self) -> None:
-        """In a process forked from this one: leave it to the parent."""
+        """Leave the process to the parent; called in a process forked from this one."""
         self._child.returncode = 0  # it is not this process's child
         self._close()
 

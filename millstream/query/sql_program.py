@@ -1,10 +1,10 @@
 """The program that runs SQL: DuckDB in a separate process, which its parent can end at any time.
 
 It is started by its path (sql_process.py), does not depend on Millstream, and exchanges frames with its
-parent over standard input and output: JSON, and Arrow's stream format. For one query:
+parent over standard input and output: JSON, and Arrow's stream format. For each query:
 
     parent   {"query", "stores", "parameters", "memory", "seconds"}
-    child    {"tables": [...]}                      the stores that it names; or {"failed", "message"}
+    child    {"tables": [...]}                      the tables that it names; or {"failed", "message"}
     parent   {"schemas": [...]} and a schema each   or {"stop"}: a store cannot be read
     child    {"need": store, "columns": [...]}      whenever DuckDB scans
     parent   the columns in frames of Arrow, {"end"}   or {"stop"}: a value cannot be read
@@ -42,7 +42,7 @@ HEADER: Final = 9
 """The header of each frame: its type and its length."""
 
 _IDLE_S = 300.0
-"""A process without a query for this long ends."""
+"""A process ends after this long without a query."""
 _ROWS = 16_384
 _SLACK_BYTES = 256 << 20
 _MOST_MESSAGE = 4_000
@@ -92,7 +92,7 @@ def encoded(value: Any) -> Any:
     if callable(plain := getattr(value, "item", None)) and type(value).__module__ == "numpy":
         return encoded(plain())
     raise TypeError(
-        f"sql() takes no parameter of type {type(value).__name__}: it takes None, bool, int, float, str, "
+        f"sql() takes no parameters of type {type(value).__name__}; it takes None, bool, int, float, str, "
         "bytes, datetime, date, time, timedelta, Decimal, UUID, and lists and dicts of these"
     )
 
@@ -116,7 +116,7 @@ def decoded(value: Any) -> Any:
     return _DECODERS[value[_TAG]](value["is"]) if isinstance(value, dict) else value
 
 
-# --- what a query names ----------------------------------------------------------------------------------
+# --- the tables of a query -------------------------------------------------------------------------------
 
 
 def tables_in(parsed: Any) -> tuple[set[str], set[str]]:
@@ -161,7 +161,7 @@ class _Pipe:
         self.asking = threading.Lock()
 
     def waits(self, seconds: float) -> bool:
-        """Whether something arrives in time."""
+        """Whether something arrives within this time."""
         return bool(select.select([self._source], [], [], seconds)[0])
 
     def tell(self, **message: Any) -> None:
@@ -270,7 +270,7 @@ def _parsed(connection: Any, query: str) -> Any:
         raise _Failed("invalid", f"the query cannot be parsed as a SELECT: {parsed.get('error_message')}")
     if len(parsed["statements"]) != 1:
         many = len(parsed["statements"])
-        raise _Failed("invalid", f"sql() takes one SELECT, and these are {many} statements")
+        raise _Failed("invalid", f"sql() takes one SELECT statement; got {many} statements")
     return parsed
 
 
@@ -282,7 +282,7 @@ def _dataset_class() -> Any:
         """A store that DuckDB scans; each column that it needs is requested from the parent once."""
 
         def __init__(self, pipe: _Pipe, memory: _Memory, name: str, schema: pa.Schema) -> None:
-            # Not the base class's, which is for objects from C++.
+            # The base class's __init__ is only for objects from C++.
             self._pipe = pipe
             self._memory = memory
             self._name = name
@@ -360,8 +360,8 @@ def _run(pipe: _Pipe, connection: Any, asked: Mapping[str, Any], remote: Any) ->
         if size > most:
             raise _Failed(
                 "failed",
-                f"the query's answer is larger than the memory limit of {most} bytes; ask for less, or give "
-                "it more memory",
+                f"the result of the query is larger than the memory limit of {most} bytes; select less, or "
+                "allow more memory",
             )
         pipe.send(ARROW, frame)
 
@@ -374,17 +374,17 @@ def _told_of(error: BaseException) -> tuple[str, str]:
         return error.kind, str(error)
     text = str(error)[:_MOST_MESSAGE]
     if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
-        return "failed", f"the query has failed in DuckDB: out of memory: {text}"
+        return "failed", f"the query failed in DuckDB: out of memory: {text}"
     if isinstance(error, RecursionError):
         return "invalid", "the query is nested too deeply"
     understood = (duckdb.ProgrammingError, duckdb.NotSupportedError, duckdb.PermissionException)
     if isinstance(error, understood):
         return "invalid", f"the query cannot be run: {text}"
-    return "failed", f"the query has failed in DuckDB: {text or type(error).__name__}"
+    return "failed", f"the query failed in DuckDB: {text or type(error).__name__}"
 
 
 class _WithoutPandas:
-    """Hides pandas from pyarrow, which would load it: that takes longer than all the rest, and has no use
+    """Hides pandas from pyarrow, which would load it. That takes longer than all the rest, and is useless
     here."""
 
     @staticmethod
@@ -402,7 +402,7 @@ def _serve(pipe: _Pipe) -> None:
     pipe.tell(ready=True)
     while pipe.waits(_IDLE_S):
         asked = pipe.hear()
-        # The kernel ends this process shortly after its deadline, if nothing else does.
+        # If nothing else does, the kernel ends this process shortly after its deadline.
         signal.setitimer(signal.ITIMER_REAL, float(asked["seconds"]) + 2.0)
         try:
             _run(pipe, connection, asked, remote)
@@ -421,7 +421,7 @@ def _serve(pipe: _Pipe) -> None:
 
 
 def _end_with_parent(life: int) -> None:
-    """Nothing is ever written there; end of file means that the parent has ended."""
+    """End this process with its parent: nothing is ever written to `life`, and the parent's end closes it."""
 
     def watch() -> None:
         os.read(life, 1)
@@ -433,14 +433,14 @@ def _end_with_parent(life: int) -> None:
 def main() -> None:
     """`sql_program.py LIFE`: the number of the file descriptor that the parent holds open."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    # These signals are for the program, which then ends this process; systemd sends them to all of a
-    # service's.
+    # These signals are meant for the program, which then ends this process; systemd sends them to all
+    # processes of a service.
     for signal_ in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signal_, signal.SIG_IGN)
     source, sink = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1):
-        os.dup2(nowhere, each)  # a library's output is not a frame
+        os.dup2(nowhere, each)  # a library's output would corrupt the frames
     _end_with_parent(int(sys.argv[1]))
     for what in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(what, (0, 0))

@@ -89,7 +89,7 @@ def to_answer(
         count: the number of the store's partitions on all clients, if known.
 
     Differs: Kafka omits partitions that are not here, so a client that has nothing yet returns an empty map.
-        Here, partitions that may still arrive are listed, and so are all if none is here.
+        Here, partitions that may still arrive are listed, and if none is here, all of them.
     """
     if asked is not None:
         return tuple(sorted(asked))
@@ -101,11 +101,11 @@ def to_answer(
 
 def _is_up_to(bound: Position, part: LocalStore, position: Position) -> bool:
     if part.role is Role.RESTORING and part.store.position is None:
-        return False  # nothing was read of its changelog yet, not even whether it is empty
+        return False  # nothing of its changelog was read yet, not even whether it is empty
     return part.changelog is None or position.reaches(bound, [part.changelog])
 
 
-# --- performing it ---------------------------------------------------------------------------------------
+# --- performing a query ----------------------------------------------------------------------------------
 
 
 def run_query(view: StoreView, request: StateQueryRequest[Any]) -> StateQueryResult[Any]:
@@ -122,7 +122,7 @@ def run_query(view: StoreView, request: StateQueryRequest[Any]) -> StateQueryRes
     Differs: a stopped client raises StateStoreNotAvailableException (KIP-796: StreamsStoppedException).
     """
     if not isinstance(request, StateQueryRequest):
-        raise TypeError(f"query() takes StateQueryRequest.in_store(name).with_query(query), not {request!r}")
+        raise TypeError(f"query() takes StateQueryRequest.in_store(name).with_query(query); got {request!r}")
     snapshot = view.snapshot()
     raise_if_none_can_answer(snapshot, request.store_name)
     name, declaration = request.store_name, snapshot.stores[request.store_name]
@@ -179,7 +179,7 @@ class _About:
         try:
             return self._answered(reading)
         except ClosedStoreError as error:
-            # It was closed after the snapshot: it is moving elsewhere, or being reopened here.
+            # It was closed after the snapshot, so it is moving elsewhere, or being reopened here.
             return self._failed(FailureReason.NOT_ACTIVE, None, error)
         except Exception as error:  # one partition's failure must not hide the results of the others
             return self._failed(FailureReason.STORE_EXCEPTION, None, error)
@@ -261,11 +261,11 @@ class _About:
                 return f"{what} failed to handle {query}: {type(cause).__name__}: {cause}"
         if part is None:
             return (
-                f"{what} is not here yet: {client} is {snapshot.client_state}, and it may be on its way; "
-                "retry once the client is RUNNING"
+                f"{what} is not here yet: {client} is {snapshot.client_state}, and the partition may be on "
+                "its way; retry once the client is RUNNING"
             )
         state = snapshot.threads.get(part.thread, ThreadState.DEAD)
-        closed = ", and was closed since" if cause is not None else ""
+        closed = ", and has been closed since" if cause is not None else ""
         return (
             f"Query requires a running active task, but partition was in state {state} and was "
             f"{'' if part.role is Role.ACTIVE else 'not '}active: {what} is {part.role.value} on {client}"
@@ -281,7 +281,7 @@ def _hint(about: _About) -> str:
         return ".with_key; window stores support WindowRangeQuery.with_window_start_range"
     if isinstance(query, WindowRangeQuery) and kind is StoreKind.SESSION:
         return ".with_window_start_range; session stores support WindowRangeQuery.with_key"
-    return "; ask with a query for this kind of store"
+    return "; use a query for this kind of store"
 
 
 def _as_one(reading: _Reading | None, results: dict[int, QueryResult[Any]]) -> QueryResult[Any]:
@@ -363,7 +363,7 @@ class _Reading:
     starts: bool
 
     def of_part(self, store: Any) -> Any:
-        """The result of one part; decoded, unless it is decoded when it is read."""
+        """The result of one part, decoded; the entries of an iterator are decoded when they are read."""
         found = of_part(store, self.read)
         match self.read.form:
             case Form.VALUE:

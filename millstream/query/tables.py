@@ -1,7 +1,7 @@
 """Stores as tables: a snapshot of a store in Arrow, in batches, with only the requested columns.
 
 Columns are `key`, `value` and `timestamp`; window and session stores also have `window_start` and
-`window_end`. Bytes go into Arrow unchanged, and a column is decoded on first use: numbers and text without a
+`window_end`. Bytes go into Arrow unchanged, and a column is decoded on first use; numbers and text take no
 Python step for each value.
 """
 
@@ -77,7 +77,7 @@ def open_tables(view: StoreView, names: Sequence[str]) -> dict[str, OpenTable]:
     another; a store may be updated between two of them.
 
     Raises:
-        InvalidStateStoreException: one of its subclasses: a store, or a part of it, cannot be read now.
+        InvalidStateStoreException: one of its subclasses. A store, or a part of it, cannot be read now.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         snapshot = view.snapshot()
@@ -223,7 +223,7 @@ def to_table(table: OpenTable, columns: Sequence[str]) -> pa.Table:
 
 
 def flat(table: pa.Table) -> pa.Table:
-    """The same with a column for each field of a struct, nested structs included: `value.amount`."""
+    """The same table with a column for each field of a struct, even a nested one: `value.amount`."""
     while any(pa.types.is_struct(field.type) and field.type.num_fields for field in table.schema):
         columns: list[Any] = []
         names: list[str] = []
@@ -247,8 +247,8 @@ def first_rows(table: OpenTable, columns: Sequence[str], count: int) -> pa.Table
 def record_batches(
     table: OpenTable, columns: Sequence[str], rows: int, lost: Callable[[ClosedStoreError], Exception]
 ) -> pa.RecordBatchReader:
-    """The same in batches of up to `rows` rows, each created on demand. The last one closes the table, and so
-    does dropping the reader. (pyarrow's `close()` of a reader does not close its source.)
+    """The table in batches of up to `rows` rows, each created on demand. The last one closes the table, and
+    so does dropping the reader. (The `close()` of pyarrow's reader does not close its source.)
 
     Raises, from the reader:
         SerializationException: a value does not fit the type from the first batch.
@@ -283,8 +283,8 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema, store: str) -> pa.RecordBa
         return batch.cast(schema)
     except _NO_TYPE as error:
         raise SerializationException(
-            f"the values of store '{store}' have no type in common that the first batch told: {error}; use "
-            "to_arrow(), which looks at all of them, or a serde that tells its type"
+            f"a value of store '{store}' does not fit the type of the first batch: {error}; use to_arrow(), "
+            "which looks at all values, or a serde that determines the type"
         ) from error
 
 
@@ -387,14 +387,14 @@ def _decoded(raw: pa.Array, serde: Serde, kind: pa.DataType | None) -> pa.Array:
         sizes = pc.min_max(pc.binary_length(raw)).as_py()
         if len(raw) and (sizes["min"], sizes["max"]) != (size, size):
             wrong = sizes["min"] if sizes["min"] != size else sizes["max"]
-            raise SerializationException(f"serde '{serde.name}' takes {size} bytes, and these are {wrong}")
+            raise SerializationException(f"serde '{serde.name}' needs {size} bytes; got {wrong}")
         return _numbers(b"".join(raw.to_pylist()), code, kind)
     if serde.name == "bytes":
         return raw
     if serde.name == "string":
         try:
             return raw.cast(pa.string())
-        except pa.ArrowInvalid:  # not UTF-8: as the serde reads it, with U+FFFD
+        except pa.ArrowInvalid:  # not UTF-8: decoded as the serde does it, with U+FFFD
             return pa.array([serde.deserialize(each) for each in raw.to_pylist()], pa.string())
     values = [None if each is None else plain(serde, each) for each in raw.to_pylist()]
     if serde.name == "uuid":
@@ -408,7 +408,7 @@ _NO_TYPE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
 
 def _inferred(values: list[Any]) -> pa.Array:
-    """Values of a user's serde: the type that fits them, or text if none does."""
+    """Values of a custom serde, in a type that fits them all, or as text if none does."""
     try:
         return pa.array(values)
     except _NO_TYPE:
@@ -420,7 +420,7 @@ def _as_text(value: Any) -> str:
 
 
 def one_type(arrays: Sequence[pa.Array]) -> pa.ChunkedArray:
-    """The parts of a column with types inferred from values, in a type that fits all; else as text."""
+    """The parts of a column with types inferred from values, in a type that fits all, or else as text."""
     if len({each.type for each in arrays}) == 1:
         return pa.chunked_array(arrays)
     try:

@@ -20,15 +20,14 @@ def to_ms(time: Time, what: str) -> int:
 
     Raises:
         TypeError: the time is neither a datetime nor an int.
-        ValueError: a datetime without a time zone, which is not a definite point in time.
+        ValueError: the time is a datetime without a time zone, which is not a definite point in time.
     """
     if isinstance(time, datetime):
         if time.utcoffset() is None:
             raise ValueError(
-                f"{what} is {time!r}, which has no time zone; say which is meant, such as "
-                f"{time.replace(tzinfo=UTC)!r}"
+                f"{what} is {time!r}, which has no time zone; add one, such as {time.replace(tzinfo=UTC)!r}"
             )
         return (time - _EPOCH) // _MILLISECOND
     if isinstance(time, bool) or not isinstance(time, int):
-        raise TypeError(f"{what} is a datetime, or an int: milliseconds since the epoch; not {time!r}")
+        raise TypeError(f"{what} must be a datetime, or milliseconds since the epoch as an int; got {time!r}")
     return time

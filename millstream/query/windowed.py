@@ -63,7 +63,7 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
     def _value_at(self, key: Any, method: str) -> tuple[bool, V | None]:
         if not isinstance(key, Windowed):
             raise TypeError(
-                f"{method} of {self._of.kind.value} store '{self._name}' takes a Windowed, not {key!r}"
+                f"{method} of {self._of.kind.value} store '{self._name}' takes a Windowed; got {key!r}"
             )
         return self._value(self._of_window(self._of_key(key.key, method), key.window))
 
@@ -91,12 +91,12 @@ class _WindowedHandle(StoreHandle[Windowed[K], V]):
         return self._between_times(read, one_time, other_time, method)
 
     def _wrong_arguments(self, method: str, forms: str, given: int) -> TypeError:
-        return TypeError(f"{method}() of store '{self._name}' takes {forms}; it was given {given} arguments")
+        return TypeError(f"{method}() of store '{self._name}' takes {forms}; got {given} arguments")
 
     def _deprecate_milliseconds(self, method: str, *times: Any, depth: int = 3) -> None:
         if self._reader.deprecates_milliseconds and any(isinstance(time, int) for time in times):
             warnings.warn(
-                f"{method}() with times in milliseconds is deprecated, as in Kafka Streams; give datetimes "
+                f"{method}() with times in milliseconds is deprecated, as in Kafka Streams; pass datetimes "
                 f"with a time zone",
                 DeprecationWarning,
                 stacklevel=depth,
@@ -188,7 +188,7 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
     fetch_all_async = iterable_async(fetch_all)
     backward_fetch_all_async = iterable_async(backward_fetch_all)
 
-    # --- what is read ------------------------------------------------------------------------------------
+    # --- creating reads ----------------------------------------------------------------------------------
 
     def _of_window(self, read: Read, window: Window) -> Read:
         return replace(read, start=window.start_ms)
@@ -218,7 +218,7 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
         latest = None if time_to is None else to_ms(time_to, what + "last time")
         if earliest is not None and latest is not None and earliest > latest:
             _log.warning(
-                "store '%s': %s() from a time that is after the one it goes to is empty", self._name, method
+                "store '%s': the range of %s() is empty, because it starts after its end", self._name, method
             )
         return replace(read, earliest=earliest, latest=latest)
 
@@ -318,7 +318,7 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
     backward_find_sessions_async: _Iterable[K, V] = iterable_async(backward_find_sessions)
     fetch_session_async = awaitable(fetch_session)
 
-    # --- what is read ------------------------------------------------------------------------------------
+    # --- creating reads ----------------------------------------------------------------------------------
 
     def _of_window(self, read: Read, window: Window) -> Read:
         return replace(read, start=window.start_ms, end=window.end_ms)

@@ -1,4 +1,4 @@
-"""Errors of the query server: a status code and a body for each exception, and the way back.
+"""Errors of the query server: a status code and a body for each exception, and the reverse.
 
 Both sides use one table. The server turns an exception into a status and a JSON object with its class, its
 facts, and whether a retry can help. `RemoteStore` turns such an object back into the same exception. Pure.
@@ -41,15 +41,15 @@ RETRY_AFTER_S = 1
 MISDIRECTED = 421
 
 BEFORE_HISTORY = "BeforeHistory"
-"""The error of a read as of a time before a store's history; a ValueError if the read is local."""
+"""The error of an `as_of` read before the start of a store's history; a ValueError if the read is local."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A response: a status, an object to be written as JSON, and headers in addition to the usual ones.
 
-    `raw` is a body that is already bytes, such as another client's answer. `pieces` makes a body
-    that is sent piece by piece, while it is made; it is closed when it is no longer read.
+    `raw` is a body that is already bytes, such as another client's answer. `pieces` produces a body
+    that is sent piece by piece; it is closed when nobody reads it any more.
     """
 
     status: int
@@ -59,7 +59,7 @@ class Answer:
     pieces: Callable[[], AsyncGenerator[bytes, None]] | None = None
 
     def encoded(self) -> Answer:
-        """The same with its body as JSON: one line of ASCII, with all other characters escaped."""
+        """The same answer with its body as JSON: one line of ASCII, with all other characters escaped."""
         if self.raw is not None or self.pieces is not None:
             return self
         raw = json.dumps(self.body, separators=(",", ":"), allow_nan=False).encode("ascii")
@@ -69,7 +69,7 @@ class Answer:
 class Refused(Exception):
     """The request itself is refused: it is invalid, too large, not allowed, or one too many.
 
-    Internal to the server. `error` is a word of HTTP, such as `BadRequest`; `close`: the connection ends.
+    Internal to the server. `error` is an HTTP reason, such as `BadRequest`; `close`: the connection ends.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Row:
 
 
 ERRORS: dict[type[Exception], Row] = {
-    # KIP-216, each leaf
+    # the leaves of KIP-216
     StreamsNotStartedException: Row(503, retriable=True),
     StreamsRebalancingException: Row(503, retriable=True),
     StateStoreNotAvailableException: Row(503),  # this client will not come back; another may answer
@@ -111,7 +111,7 @@ ERRORS: dict[type[Exception], Row] = {
     # other errors of a read
     TimeoutException: Row(504, retriable=True),
     IllegalStateException: Row(503, retriable=True),  # too many iterators are open
-    SerializationException: Row(500),  # of what is stored; a key that does not fit is the request's mistake
+    SerializationException: Row(500),  # of stored data; a key that does not fit is the request's mistake
     ProcessorStateException: Row(500),
 }
 """Every exception with a row of its own; any other is a StreamsException, and 500."""
@@ -136,7 +136,7 @@ def answer_to(
             headers["connection"] = "close"
         return Answer(error.status, facts, headers)
     kind, row = _row_of(error)
-    # The text of an exception that is not ours may contain anything.
+    # The text of an exception that is not ours could contain anything.
     known = isinstance(error, StreamsException | IllegalStateException)
     message = str(error) if known else f"{type(error).__name__} while answering; the client's log has more"
     body: dict[str, Any] = {"error": kind, "retriable": row.retriable, "message": message}
@@ -165,7 +165,7 @@ def is_misdirected(status: int, body: Mapping[str, Any]) -> bool:
 
 
 def exception_from(status: int, body: Mapping[str, Any], server: str) -> Exception:
-    """The exception that an error answer stands for; a StreamsException if it is not one of ours.
+    """The exception that an error answer represents; a StreamsException if it is not one of ours.
 
     The body comes over the network: only its texts, numbers and booleans are used, and a class only
     if it is in the table.
@@ -185,7 +185,7 @@ def exception_from(status: int, body: Mapping[str, Any], server: str) -> Excepti
         error = kind(message)
     for fact, of_type in (("partition", int), ("client_state", str), ("next_step", str)):
         value = body.get(fact)
-        # Only where the class has such a fact.
+        # Only if the class has such a fact.
         if isinstance(value, of_type) and hasattr(error, fact):
             setattr(error, fact, value)
     return error

@@ -39,7 +39,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 ADMITTED = "millstream.admitted"
-"""The key, in the state that a server passes with each request, of the callback to call on admission."""
+"""The callback to call on admission has this key in the state that a server passes with each request."""
 
 
 class QueryApplication:
@@ -53,21 +53,21 @@ class QueryApplication:
         streams: the client. It may be in any state; queries that it cannot answer now get an error.
         token: required of requests, as `Authorization: Bearer <token>`; None: no token is required. Between
             clients it is proved, and never sent.
-        host: this client's `application.server`, if it has one: it does not query itself, and proves to
-            others that it is the client of this name.
+        host: this client's `application.server`, if it has one. The client does not query itself, and
+            proves to others that it is the client of this name.
         limits: the limits of requests.
-        allowed_hosts: the names by which clients may call this server, in the header Host; None: any.
-            Without a token, this keeps out web pages that point a host name of theirs here (DNS rebinding).
+        allowed_hosts: the names that the header Host may have; None: any. Without a token, this keeps out
+            web pages that point a host name of their own here (DNS rebinding).
         peer_prefix: where the other clients have mounted their application; usually the root.
-        peers: which endpoints of other clients may be queried (`query.server.peers`); by default any that
-            prove that they know the token, or, without a token, only those on this machine.
+        peers: which endpoints of other clients may be queried (`query.server.peers`). By default any that
+            prove that they know the token; without a token, only those on this machine.
         sql: whether stores can be queried in SQL, with the token (`query.server.sql.enabled`).
         cors: the origins whose pages may read responses in a browser (`query.server.cors.origins`).
         ui: whether it serves the dashboard, at `/ui/`.
-        tls: if given, the other clients are queried over https, and it says which certificates are trusted.
+        tls: if given, other clients are queried over https; it says which certificates are trusted.
 
     Raises:
-        ConfigException: the token is invalid, or one of `peers`, or of `cors`.
+        ConfigException: the token, or an entry of `peers` or `cors`, is invalid.
 
     Differs: Kafka Streams leaves this to its users (its documentation shows how to begin).
     """
@@ -112,7 +112,7 @@ class QueryApplication:
         self._streaming: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection's request, as ASGI has it."""
+        """Handle one request, or the lifespan, as ASGI defines it."""
         match scope["type"]:
             case "http":
                 await self._http(scope, receive, send)
@@ -125,7 +125,7 @@ class QueryApplication:
                 raise NotImplementedError(f"ASGI scope '{other}' is not supported")
 
     def close(self) -> None:
-        """End its threads. Idempotent.
+        """End the application's threads. Idempotent.
 
         `QueryServer` and servers that send lifespan events call this; otherwise call it yourself.
         """
@@ -166,7 +166,7 @@ class QueryApplication:
         if seal is not None:
             answer = self._entrance.signed(
                 answer, seal
-            )  # refusals, too: one that is not signed is not believed
+            )  # refusals, too: without a proof, a client would not trust them
         await self._send(answer, scope.get("method") == "HEAD", send)
 
     async def _answered(self, scope: Scope, headers: Headers, seal: Seal | None, receive: Receive) -> Answer:
@@ -187,7 +187,7 @@ class QueryApplication:
             return self._service.error(TimeoutException(f"no answer within {seconds:g} s; try again"))
         except asyncio.CancelledError:
             # The server is closing, and has waited for this answer up to its deadline.
-            log.info("%s the query server is closing before a query is answered", self._client_id)
+            log.info("%s the query server closed before it had answered a query", self._client_id)
             return self._service.error(server_closed())
         except (Refused, StreamsException, IllegalStateException) as error:
             return self._service.error(error)
@@ -204,7 +204,7 @@ class QueryApplication:
             body = await self._body(request, headers, receive)
             _check_type(request, headers)
             if seal is not None and not seal.is_of(body):
-                raise Refused(401, "Unauthorized", "this is not the body that was proved", close=True)
+                raise Refused(401, "Unauthorized", "the body does not match the proof", close=True)
             deadline = Deadline(self._limits.deadline_s)
             forwarded = FORWARDED.encode() in headers
             answer = await self._service.answer(request, body, deadline, forwarded=forwarded)
@@ -212,7 +212,7 @@ class QueryApplication:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count one of the requests being answered; health requests do not count, and are always answered."""
+        """Count a request while it is answered. Health requests are not counted, and always answered."""
         if self._active >= self._limits.concurrent:
             busy = f"{self._limits.concurrent} requests are being answered; try again"
             raise Refused(503, "Busy", busy, retriable=True)
@@ -226,13 +226,13 @@ class QueryApplication:
         path, query = _place(scope)
         if len(path) + len(query) > self._limits.target_bytes:
             most = self._limits.target_bytes
-            raise Refused(414, "TooLong", f"path and query may have at most {most} bytes", close=True)
+            raise Refused(414, "TooLong", f"path and query can have at most {most} bytes", close=True)
         return parse_request(scope["method"], path, query)
 
     async def _body(self, request: Request, headers: Headers, receive: Receive) -> bytes:
         """The whole body, received within the allowed time and size."""
         most = self._limits.body_bytes if request.route.method == "POST" else 0
-        too_large = Refused(413, "TooLarge", f"a body may have at most {most} bytes here", close=True)
+        too_large = Refused(413, "TooLarge", f"a body can have at most {most} bytes here", close=True)
         lengths = headers.get(b"content-length", [b"0"])
         if any(not length.isdigit() or len(length) > 15 or int(length) > most for length in lengths):
             raise too_large
@@ -254,10 +254,10 @@ class QueryApplication:
         except TimeoutError:
             raise Refused(408, "TooSlow", "the body took too long to arrive", close=True) from None
 
-    # --- what is sent piece by piece ---------------------------------------------------------------------
+    # --- streamed answers --------------------------------------------------------------------------------
 
     def _refused_stream(self, seal: Seal | None) -> Answer | None:
-        """Why an answer is not streamed; None: it is."""
+        """The reason why an answer cannot be streamed; None: it can."""
         if seal is not None:
             refusal = Refused(400, "BadRequest", "a streamed answer cannot be proved; request JSON")
         elif len(self._streaming) >= self._limits.streams:
@@ -275,8 +275,8 @@ class QueryApplication:
         receive: Receive,
         send: Send,
     ) -> None:
-        """Send a body while it is made, until it ends, its time is up, the client disconnects, or this
-        closes.
+        """Send a body as it is produced, until it ends, its time is up, the client disconnects, or this
+        application closes.
 
         A body that does not reach its end is cut off, which a client can detect. Event streams have no end of
         their own, so they end cleanly at any time.
@@ -322,7 +322,7 @@ class QueryApplication:
         body = answer.encoded().raw or b""
         start = _start(answer, {"content-length": str(len(body))})
         try:
-            # A client that does not read its answer holds no store, and loses its connection after this time.
+            # A client that does not read its answer holds no store; its connection is closed after this time.
             async with asyncio.timeout(self._limits.transfer_s):
                 await send(start)
                 await send({"type": "http.response.body", "body": b"" if is_head else body})
@@ -333,8 +333,8 @@ class QueryApplication:
 
 
 def _check_type(request: Request, headers: Headers) -> None:
-    """Check that a POST is declared as JSON. Any web page can have a browser post other types without
-    asking first (CORS: simple requests).
+    """Check that a POST is declared as JSON. Any web page can make a browser post other types without a
+    preflight (CORS: simple requests).
 
     Raises:
         Refused: it is not.
@@ -362,7 +362,7 @@ def _start(answer: Answer, more: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _place(scope: Scope) -> tuple[bytes, bytes]:
-    """The path below the one where this is mounted, percent-encoded, and the query."""
+    """The path below the mount point, percent-encoded, and the query."""
     path: bytes = scope.get("raw_path") or quote(scope["path"], safe="/").encode()
     path = path.partition(b"?")[0]  # some servers leave the query in it
     root = quote(scope.get("root_path", ""), safe="/%").encode().rstrip(b"/")

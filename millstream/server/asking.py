@@ -1,4 +1,4 @@
-"""Queries for entries: answered here, forwarded, or sent to all clients; and the form of their answers.
+"""Queries for entries: answered here, forwarded, or sent to all clients; and the format of their answers.
 
 A query for a key goes to the client that has it, in one hop: a forwarded request is answered locally or not
 at all. If the partitioning of a topic is unknown, keys that are not here are looked up on all clients. A
@@ -35,7 +35,7 @@ __all__ = ["ManyKeys", "OneKey", "Ranges"]
 
 
 def shown_page(request: Request, store: StoreDeclaration, page: Page, partitions: frozenset[int]) -> Answer:
-    """The entries of a page, and where the next page begins."""
+    """A page: its entries, and where the next page begins."""
     return Answer(
         200,
         {
@@ -63,7 +63,7 @@ def _shown_row(store: StoreDeclaration, row: Row, format_: str) -> dict[str, Any
 
 
 def answer_of(request: Request, store: StoreDeclaration, key: bytes, row: Row | None) -> Answer:
-    """One entry; 404 without an error: the key has no value."""
+    """One entry. A 404 without an error means that the key has no value."""
     if row is None:
         shown_key = shown(store.key_serde, key, request.format)
         return Answer(404, {"store": store.name, "key": shown_key, "value": None})
@@ -89,7 +89,7 @@ def shown_many(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """This client's part of a range. `alone`: it is the whole answer."""
+    """This client's part of a range. `alone`: this part is the whole answer."""
 
     store: StoreDeclaration
     read: Read
@@ -99,7 +99,7 @@ class _Part:
 
 
 def page_here(reach: Reach, read: Read, deadline: Deadline) -> tuple[Page, frozenset[int]]:
-    """The requested page of the local entries, and its partitions. It blocks."""
+    """The requested page of the local entries, and its partitions. Blocks."""
     return reach.stores.page(read, most_bytes=reach.limits.page_bytes, check=deadline.check)
 
 
@@ -156,7 +156,7 @@ class Ranges:
             if isinstance(reply, Reply) and reply.status == 400:
                 raise Refused(400, str(reply.body.get("error")), str(reply.body.get("message")))
             if not isinstance(reply, Reply) or reply.status != 200:
-                continue  # whether that matters shows below
+                continue  # _check_whole decides whether that matters
             theirs, partitions = page_from(reply, host)
             if covered & partitions and not request.stale:
                 raise moved(store.name)
@@ -209,7 +209,7 @@ class Ranges:
     def _check_whole(
         self, store: StoreDeclaration, covered: set[int], replies: Sequence[Reply | Refused | None]
     ) -> None:
-        """Check that an answer covers the whole store; a refusal may be why a part is missing."""
+        """Check that an answer covers the whole store; `refusal` is the likely reason for a missing part."""
         try:
             self._reach.places.check_whole(store, covered)
         except StreamsRebalancingException as missing:
@@ -232,10 +232,10 @@ class Ranges:
 
 
 _ROUNDS = 2
-"""How many times the owners of keys are looked up, if they have moved when they are queried."""
+"""How many times the owners of keys are looked up, if the keys have moved when they are queried."""
 
 _AT_ONCE = 256
-"""How many keys are read between two checks of the size of the values."""
+"""How many keys are read between two checks of the total size of the values."""
 
 
 class ManyKeys:
@@ -315,8 +315,8 @@ class ManyKeys:
         *,
         only_here: bool,
     ) -> dict[HostInfo, list[int]]:
-        """Put the local values into `found`; returns the clients to query for the others, by their
-        indexes."""
+        """Put the local values into `found`; returns the clients to query for the other keys, with the
+        indexes of these keys."""
         if store.partition_of is None:
             return self._unrouted(read, store, wanted, found, only_here=only_here)
         keys = read.keys
@@ -335,8 +335,8 @@ class ManyKeys:
                 elsewhere.setdefault(hosts[min(attempt, len(hosts) - 1)], []).extend(indexes)
                 continue
             if not is_here:
-                # No client can be queried: the read raises the right exception, unless the store has arrived
-                # meanwhile.
+                # No client can be queried. The read raises the right exception, unless the partition has
+                # arrived meanwhile.
                 self._reach.stores.row(
                     replace(read, form=Form.VALUE, keys=(), key=key, partition=partition, as_of=None)
                 )
@@ -358,8 +358,8 @@ class ManyKeys:
         *,
         only_here: bool,
     ) -> dict[HostInfo, list[int]]:
-        """The same if the partitioning of keys is unknown: all clients are queried for keys that are not
-        here."""
+        """The same if the partitioning of the topic is unknown: all clients are queried for keys that are
+        not found here."""
         alone = only_here or self._reach.places.is_whole(store, stale=read.stale)
         everyone = () if alone else self._reach.places.all_hosts(store.name)
         try:
@@ -374,7 +374,7 @@ class ManyKeys:
         return dict.fromkeys(everyone, nowhere) if nowhere else {}
 
     def _read(self, read: Read) -> list[Row | None]:
-        """The values of local keys, as long as their total size is within the limit."""
+        """The values of local keys; refused if their total size exceeds the limit."""
         rows: list[Row | None] = []
         for start in range(0, len(read.keys), _AT_ONCE):
             rows += self._reach.stores.rows(replace(read, keys=read.keys[start : start + _AT_ONCE]))
@@ -391,8 +391,8 @@ class ManyKeys:
     async def _ask(
         self, host: HostInfo, read: Read, deadline: Deadline
     ) -> tuple[list[Row | None], set[int]] | Refused | None:
-        """Another client's values for these keys, and the partitions that it searched; None: it does not
-        have them, or cannot be queried; a refusal: it must not be queried.
+        """Another client's values for these keys, and the partitions that it searched. None: it does not
+        have the keys, or cannot be queried. A refusal: it must not be queried.
         """
         question = question_of(read)
         try:
@@ -400,8 +400,8 @@ class ManyKeys:
         except Refused as refusal:
             return refusal
         if reply is not None and reply.status in (400, 413):
-            # An error of the request, not of the keys' location: too large an answer, a time before the
-            # history.
+            # The request is at fault, not the location of the keys: the answer is too large, or the time is
+            # before the history.
             error, message = str(reply.body.get("error")), str(reply.body.get("message"))
             raise Refused(reply.status, error, message)
         if reply is None or reply.status != 200:
@@ -414,14 +414,14 @@ class ManyKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Elsewhere:
-    """Other clients have it: which ones, in the order to query them."""
+    """Other clients have the key: which ones, in the order to query them."""
 
     hosts: Sequence[HostInfo]
 
 
 @dataclass(frozen=True, slots=True)
 class _Somewhere:
-    """The client that has a key of this store is unknown: all are queried."""
+    """It is unknown which client has a key of this store, so all are queried."""
 
     store: StoreDeclaration
     read: Read
@@ -449,7 +449,7 @@ class OneKey:
                 try:
                     reply = await self._reach.peers.ask(host, Question("GET", request.target), deadline)
                 except Refused as refused:
-                    refusal = refusal or refused  # a standby may have it, too
+                    refusal = refusal or refused  # a standby may have the key too
                     continue
                 if reply is not None and not is_misdirected(reply.status, reply.body):
                     return passed_on(reply)
@@ -460,10 +460,10 @@ class OneKey:
     def _here(
         self, request: Request, deadline: Deadline, *, only_here: bool
     ) -> Answer | _Elsewhere | _Somewhere:
-        """The answer about one key from the local stores, or the clients that have it."""
+        """The answer about one key from the local stores, or else the clients that have the key."""
         store = self._reach.stores.declaration(request.store, request.route.kind)
         read = read_of(store, request, limit=page_limit(self._reach, request))
-        assert read.key is not None, "this needs a key"
+        assert read.key is not None, "a read of one key needs a key"
         key, stale = read.key, request.stale
         if store.partition_of is None:
             return self._unrouted(request, store, read, deadline, only_here=only_here)
@@ -481,7 +481,7 @@ class OneKey:
     def _unrouted(
         self, request: Request, store: StoreDeclaration, read: Read, deadline: Deadline, *, only_here: bool
     ) -> Answer | _Somewhere:
-        """The partitioning of its topic is unknown: search here first, then everywhere."""
+        """The same if the partitioning of the topic is unknown: search here first, then everywhere."""
         alone = only_here or self._reach.places.is_whole(store, stale=request.stale)
         try:
             answer = self._read(request, store, read, deadline)

@@ -1,4 +1,4 @@
-"""Keys and values as JSON and as text in a URL, by their serdes; and as base64 of their bytes. Pure.
+"""Keys and values as JSON and as text in a URL, by their serdes, or as the base64 of their bytes. Pure.
 
 There are two formats, which a request selects with `format=`:
 
@@ -56,12 +56,12 @@ def bad(message: str) -> Refused:
 
 
 def to_base64(data: bytes) -> str:
-    """URL-safe, so that it can stand in a path."""
+    """URL-safe base64, which can be part of a path."""
     return base64.urlsafe_b64encode(data).decode("ascii")
 
 
 def from_base64(text: Any) -> bytes:
-    """The bytes; in either alphabet, padded or not.
+    """The bytes of base64 text, in either alphabet, padded or not.
 
     Raises:
         Refused: it is not base64 text.
@@ -71,7 +71,7 @@ def from_base64(text: Any) -> bytes:
         try:
             return base64.urlsafe_b64decode(plain + "=" * (-len(plain) % 4))
         except (binascii.Error, ValueError):
-            pass  # one character too many: reported below
+            pass  # the length is wrong: reported below
     raise bad("bytes must be base64 text")
 
 
@@ -91,7 +91,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def shown(serde: Serde | None, data: bytes | None, format_: str) -> Any:
@@ -106,16 +106,16 @@ def shown(serde: Serde | None, data: bytes | None, format_: str) -> Any:
         return to_base64(data)
     try:
         value = plain(serde, data)
-    except Exception as error:  # whatever a serde raises, users look for one exception
+    except Exception as error:  # whatever a serde raises, users expect one exception
         raise SerializationException(f"serde '{serde.name}' cannot read the stored bytes: {error}") from error
     try:
         return expressed(value)
     except (TypeError, RecursionError):
-        return {BYTES: to_base64(data)}  # of a serde of the user's, or nested beyond measure
+        return {BYTES: to_base64(data)}  # from a custom serde, or nested too deeply
 
 
 def expressed(value: Any) -> Any:
-    """A value in its JSON form.
+    """The JSON form of a value.
 
     Raises:
         TypeError: JSON cannot represent it.
@@ -158,16 +158,16 @@ def key_from_text(serde: Serde, text: str, format_: str) -> bytes:
         value = text
     elif name in ("short", "integer", "long"):
         if not _WHOLE.fullmatch(text):
-            raise bad(f"the key's serde is '{name}': give a whole number")
+            raise bad(f"the key's serde is '{name}', so the key must be a whole number")
         value = int(text)
     elif name in ("float", "double"):
         try:
             value = float(text)
         except ValueError:
-            raise bad(f"the key's serde is '{name}': give a number") from None
+            raise bad(f"the key's serde is '{name}', so the key must be a number") from None
     elif name == "boolean":
         if text not in ("true", "false"):
-            raise bad("the key's serde is 'boolean': give true or false")
+            raise bad("the key's serde is 'boolean', so the key must be true or false")
         value = text == "true"
     elif name == "bytes":
         value = from_base64(text)
@@ -191,18 +191,18 @@ def key_from_json(serde: Serde, value: Any, format_: str) -> bytes:
     if isinstance(value, dict) and set(value) == {DOUBLE} and serde.name in ("float", "double"):
         text = value[DOUBLE]
         if text not in ("NaN", "Infinity", "-Infinity"):
-            raise bad(f'"{DOUBLE}" is NaN, Infinity or -Infinity')
+            raise bad(f'"{DOUBLE}" must be NaN, Infinity or -Infinity')
         value = float(text)
     return _written(serde, value)
 
 
 def _written(serde: Serde, value: Any) -> bytes:
     if value is None:
-        raise bad("a key is not null")
+        raise bad("a key cannot be null")
     try:
         data = serde.serialize(value)
-    except Exception as error:  # whatever a serde raises, it is the request's key that does not fit
+    except Exception as error:  # whatever a serde raises, the request's key is at fault
         raise bad(f"a key does not fit serde '{serde.name}': {error}") from None
     if data is None:
-        raise bad(f"serde '{serde.name}' gives no bytes for this key")
+        raise bad(f"serde '{serde.name}' returned no bytes for this key")
     return data

@@ -4,7 +4,7 @@ Anyone who can reach the port can connect, any number of times. So the number of
 fewer than the process has file descriptors. At the limit, the oldest idle connection is closed: first those
 that were never admitted, and among these one from the address that has the most. Next are connections whose
 client does not read its answer. If all connections are busy, no new one is accepted until one of them is
-done; the kernel queues those that wait.
+done; meanwhile the kernel queues new connections.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Doorway", "Seat", "most_connections", "to_free"]
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 8
-"""How many are accepted before the event loop reads from the others again."""
+"""How many connections are accepted before the event loop reads from the others again."""
 _PAUSE_S = 0.5
 """How long no connection is accepted when the process has run out of file descriptors."""
 _TELL_EVERY_S = 60.0
@@ -34,8 +34,8 @@ _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 def most_connections(wanted: int) -> int:
-    """How many connections there may be: as many as wanted, and no more than a quarter of what the process
-    may open."""
+    """The maximum number of connections: as many as wanted, but no more than a quarter of the files that the
+    process may open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return wanted if soft == resource.RLIM_INFINITY else max(_FEWEST, min(wanted, soft // 4))
 
@@ -44,7 +44,7 @@ class Seat:
     """One connection, as seen by the doorway.
 
     Attributes:
-        address: its remote address. `since`: a number that grows with the time when it became idle.
+        address: its remote address. `since`: a number that is larger the later it became idle.
         idle: whether no request is being answered on it. `stuck`: whether its client does not read an answer.
         admitted: whether a request on it has been admitted.
     """
@@ -60,13 +60,13 @@ class Seat:
         self.admitted = False
 
     def taken(self, transport: asyncio.Transport) -> None:
-        """The connection is established; it may have been closed before."""
+        """The connection is established; it may already have been closed."""
         self._transport, self._coming = transport, None
         if not self._doorway.has(self):
             transport.abort()
 
     def comes(self, task: asyncio.Task[None]) -> None:
-        """It is being established, which over TLS takes as long as the other side takes."""
+        """The connection is being established, which over TLS takes as long as the other side likes."""
         self._coming = task
 
     def admit(self) -> None:
@@ -82,7 +82,7 @@ class Seat:
             self._doorway.changed()
 
     def is_stuck(self, stuck: bool) -> None:
-        """Whether the other side does not read, and much is unsent."""
+        """Whether the other side does not read, so that much is still unsent."""
         self.stuck = stuck
         if stuck:
             self._doorway.changed()
@@ -100,7 +100,7 @@ class Seat:
 
 
 def to_free(seats: Iterable[Seat]) -> Seat | None:
-    """The connection that has to make room; None: all are busy. Pure."""
+    """The connection to close to make room; None: all are busy. Pure."""
     seats = list(seats)
     idle = [seat for seat in seats if seat.idle]
     strangers = [seat for seat in idle if not seat.admitted]
@@ -148,7 +148,7 @@ class Doorway:
         self._resume()
 
     async def close(self) -> None:
-        """Accept no more, and return the connections that have been accepted."""
+        """Stop accepting, cancel TLS handshakes, and wait for connections that are being established."""
         self._open = False
         self._pause()
         if self._tls is not None:
@@ -198,7 +198,7 @@ class Doorway:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # It comes before the kernel checks for waiting connections; only the first time is there one.
+                # The kernel reports it before it checks whether a connection waits; at first, one does.
                 if number == 0:
                     self._exhausted(error)
                 return
@@ -220,7 +220,7 @@ class Doorway:
                 ssl=self._tls,
                 ssl_handshake_timeout=None if self._tls is None else self._handshake_s,
             )
-        except (OSError, asyncio.CancelledError):  # it is gone, does not speak TLS, or had to make room
+        except (OSError, asyncio.CancelledError):  # it has gone, does not speak TLS, or had to make room
             self.left(seat)
             connection.close()
 
@@ -238,9 +238,9 @@ class Doorway:
             self._loop.call_later(_PAUSE_S, self._resume)
         if time.monotonic() - self._told_at >= _TELL_EVERY_S:
             self._told_at = time.monotonic()
-            why = "no file descriptor is left" if error.errno in _NO_ROOM else "accepting has failed"
+            why = "no file descriptor is left" if error.errno in _NO_ROOM else "accepting failed"
             log.warning(
-                "the query server cannot accept connections now: %s (%s); it keeps those that are open",
+                "the query server cannot accept new connections now: %s (%s); open ones are kept",
                 why,
                 error.strerror,
             )

@@ -1,5 +1,5 @@
-"""What the dashboard shows: a client's current state in sections, and what stays constant while it runs;
-figures from its metrics, the health of the other clients, and the files of the page.
+"""What the dashboard shows: a client's current state, in sections; what stays constant while it runs;
+figures from its metrics; the health of the other clients; and the files of the page.
 
 All data is JSON, which the page inserts as text. Reading this client's state blocks.
 """
@@ -59,7 +59,7 @@ class Told(Protocol):
 
 
 class Threads(Protocol):
-    """The same about threads and failures."""
+    """Answers about threads and failures."""
 
     def threads(self) -> Answer: ...
 
@@ -67,7 +67,7 @@ class Threads(Protocol):
 
 
 class Dashboard:
-    """Looks at one client.
+    """The dashboard's data about one client.
 
     Args:
         commands: whether the server takes commands, which needs a token.
@@ -129,7 +129,7 @@ def _or_none(part: Callable[[], Any]) -> Any:
     try:
         return part()
     except (StreamsException, IllegalStateException):
-        return None  # the client's state says why: it is closing, say
+        return None  # the client's state says why: for example, it is closing
 
 
 def machine_of(states: Any) -> Picture:
@@ -148,11 +148,11 @@ def machine_of(states: Any) -> Picture:
     return picture_of(Drawing(boxes, arrows, ()))
 
 
-# --- figures out of the metrics ------------------------------------------------------------------------
+# --- figures from the metrics --------------------------------------------------------------------------
 
 # Figures for the dashboard, from a client's metrics: batches, rates and lag by topic and node. Pure.
 #
-# A figure that is missing, or not a number, is None: JSON has no NaN, and no value is better than a
+# A figure that is missing, or not a number, is None. JSON has no NaN, and no value is better than a
 # guess.
 
 Number = int | float
@@ -209,8 +209,8 @@ def figures_of(metrics: ClientMetrics) -> list[dict[str, Any]]:
 
 
 def flow_of(metrics: ClientMetrics) -> dict[str, Any]:
-    """The flow of records: for topics the lag and the read rate, for nodes the rate, and how many records
-    they have dropped."""
+    """The flow of records: for each topic its lag and read rate, for each node its rate and the number of
+    records that it has dropped."""
     lag: defaultdict[str, Number] = defaultdict(int)
     rate: defaultdict[str, Number] = defaultdict(float)
     nodes: defaultdict[str, Number] = defaultdict(float)
@@ -236,8 +236,8 @@ def flow_of(metrics: ClientMetrics) -> dict[str, Any]:
 
 
 def sizes_of(metrics: ClientMetrics) -> dict[str, dict[str, Number]]:
-    """For each store, as far as this client has it: its approximate number of keys, bytes on disk, and
-    lag."""
+    """For each store, the approximate number of keys, bytes on disk, and lag of the part that this client
+    has."""
     kinds = {"estimate-num-keys": "keys", "total-sst-files-size": "bytes", "lag": "lag"}
     found: dict[str, dict[str, Number]] = {}
     for group in (STATE, STORES):
@@ -250,7 +250,7 @@ def sizes_of(metrics: ClientMetrics) -> dict[str, dict[str, Number]]:
 
 
 def group_of(metrics: ClientMetrics) -> dict[str, Number | None]:
-    """The group, as this client sees it: members, rebalances, and how long it took to recover."""
+    """The group, as this client sees it: members, rebalances, and how long recovery took."""
     wanted = {
         (GROUP, "members"),
         (GROUP, "recovery-total"),
@@ -273,22 +273,22 @@ def _numbers(metrics: ClientMetrics, group: str) -> Iterator[tuple[str, Mapping[
             yield name.name, dict(name.tags), metric.value if math.isfinite(metric.value) else None
 
 
-# --- how the other clients are -------------------------------------------------------------------------
+# --- the health of the other clients -------------------------------------------------------------------
 
-# How the other clients are, for the dashboard: each is asked for its health every few seconds.
+# For the dashboard, each of the other clients is queried for its health every few seconds.
 #
-# They are queried like for any forwarded request (peers.py): only those that may be, and each has to
+# They are queried like for any forwarded request (peers.py): only the allowed ones, and each has to
 # prove that it is a client. Their answers are treated as text.
 
 _EVERY_S = 5.0
 _WAIT_S = 2.0
 _MOST = 64
-"""How many are queried."""
+"""The maximum number of clients that are queried."""
 _MOST_REASON = 300
 
 
 class Others:
-    """Queries them, and keeps the latest answers. Used on one event loop.
+    """Queries the other clients, and keeps their latest answers. Used on one event loop.
 
     Args:
         host: this client's own endpoint, which is not queried.
@@ -304,7 +304,7 @@ class Others:
     def look(
         self, clients: Sequence[Mapping[str, Any]] | None, own: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """The latest known health. This does not wait: answers to queries sent now show up in a later call.
+        """The latest known health. This does not wait: answers to queries sent now appear in a later call.
 
         Args:
             clients: those of the application; None: unknown now. `own`: this client's health.
@@ -343,10 +343,10 @@ def _health(body: Mapping[str, Any]) -> dict[str, Any]:
 
 # --- the page ------------------------------------------------------------------------------------------
 
-# The dashboard's page: the files of `ui/`, and what a browser may do with them. They hold no data.
+# The dashboard's page: the files of `ui/`, and what a browser may do with them. They contain no data.
 #
-# A browser loads scripts and styles from here only, shows the page in no frame, and sends its address to
-# no other site. All data is requested with the token, like in any other request.
+# A browser loads scripts and styles only from here, does not show the page in a frame, and does not send
+# its address to other sites. All data is requested with the token, as in any other request.
 
 _FOLDER = Path(__file__).parent / "ui"
 _TYPES = {
@@ -379,11 +379,11 @@ class Site:
         }
 
     def entrance(self) -> Answer:
-        """Where the page is: its files are beside it, so its address ends in a slash."""
+        """A redirect to the page. Its address ends in a slash, because its files are beside it."""
         return Answer(308, headers={**_HEADERS, "location": "ui/"}, raw=b"")
 
     def file(self, name: str) -> Answer:
-        """A file; without a name the page.
+        """A file; the page itself if the name is empty.
 
         Raises:
             Refused: there is no file of this name.

@@ -41,7 +41,7 @@ __all__ = [
 Headers = Mapping[bytes, list[bytes]]
 
 FORWARDED = "millstream-forwarded"
-"""The header of a forwarded request: answer it yourself, or not at all."""
+"""The header of a forwarded request: its receiver answers it locally or not at all."""
 
 STALE = "StaleProof"
 """The error for a request whose proof is right, but too old or already used."""
@@ -50,20 +50,20 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:]+))(?::[0-9]{1,5})?")
 
 
 def checked_token(token: str | None) -> str | None:
-    """A token that can stand in a header; None: there is none.
+    """A token that can be sent in a header; None: there is none.
 
     Raises:
-        ConfigException: it is empty, or has other characters than printable ASCII, or spaces.
+        ConfigException: it is empty, or contains a space or a character that is not printable ASCII.
     """
     if token is None:
         return None
     if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
-        raise ConfigException("a token consists of printable ASCII characters without spaces")
+        raise ConfigException("a token must consist of printable ASCII characters without spaces")
     return token
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[bytes, list[bytes]]:
-    """A request's headers by their names in lower case."""
+    """A request's headers, by their lower-case names."""
     headers: dict[bytes, list[bytes]] = {}
     for name, value in scope.get("headers", []):
         headers.setdefault(bytes(name).lower(), []).append(bytes(value))
@@ -75,7 +75,7 @@ class Entrance:
 
     Args:
         token: what requests must show or prove; None: nothing.
-        name: the endpoint that this server goes by among the clients; None: it has none, and proves nothing.
+        name: the endpoint by which other clients know this server; None: it has none, and proves nothing.
         hosts: the names that the header Host may have; None: any.
     """
 
@@ -90,7 +90,7 @@ class Entrance:
         self._limits = limits
 
     def seal(self, headers: Headers, method: str, target: str) -> Seal | None:
-        """The proof that a request shows, if it is one; it may be stale."""
+        """The proof in a request, if it has a correct one; it may be stale."""
         given = headers.get(b"authorization", [])
         if self._answerer is None or len(given) != 1 or not given[0].startswith(SCHEME.encode()):
             return None
@@ -98,7 +98,7 @@ class Entrance:
         return self._answerer.seal(given[0].decode("latin-1"), method, target, forwarded=forwarded)
 
     def check_head(self, scope: Mapping[str, Any], headers: Headers) -> None:
-        """Check that a head is not too large, and is for this server.
+        """Check that a request's head is not too large, and that it is meant for this server.
 
         Raises:
             Refused: it is not.
@@ -106,8 +106,8 @@ class Entrance:
         fields = scope.get("headers", [])
         size = sum(len(name) + len(value) for name, value in fields)
         if len(fields) > self._limits.headers or size > self._limits.header_bytes:
-            most = f"{self._limits.headers} headers and {self._limits.header_bytes} bytes of them"
-            raise Refused(431, "TooLarge", f"a request has at most {most}", close=True)
+            most = f"{self._limits.headers} headers, of {self._limits.header_bytes} bytes in all"
+            raise Refused(431, "TooLarge", f"a request can have at most {most}", close=True)
         if self._hosts is None:
             return
         named = headers.get(b"host", [])
@@ -116,27 +116,26 @@ class Entrance:
             raise Refused(403, "Forbidden", "the header Host does not name this server")
 
     def admit(self, headers: Headers, seal: Seal | None, *, acts: bool = False) -> None:
-        """Admit a request that shows the token, or a fresh proof of it.
+        """Admit a request that has the token, or a fresh proof of it.
 
         Args:
             acts: the request changes the client, or is expensive, so a token is required.
 
         Raises:
-            Refused: there is neither.
+            Refused: the request has neither.
         """
         if self._token is None:
             if acts:
                 raise Refused(
                     403,
                     "Forbidden",
-                    "a server without a token takes neither commands nor SQL, not even from this "
-                    "machine; set "
-                    "'query.server.token'",
+                    "a server without a token accepts neither commands nor SQL, not even from this "
+                    "machine; set 'query.server.token'",
                 )
             return
         if seal is not None:
             if not seal.fresh:
-                raise Refused(401, STALE, "this proof is too old, or was used before; send a new one")
+                raise Refused(401, STALE, "this proof is too old, or was already used; send a new one")
             return
         given = headers.get(b"authorization", [])
         scheme, _, shown = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
@@ -153,18 +152,18 @@ class Entrance:
         """This server's own proof, for a client that is about to query it.
 
         Raises:
-            Refused: it has none, or the nonce is none.
+            Refused: the server has no proof, or the nonce is invalid.
         """
         if self._answerer is None:
             raise Refused(404, "NotFound", "this server has no token to prove, or no endpoint of its own")
         proof = self._answerer.proof(nonce)
         if proof is None:
-            raise Refused(400, "BadRequest", "a nonce is 64 hexadecimal digits")
+            raise Refused(400, "BadRequest", "a nonce must be 64 hexadecimal digits")
         return Answer(200, proof)
 
     @staticmethod
     def signed(answer: Answer, seal: Seal) -> Answer:
-        """An answer with its proof; its body is exactly what will be sent."""
+        """An answer with its proof, which covers exactly the body to be sent."""
         encoded = answer.encoded()
         retry_after = encoded.headers.get("retry-after")
         signature = seal.answer(encoded.status, retry_after, encoded.raw or b"")
@@ -176,16 +175,16 @@ class Limits:
     """The limits of one request, and of all of them together.
 
     Attributes:
-        target_bytes: path and query. `headers`, `header_bytes`: how many headers, and their bytes together.
-        body_bytes: a body. `keys`: those of one body.
+        target_bytes: of path and query. `headers`, `header_bytes`: number and total size of the headers.
+        body_bytes: of a body. `keys`: in one body.
         page: the default number of entries in a page; `most_page`: the maximum.
-        page_bytes: the size of a page's keys and values together (one entry may be larger).
+        page_bytes: the size of a page's keys and values together (a single entry may be larger).
         answer_bytes: the same for the values that one body requests; more is refused.
         concurrent: requests being answered; more are refused at once. `connections`: open connections.
         streams: streamed answers, such as events; more are refused at once.
         stream_s: how long one of them may last; `heartbeat_s`: how often an event stream sends a heartbeat.
-        watchers: how many may watch the dashboard's events.
-        readers, forwarders: threads that read stores, and that wait for other clients.
+        watchers: how many clients may watch the dashboard's events.
+        readers, forwarders: the numbers of threads that read stores, and that wait for other clients.
         deadline_s: how long an answer may take. `transfer_s`: how long a body may take to arrive, and an
             answer to be sent. `idle_s`: how long a connection is kept between two requests.
     """
@@ -229,7 +228,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """One of `query.server.peers`: a network or names, at any port or one."""
+    """An entry of `query.server.peers`: a network or names, at any port or at one."""
 
     network: Network | None
     names: str
@@ -245,12 +244,12 @@ class Allowed:
     """Which endpoints may be queried.
 
     Args:
-        patterns: each a host name (`*` and `?` stand for any characters), an address, or a network such as
-            10.0.0.0/8; each with `:port` after it, or for any port. None at all: see `refusal`.
+        patterns: each a host name (with `*` and `?` as wildcards), an address, or a network such as
+            10.0.0.0/8; followed by `:port`, or for any port. If there are none, see `refusal`.
         has_token: whether endpoints have to prove themselves.
 
     Raises:
-        ConfigException: one of the patterns is none.
+        ConfigException: one of the patterns is invalid.
     """
 
     def __init__(self, patterns: Iterable[str] = (), *, has_token: bool) -> None:
@@ -260,17 +259,17 @@ class Allowed:
     def refusal(self, host: HostInfo) -> str | None:
         """Why an endpoint is not queried; None: it may be.
 
-        A name is compared as a name, and never looked up: it fits a network only where it is an address.
+        Names are compared as text and never resolved, so only an address can match a network.
         """
         if self._patterns:
             if self._names(host):
                 return None
-            return "'query.server.peers' does not name it"
+            return "'query.server.peers' does not include it"
         if self._has_token or is_loopback(host.host):
             return None
         return (
             "it is on another machine, and without a token nothing proves who answers there; set "
-            "'query.server.token', or name it in 'query.server.peers'"
+            "'query.server.token', or add it to 'query.server.peers'"
         )
 
     def _names(self, host: HostInfo) -> bool:
@@ -307,10 +306,10 @@ def _parsed(pattern: str) -> _Pattern:
 
 # --- pages of other origins ----------------------------------------------------------------------------
 
-# Which pages of other sites may read answers in a browser: exactly those that are named. Pure.
+# Which pages of other sites may read answers in a browser: only those of the configured origins. Pure.
 #
-# A browser asks the server before it lets a page of another origin read an answer, or send a token. Without
-# `query.server.cors.origins` no such page is let. Cookies are nothing here, so credentials are never allowed.
+# A browser asks the server before it lets a page of another origin read an answer or send a token. Without
+# `query.server.cors.origins`, no such page may. Cookies mean nothing here, so credentials are never allowed.
 #
 # Source: https://fetch.spec.whatwg.org/#http-cors-protocol
 
@@ -323,30 +322,28 @@ _EXPOSED = {"access-control-expose-headers": "retry-after"}
 
 
 class Origins:
-    """The origins that may read.
+    """The origins whose pages may read answers.
 
     Args:
-        origins: each as a browser sends it: `https://app.example.org`, with a port if it is not the usual
-            one. No patterns: an origin that somebody else can have would read with the token of who looks.
+        origins: each as a browser sends it: `https://app.example.org`, with a port unless it is the default.
+            No patterns: a pattern could include a stranger's origin, which would read with the user's token.
 
     Raises:
-        ConfigException: one is no origin.
+        ConfigException: one of them is not an origin.
     """
 
     def __init__(self, origins: Iterable[str] = ()) -> None:
         self._origins = frozenset(_checked(origin) for origin in origins)
 
     def preflight(self, method: str, headers: Headers) -> Answer | None:
-        """The answer to a browser that asks whether it may ask; None: this is no such question, or of a page
-        that may not.
-        """
+        """The answer to a browser's preflight; None: the request is not one, or its origin is not allowed."""
         if method != "OPTIONS" or b"access-control-request-method" not in headers:
             return None
         allowed = self._allowed(headers)
         return None if allowed is None else Answer(204, headers={**allowed, **_PREFLIGHT}, raw=b"")
 
     def marked(self, answer: Answer, headers: Headers) -> Answer:
-        """An answer that says to a browser whether its page may read it."""
+        """The answer with headers that tell a browser whether its page may read it."""
         if not self._origins:
             return answer
         allowed = self._allowed(headers)
@@ -374,6 +371,6 @@ def _checked(origin: str) -> str:
         raise ConfigException(
             f"'query.server.cors.origins': '{origin}' is not an origin; one looks like "
             "'https://app.example.org' "
-            "or 'http://localhost:3000', in lower case, without a path, and without the usual port"
+            "or 'http://localhost:3000', in lower case, without a path, and without the default port"
         )
     return origin

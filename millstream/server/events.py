@@ -1,7 +1,7 @@
-"""Server-sent events: how one is written, and a stream of them with heartbeats.
+"""Server-sent events: the format of one, and a stream of them with heartbeats.
 
-The content of an event is up to its producer. A client that reconnects gets the current state: no sent events
-are kept, so `Last-Event-ID` is ignored.
+The content of an event is up to its producer. A client that reconnects gets the current state: sent events
+are not kept, so `Last-Event-ID` is ignored.
 
 Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -20,10 +20,10 @@ __all__ = ["HEADERS", "MEDIA_TYPE", "Event", "kept_alive"]
 MEDIA_TYPE = "text/event-stream"
 
 HEADERS: Mapping[str, str] = {"content-type": MEDIA_TYPE, "x-accel-buffering": "no"}
-"""The headers of such an answer; nginx would else wait for more before it passes anything on."""
+"""The headers of an event stream. Without the last one, nginx would buffer it."""
 
 _ALIVE = b":\n\n"
-"""A comment, which no listener hears of."""
+"""A comment, which listeners do not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Event:
     """One event.
 
     Attributes:
-        name: what a browser's `addEventListener` is given; `data`: an object, sent as one line of JSON.
-        retry_ms: how long a browser waits before it connects anew; None: as it likes.
+        name: the event type for a browser's `addEventListener`; `data`: an object, sent as one line of JSON.
+        retry_ms: how long a browser waits before it reconnects; None: its default.
     """
 
     name: str
@@ -40,23 +40,23 @@ class Event:
     retry_ms: int | None = None
 
     def encoded(self) -> bytes:
-        """As it goes over the wire: ASCII, in which all else is escaped, so that no line breaks in it.
+        """The event as it is sent: in ASCII, with all else escaped, so that the data has no line break.
 
         Raises:
-            ValueError: the name has a line break, or the data has NaN.
+            ValueError: the name is not printable ASCII, or the data has NaN.
         """
         if not self.name or not self.name.isprintable() or not self.name.isascii():
-            raise ValueError(f"{self.name!r} cannot be the name of an event")
+            raise ValueError(f"an event's name must be printable ASCII; got {self.name!r}")
         retry = "" if self.retry_ms is None else f"retry: {self.retry_ms}\n"
         data = json.dumps(self.data, separators=(",", ":"), allow_nan=False)
         return f"{retry}event: {self.name}\ndata: {data}\n\n".encode("ascii")
 
 
 async def kept_alive(events: AsyncGenerator[Event, None], heartbeat_s: float) -> AsyncGenerator[bytes, None]:
-    """Events as they go over the wire; after so many seconds without one, a comment.
+    """Events as they are sent; after `heartbeat_s` seconds without one, a comment.
 
-    So whoever listens knows that the connection lives, and a connection that does not is noticed. Closing it
-    closes `events`.
+    The comment shows listeners that the connection is alive, and detects a connection that is not. Closing
+    this closes `events`.
     """
     coming: asyncio.Task[Event] | None = None
     try:

@@ -1,8 +1,8 @@
-"""Whole ranges in formats other than a page of JSON. Each page is read after the one before was sent.
+"""Whole ranges in formats other than a page of JSON. Each page is read after the one before it was sent.
 
-No store is held meanwhile, however slow the reader is. So this is no snapshot: each page shows the store as
-it is at that time. No entry appears twice, and none that was there all the time is missed. If a page cannot
-be read, the answer is cut off.
+No store is held open meanwhile, however slow the reader is. So this is not a snapshot: each page shows the
+store as it is when the page is read. No entry appears twice, and none that was there all the time is missed.
+If a page cannot be read, the answer is cut off.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from millstream.server.wire import Deadline
 __all__ = ["Ask", "Exports", "asking_for", "body_of", "entries_of"]
 
 Ask = Callable[[Request, Deadline], Awaitable[Answer]]
-"""What answers a request with JSON."""
+"""Answers a request with JSON."""
 
 
 def asking_for(request: Request, **given: str | None) -> Request:
-    """The same request with other parameters; None: without it."""
+    """The same request with these parameters changed; None removes one."""
     found = {**request.given, **given}
     wanted = {name: text for name, text in found.items() if text is not None}
     path = request.target.partition("?")[0]
@@ -36,7 +36,7 @@ def asking_for(request: Request, **given: str | None) -> Request:
 
 
 def body_of(answer: Answer) -> Mapping[str, Any]:
-    """The object that an answer is, whoever has written it."""
+    """The JSON object of an answer, which may be another client's."""
     if answer.body or answer.raw is None:
         return answer.body
     found: Mapping[str, Any] = json.loads(answer.raw)
@@ -44,7 +44,7 @@ def body_of(answer: Answer) -> Mapping[str, Any]:
 
 
 def entries_of(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The entries of an answer; of one that is a single entry: this one, if it is there."""
+    """The entries of an answer; of an answer about a single entry, this one if it exists."""
     if "entries" in body:
         found: Sequence[Mapping[str, Any]] = body["entries"]
         return found
@@ -75,9 +75,9 @@ class Exports:
         self._ask = ask
 
     async def answer(self, request: Request, form: Form, deadline: Deadline) -> Answer:
-        """The range; `limit` is how many entries there are at most in all of it.
+        """The range; `limit` is the maximum number of entries in all of it.
 
-        What goes wrong with the first page is answered as ever.
+        If the first page cannot be read, the answer is the usual error.
         """
         store = await self._reach.read(
             deadline, lambda: self._reach.stores.declaration(request.store, request.route.kind)
@@ -118,7 +118,7 @@ class Exports:
             yield ended
 
     def _sized(self, request: Request, left: int | None) -> Request:
-        """The request of a page of the usual size, or of what is left to send."""
+        """The request for a page of the usual size, or for what is left to send."""
         if not request.route.paged or "time" in request.given or "start" in request.given:
             return request
         size = self._reach.limits.page if left is None else min(left, self._reach.limits.page)

@@ -25,7 +25,7 @@ __all__ = ["Form", "Writer", "as_csv", "form_of", "forms_of", "writer_of"]
 
 
 class Form(Enum):
-    """A media type that an answer can have."""
+    """The media type of an answer."""
 
     JSON = "application/json"
     NDJSON = "application/x-ndjson"
@@ -40,7 +40,7 @@ _MOST_WANTED = 32
 
 
 def forms_of(route: Route) -> tuple[Form, ...]:
-    """The forms that the answers of a route can have; one alone: the header Accept is not looked at."""
+    """The possible forms of a route's answers. If there is only one, the header Accept is ignored."""
     if route.paged:
         return tuple(Form)
     if route.name == "sql":
@@ -49,10 +49,10 @@ def forms_of(route: Route) -> tuple[Form, ...]:
 
 
 def form_of(route: Route, accept: str) -> Form:
-    """The form that somebody likes best, of those that there are; without a header: JSON.
+    """The available form that the header Accept prefers; without a header, JSON.
 
     Raises:
-        Refused: there is none that they take.
+        Refused: the header accepts none of the available forms.
     """
     offered = forms_of(route)
     if len(offered) == 1 or not accept.strip():
@@ -84,11 +84,11 @@ def _quality(parameters: Sequence[str]) -> float:
 
 
 class Writer(Protocol):
-    """Writes the entries of a range, page by page, as JSON has them."""
+    """Writes the entries of a range, page by page, in a format. It gets them as in JSON."""
 
     content_type: str
     in_bytes: bool
-    """Whether it wants keys and values as the base64 of their bytes, and not as values."""
+    """Whether it needs keys and values as the base64 of their bytes instead of as JSON."""
 
     def page(self, entries: Sequence[Mapping[str, Any]]) -> bytes: ...
 
@@ -96,7 +96,7 @@ class Writer(Protocol):
 
 
 def writer_of(form: Form, store: StoreDeclaration) -> Writer:
-    """What writes a form."""
+    """The writer of a form."""
     match form:
         case Form.NDJSON:
             return _Lines()
@@ -104,7 +104,7 @@ def writer_of(form: Form, store: StoreDeclaration) -> Writer:
             return _Csv(store.kind)
         case Form.ARROW:
             return _Arrow(store)
-    raise ValueError(f"{form} is none of entries one after the other")
+    raise ValueError(f"{form} is not a format for a sequence of entries")
 
 
 class _Lines:
@@ -145,9 +145,9 @@ class _Csv:
 
 
 def as_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
-    """Rows as RFC 4180 has them: text as it is, bytes as base64, anything that has parts as JSON.
+    """Rows as in RFC 4180: text unchanged, bytes as base64, lists and objects as JSON.
 
-    What is not there is an empty field, as an empty text is.
+    A missing value is an empty field, as empty text is.
     """
     written = io.StringIO()
     writer = csv.writer(written)
@@ -172,9 +172,9 @@ class _Arrow:
     in_bytes = True
 
     def __init__(self, store: StoreDeclaration) -> None:
-        assert store.key_serde is not None  # LocalStores.declaration holds that
+        assert store.key_serde is not None  # LocalStores.declaration ensures that
         assert store.value_serde is not None
-        from millstream.query.arrow_stream import ArrowStream  # Arrow, for those who ask
+        from millstream.query.arrow_stream import ArrowStream  # Arrow is imported only when it is needed
 
         self._kind = store.kind
         self._stream = ArrowStream(

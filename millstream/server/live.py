@@ -1,8 +1,8 @@
-"""The dashboard's events: every second, as server-sent events, what has changed.
+"""The dashboard's events: each second, what has changed, as server-sent events.
 
-All watchers share one look at the client. Each gets the sections that have changed since it was last sent
-something, so a slow watcher misses intermediate states but never the latest one. When the last watcher
-leaves, the client is no longer looked at. Used on one event loop.
+All watchers share one look at the client. Each gets the sections that have changed since its last event, so a
+slow watcher misses intermediate states but never the latest one. When the last watcher has left, the looks
+stop. Used on one event loop.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _EVERY_S = 1.0
 
 
 class Live:
-    """Tells any number of watchers, up to a bound, of what changes.
+    """Reports changes to a limited number of watchers.
 
     Args:
-        take: looks at the client: all sections.
-        most: how many may watch at a time.
-        every_s: how long it waits between two looks.
+        take: looks at the client, and returns all sections.
+        most: the maximum number of watchers at a time.
+        every_s: the time between two looks.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Live:
         self._ended = asyncio.Event()
         self._number = 0
         self._sections: dict[str, tuple[int, str]] = {}
-        """What was last seen, as JSON, and at which look it had changed."""
+        """Each section as last seen, as JSON, and the number of the look at which it last changed."""
         self._closed = False
 
     def watch(self) -> AsyncGenerator[bytes]:
         """Events for one watcher; they end when this is closed.
 
         Raises:
-            Refused: as many watch as may.
+            Refused: there is already the maximum number of watchers.
         """
         if self._watchers >= self._most or self._closed:
             busy = f"{self._watchers} already watch this client; close a page, or try again"
@@ -61,7 +61,7 @@ class Live:
         return self._events()
 
     def close(self) -> None:
-        """Have all events end. Any thread may call it. Idempotent."""
+        """End the events of all watchers. Any thread may call it. Idempotent."""
         self._closed = True
         loop = self._loop
         if loop is not None:
@@ -70,7 +70,7 @@ class Live:
 
     async def _events(self) -> AsyncGenerator[bytes]:
         if self._watchers >= self._most:
-            return  # somebody was quicker
+            return  # others were quicker
         self._watchers += 1
         try:
             self._begin()
@@ -106,7 +106,7 @@ class Live:
                 sections = dict(await self._take())
                 sections["trouble"] = None
             except Exception as error:
-                # What it says may be what a record says, so only the class is told.
+                # Its message may contain record data, so only the class is logged.
                 log.debug("the dashboard could not look at the client: %s", type(error).__name__)
                 sections = {"trouble": type(error).__name__}
             self._number += 1
@@ -129,7 +129,7 @@ class Live:
 
 
 def _event(sections: Mapping[str, str]) -> bytes:
-    """Sections that are JSON already; the time is the server's."""
+    """The event for sections that are already JSON; its time is the server's."""
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     parts = [f'"at":"{at}"', *(f"{json.dumps(name)}:{data}" for name, data in sections.items())]
     return f"event: change\ndata: {{{','.join(parts)}}}\n\n".encode("ascii")

@@ -46,7 +46,7 @@ _NUMBER = {"type": "integer"}
 _MS = {"type": "integer", "format": "int64", "description": "milliseconds since the epoch"}
 _MAYBE_TEXT = {"type": ["string", "null"]}
 _MAYBE_NUMBER = {"type": ["integer", "null"]}
-_ANY = {"description": 'as the serde reads it; bytes are {"$bytes": base64}; with format=bytes, base64 text'}
+_ANY = {"description": 'decoded by the serde; bytes are {"$bytes": base64}; with format=bytes, base64 text'}
 _PARTITIONS = _list(_NUMBER)
 _ENTRY = {"key": _ANY, "value": _ANY}
 _TIMES = {"timestamp": _MS, "start": _MS, "end": _MS}
@@ -62,7 +62,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "next_step": _TEXT,
             "client": _TEXT,
             "client_state": _TEXT,
-            "host": {"type": "string", "description": "host:port of the client to ask instead"},
+            "host": {"type": "string", "description": "host:port of the client to query instead"},
         },
     ),
     "Entry": _object(_ENTRY, _TIMES),
@@ -74,7 +74,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "store": _TEXT,
             "partitions": _PARTITIONS,
             "entries": _list(_ref("Entry")),
-            "next": {"type": ["string", "null"], "description": "cursor= of the next page; null: the last"},
+            "next": {"type": ["string", "null"], "description": "cursor= of the next page; null: none"},
         }
     ),
     "Keys": _object({"keys": _list(_ANY)}),
@@ -184,10 +184,10 @@ SCHEMAS: Mapping[str, Schema] = {
         }
     ),
 }
-"""The shapes of answers and bodies; a test checks real answers against them."""
+"""The schemas of answers and bodies; a test checks real answers against them."""
 
 _MEDIA = {"index": "text/html", "metrics": "text/plain", "watch": "text/event-stream"}
-"""Of the answers that are no JSON."""
+"""The content of answers that are not JSON."""
 
 _FORMS: Mapping[Form, Schema] = {
     Form.NDJSON: {
@@ -201,20 +201,20 @@ _FORMS: Mapping[Form, Schema] = {
 _STATUSES = {
     400: "the request is invalid, or `as_of` is before the store's history",
     401: "the token is missing or wrong",
-    403: "Host does not name this server; or a command to a server without a token",
+    403: "Host does not name this server, or it was a command or SQL to a server that does not accept it",
     404: "nothing has this name",
-    405: "the path takes another method",
+    405: "the path needs another method",
     406: "Accept names no available format",
     408: "the body took too long to arrive",
     409: "the path is for another kind of store",
     413: "the body, or the answer, would be too large",
     414: "path and query are too long",
     415: "Content-Type is not JSON",
-    421: "another client has it; `host` names it, if known",
+    421: "another client has the data; `host` names it, if known",
     431: "the headers are too large",
     500: "stored data cannot be read, or another error",
     501: "a required library is not installed",
-    502: "another client may not be queried, or does not prove that it knows the token",
+    502: "another client must not be queried, or does not prove that it knows the token",
     503: "not now",
     504: "no answer in time",
 }
@@ -222,7 +222,7 @@ _STATUSES = {
 
 @cache
 def document() -> Mapping[str, Any]:
-    """The whole of it."""
+    """The OpenAPI document."""
     paths: dict[str, dict[str, Any]] = {}
     for route in (route for route in ROUTES if ABOUT[route.name].tag):
         paths.setdefault(path_of(route), {})[route.method.lower()] = _operation(route)
@@ -249,7 +249,7 @@ def document() -> Mapping[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "query.server.token, where it is set",
+                    "description": "query.server.token, if it is set",
                 }
             },
         },
@@ -284,7 +284,7 @@ def _operation(route: Route) -> dict[str, Any]:
 def _in_path(name: str) -> Schema:
     says = {
         "{store}": "the name of a store",
-        "{key}": "a key as text, in the form of the store's key serde; bytes are base64",
+        "{key}": "a key as text, as the store's key serde represents it; bytes are base64",
     }[name]
     return {"name": name[1:-1], "in": "path", "required": True, "description": says, "schema": _TEXT}
 
@@ -364,16 +364,16 @@ def _index() -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Millstream query server</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        '<h1>Millstream query server</h1>\n<p>With <code>ui.enabled</code>: the <a href="ui/">dashboard</a>. '
-        "The stores and the state of a client. Parameters and "
-        'answers are in <a href="openapi.json">openapi.json</a>, for programs. If a token is set, all but '
-        "the health needs <code>Authorization: Bearer …</code>, which a link cannot send.</p>\n"
+        "<h1>Millstream query server</h1>\n<p>The stores and the state of a client. "
+        'If <code>ui.enabled</code> is set, there is also a <a href="ui/">dashboard</a>. For programs, '
+        '<a href="openapi.json">openapi.json</a> describes parameters and answers. If a token is set, all '
+        "but the health needs <code>Authorization: Bearer …</code>, which a link cannot send.</p>\n"
         f"{tables}</body>\n</html>\n"
     )
 
 
 def _plain(says: str) -> str:
-    """Without what only Markdown means."""
+    """The text without Markdown's markup."""
     return re.sub(r"\[(.*?)\]\(.*?\)", r"\1", says).replace("`", "")
 
 

@@ -1,6 +1,6 @@
 """Pages of a range: rows in order, where the next page begins, and pages of several clients merged. Pure.
 
-Each page is read in full; no iterator stays open between two pages, so a slow reader holds nothing. The next
+Each page is read in full. No iterator stays open between two pages, so a slow reader holds nothing. The next
 page begins where the last one ended, by the row's place in the order. Whatever is written meanwhile, no row
 appears twice, and none that was there all the time is missed.
 """
@@ -25,7 +25,7 @@ _VERSION = 1
 
 
 class Row(NamedTuple):
-    """An entry in bytes. `start` and `end` are those of its window or session, in ms; else None."""
+    """An entry in bytes. `start` and `end` are those of its window or session, in ms, or else None."""
 
     key: bytes
     value: bytes
@@ -38,22 +38,22 @@ class Row(NamedTuple):
 class Place:
     """Where a page begins: after every row of this order.
 
-    (Several rows have the same order where several partitions have the same key. No page ends between them.)
+    (Rows of several partitions with the same key have the same order. No page ends between them.)
     """
 
     order: Order
 
     def token(self) -> str:
-        """As it stands in `cursor=`; opaque to clients."""
+        """The value of `cursor=`; opaque to clients."""
         key, first, second = self.order
         return to_base64(_NUMBERS.pack(_VERSION, first, second) + key)
 
     @classmethod
     def parse(cls, token: str) -> Place:
-        """The place that a token means.
+        """The place that a token represents.
 
         Raises:
-            Refused: it is none of ours.
+            Refused: it is not one of our tokens.
         """
         data = from_base64(token)
         if len(data) < _NUMBERS.size or data[0] != _VERSION:
@@ -71,7 +71,7 @@ class Page:
 
 
 def place_of(kind: StoreKind) -> Callable[[Row], Order]:
-    """What rows of a kind of stores are ordered by: key; key and start; key, end and start."""
+    """How rows of a kind of stores are ordered: by key; by key and start; or by key, end and start."""
     if kind is StoreKind.SESSION:
         return lambda row: (row.key, row.end or 0, row.start or 0)
     return lambda row: (row.key, row.start or 0, 0)
@@ -87,10 +87,10 @@ def page_of(
     most_bytes: int,
     check: Callable[[], None] = lambda: None,
 ) -> Page:
-    """The first page of `rows`, which may begin before the place where it is to begin.
+    """The first page of `rows`, which may begin before the place where the page is to begin.
 
-    It ends at `limit` rows, or before it has more bytes than `most_bytes`; but not before its first row, nor
-    between rows of the same order. `check` is called now and then, and may raise.
+    A page has at most `limit` rows and `most_bytes` bytes, but at least one row, and it does not end between
+    rows of the same order. `check` is called now and then, and may raise.
     """
     taken: list[Row] = []
     size = 0
@@ -118,10 +118,10 @@ def merged(
     most_bytes: int,
     distinct: bool = False,
 ) -> Page:
-    """One page of several clients' pages of the same range, all from the same place, and in the same order.
+    """One page from several clients' pages of the same range, all from the same place and in the same order.
 
-    A client's page that was cut says nothing of what comes after its last row, so the merged one ends there.
-    `distinct`: of rows of the same order only those of the first client are taken (the others are replicas).
+    A client's page that was cut says nothing about what follows its last row, so the merged one ends there.
+    `distinct`: of rows of the same order, only those of the first client are taken (the others are replicas).
     """
     ends = [order(page.rows[-1]) for page in pages if page.next is not None and page.rows]
     end = (max(ends) if reverse else min(ends)) if ends else None
@@ -136,9 +136,9 @@ def merged(
 
 
 def _of_the_first(pages: Sequence[Page], order: Callable[[Row], Order], *, reverse: bool) -> Iterator[Row]:
-    """The rows of all pages; where several have the same order, those of the first page that has one.
+    """The rows of all pages; of rows of the same order, only those of the first page that has any.
 
-    A page may have several itself: a window store can keep duplicates.
+    A single page can have several of them, because a window store can keep duplicates.
     """
     numbered = ([(row, number) for row in page.rows] for number, page in enumerate(pages))
     mixed = merged_runs(list(numbered), lambda each: order(each[0]), reverse=reverse)

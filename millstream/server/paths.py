@@ -27,9 +27,9 @@ __all__ = [
 
 
 class About(NamedTuple):
-    """What a path gives; `answer` names the schema of it in the OpenAPI document, None: it is no JSON.
+    """What a path answers. `answer` names its schema in the OpenAPI document; None: it is not JSON.
 
-    Without a `tag` it is for browsers alone, and not in that document.
+    Without a `tag`, the path is only for browsers, and not in that document.
     """
 
     says: str
@@ -74,7 +74,7 @@ ABOUT: Mapping[str, About] = {
     ),
     "failures": About("the latest failures, each with the response and the next retry", "Failures", _CLIENT),
     "pause": About("pause this client", "Paused", _CLIENT),
-    "resume": About("have it go on", "Paused", _CLIENT),
+    "resume": About("resume this client", "Paused", _CLIENT),
     "change_threads": About("add or remove a stream thread", "ThreadChange", _CLIENT, body="WantedThread"),
     "close": About("close this client and its server; it does not restart", "Closing", _CLIENT),
     "ui": About(
@@ -82,7 +82,7 @@ ABOUT: Mapping[str, About] = {
         None,
         "",
     ),
-    "ui_file": About("a file of it", None, ""),
+    "ui_file": About("a file of the dashboard", None, ""),
     "still": About(
         "the dashboard's constant parts: the drawing of the topology, the state machine", "Object", _CLIENT
     ),
@@ -97,7 +97,7 @@ ABOUT: Mapping[str, About] = {
     "stores": About(
         "every store of the topology: kind, serdes, and the partitions on this client", "Stores", _STORES
     ),
-    "store": About("the same of one", "Store", _STORES),
+    "store": About("the same about one store", "Store", _STORES),
     "owner": About("the client that has a key, and those with standbys", "Owner", _STORES),
     "count": About("the approximate number of entries", "Count", _STORES),
     "get": About("a key's value and timestamp; 404 without `error` if it has none", "One", _STORES),
@@ -113,7 +113,7 @@ ABOUT: Mapping[str, About] = {
     "session": About("a key's sessions", "Page", _STORES),
     "sessions": About("the sessions of many keys", "Page", _STORES),
 }
-"""For each route by its name."""
+"""The description of each route, by its name."""
 
 
 class Parameter(NamedTuple):
@@ -141,7 +141,7 @@ _PARAMETERS: Mapping[str, Parameter] = {
     ),
     "stale": Parameter("also read standby and restoring replicas, which may be behind", _FLAG),
     "local": Parameter("read only this client: its part of a range; for a key, an answer or 421", _FLAG),
-    "reverse": Parameter("the last one first", _FLAG),
+    "reverse": Parameter("the last entry first", _FLAG),
     "limit": Parameter(
         "the number of entries in a page (default 1,000, at most 10,000)",
         {"type": "integer", "minimum": 1, "maximum": 999_999_999},
@@ -164,23 +164,23 @@ _OF_WINDOWS: Mapping[str, Parameter] = {
     "from": Parameter("windows that start at this time or later", _TIME),
     "to": Parameter("windows that start at this time or earlier", _TIME),
 }
-"""Where the same names are of times, and not of keys."""
+"""For the routes where these names mean times instead of keys."""
 
 
 def parameter_of(route: Route, name: str) -> Parameter:
-    """What a parameter of a route is."""
+    """The description of a route's parameter."""
     if route.kind is StoreKind.WINDOW and name in _OF_WINDOWS:
         return _OF_WINDOWS[name]
     return _PARAMETERS[name]
 
 
 def path_of(route: Route) -> str:
-    """As it is written, with `{store}` and `{key}` in it."""
+    """The path of a route, as it is written, with `{store}` and `{key}` in it."""
     return "/" + "/".join(route.path)
 
 
 def errors_of(route: Route) -> tuple[int, ...]:
-    """The statuses of the errors that a request for this can be answered with, beside 500 and 503."""
+    """The error statuses that a route's answers can have, beside 500 and 503."""
     found = {400, 405, 414, 431}
     if not route.open:
         found |= {401, 403, 408, 413, 504}
@@ -223,7 +223,7 @@ def table_of_parameters() -> str:
 
 
 def errors_by_status() -> dict[int, tuple[str, ...]]:
-    """The exceptions that each status can stand for."""
+    """The exceptions that each status can represent."""
     found: dict[int, list[str]] = {}
     for kind, row in ERRORS.items():
         found.setdefault(row.status, []).append(kind.__name__)

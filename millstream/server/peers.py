@@ -38,13 +38,13 @@ _UNPROVEN = (
 
 
 class Peers:
-    """Asks other clients. Used on one event loop; the waiting is done on threads, `<name>-<n>`.
+    """Queries other clients. Used on one event loop; the waiting is done on threads, `<name>-<n>`.
 
     Args:
         token: what every client of the application knows; it is proved, and never sent.
-        allowed: which endpoints may be asked at all.
-        prefix: where the application is mounted at all clients, such as `/streams`.
-        tls: they are asked over https; which certificates are believed.
+        allowed: which endpoints may be queried at all.
+        prefix: where all clients have mounted the application, such as `/streams`.
+        tls: if given, they are queried over https; it says which certificates are trusted.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Peers:
         self._prefix = prefix
         self._wires: OrderedDict[HostInfo, Wire] = OrderedDict()
         self._doubted: dict[HostInfo, tuple[Deadline, bool]] = {}
-        """Endpoints that have just failed to prove themselves, if only for being slow: they are not asked
-        again at once, so that one that never answers does not keep all the threads waiting."""
+        """Endpoints that have just failed to prove themselves, perhaps only because they are slow. They are
+        not queried again at once, so one that never answers does not occupy all the threads."""
         self._told: set[HostInfo] = set()
-        """Those that the log has been told of."""
+        """The unproven endpoints that have been logged."""
 
     def refusal(self, host: HostInfo) -> str | None:
         """Why an endpoint is not queried; None: it may be."""
@@ -77,7 +77,7 @@ class Peers:
         """Another client's answer; None: there is none.
 
         Raises:
-            Refused: the endpoint may not be asked, or does not prove that it is a client's.
+            Refused: the endpoint must not be queried, or does not prove that it is a client's.
         """
         why = self.refusal(host)
         if why is not None:
@@ -98,7 +98,7 @@ class Peers:
         except Unproven as error:
             self._doubt(host, error)
             if error.timed_out:
-                return None  # it may be busy, and will be asked again
+                return None  # it may be busy, and will be queried again
             raise _refused(host, _UNPROVEN) from error
         except WireError as error:
             log.info("the client at %s: %s", printable(host), type(error).__name__)
@@ -111,9 +111,9 @@ class Peers:
     async def ask_all(
         self, hosts: Sequence[HostInfo], question: Question, deadline: Deadline
     ) -> list[Reply | Refused | None]:
-        """What several clients say to the same question, in their order; they are asked at once.
+        """The answers of several clients to the same question, in their order; they are queried concurrently.
 
-        A refusal stands in the place of an answer: whether it matters depends on what the others have.
+        A refusal takes the place of an answer: whether it matters depends on what the others have.
         """
 
         async def one(host: HostInfo) -> Reply | Refused | None:
@@ -125,7 +125,7 @@ class Peers:
         return await asyncio.gather(*map(one, hosts))
 
     def _wire(self, host: HostInfo) -> Wire:
-        """The one to an endpoint, out of a bounded number: the group may tell of ever new ones."""
+        """The wire to an endpoint. Their number is limited, because the group may announce ever new ones."""
         wire = self._wires.get(host)
         if wire is None:
             scheme = "http" if self._tls is None else "https"
@@ -145,8 +145,8 @@ class Peers:
         if not error.timed_out and len(self._told) < _MOST_WIRES and host not in self._told:
             self._told.add(host)
             log.warning(
-                "%s the endpoint %s was announced in the group and does not prove that it is a client that "
-                "knows 'query.server.token' (%s): it is neither queried nor trusted",
+                "%s the endpoint %s was announced in the group, but does not prove that it is a client that "
+                "knows 'query.server.token' (%s); it is neither queried nor trusted",
                 self._name,
                 printable(host),
                 error,
@@ -163,14 +163,14 @@ def _refused(host: HostInfo, why: str) -> Refused:
     return Refused(502, "BadGateway", f"the client at {printable(host)} {why}")
 
 
-# --- what they say ---------------------------------------------------------------------------------------
+# --- their answers ---------------------------------------------------------------------------------------
 
 
 def garbled(host: HostInfo) -> Refused:
     return Refused(
         502,
         "BadGateway",
-        f"the client at {printable(host)} sent an answer of unknown form; does it run another version?",
+        f"the client at {printable(host)} sent an answer of unknown form; does it run the same version?",
     )
 
 
@@ -197,7 +197,7 @@ def _row_of(entry: Any, host: HostInfo) -> Row | None:
 
 
 def partitions_of(reply: Reply, host: HostInfo) -> set[int]:
-    """The partitions that an answer is of."""
+    """The partitions that an answer covers."""
     partitions = reply.body.get("partitions")
     if not isinstance(partitions, list) or not all(isinstance(each, int) for each in partitions):
         raise garbled(host)
@@ -205,7 +205,7 @@ def partitions_of(reply: Reply, host: HostInfo) -> set[int]:
 
 
 def page_from(reply: Reply, host: HostInfo) -> tuple[Page, set[int]]:
-    """The page of an answer, and the partitions that it is of."""
+    """The page in an answer, and the partitions that it covers."""
     rows = [row for row in rows_of(reply, host) if row is not None]
     token = reply.body.get("next")
     try:
@@ -216,7 +216,7 @@ def page_from(reply: Reply, host: HostInfo) -> tuple[Page, set[int]]:
 
 
 def count_from(reply: Reply, host: HostInfo) -> tuple[int, set[int]]:
-    """The count of an answer, and the partitions that it is of."""
+    """The count in an answer, and the partitions that it covers."""
     count = reply.body.get("count")
     if not isinstance(count, int):
         raise garbled(host)
@@ -227,10 +227,10 @@ T = TypeVar("T")
 
 
 class Reach:
-    """What one query server can read and ask.
+    """What one query server can read and query.
 
     Attributes:
-        stores: those of this client. `places`: who has the others. `peers`: asks them.
+        stores: those of this client. `places`: who has the others. `peers`: queries these clients.
     """
 
     def __init__(
@@ -248,21 +248,21 @@ class Reach:
         self._readers = server_threads(f"{streams.client_id}-QueryReader", limits.readers)
 
     async def read(self, deadline: Deadline, job: Callable[[], T]) -> T:
-        """What `job` gives, from a thread that may block.
+        """The result of `job`, which runs on a thread that may block.
 
         Raises:
-            TimeoutException: the time was over before its turn came.
+            TimeoutException: the deadline passed before the job could start.
             Exception: what the job raised.
         """
 
         def checked() -> T:
-            deadline.check()  # it may have waited
+            deadline.check()  # the job may have waited for a thread
             return job()
 
         return await self._readers.run(checked)
 
     def error(self, error: Exception, host: HostInfo | None = None) -> Answer:
-        """The answer to what went wrong. `host`: the client to ask instead, if that may be asked."""
+        """The answer to an error. `host`: the client to query instead, if it may be queried."""
         snapshot = self.stores.snapshot()
         if host is not None and self.peers.refusal(host) is not None:
             host = None

@@ -3,16 +3,16 @@
 Anyone who can join the Kafka group can announce an endpoint. So an endpoint has to prove itself on each new
 connection before it receives a request, and every request and every answer carries a proof:
 
-    asker    GET /v1/proof?nonce=N                    who are you? (nothing that is secret)
+    asker    GET /v1/proof?nonce=N                    who are you? (nothing secret)
     server   life, time, MAC(proof, name, N, life, time)
     asker    question, MAC(question, name, life, time, nonce, forwarded, method, target, SHA-256 of the body)
     server   answer, MAC(answer, MAC of the question, status, retry-after, SHA-256 of the body)
 
-`name` is the endpoint that the asker was given, and the one that the server goes by. A man in the middle that
+`name` is the endpoint that the asker was given, and by which the server is known. A man in the middle that
 relays all of this to a real client is detected, because the names differ. `life` is a random number that the
 server draws when it starts. `time` is the server's own clock; the asker remembers the difference, so the two
 clocks need not agree. MAC is HMAC-SHA256 with a key that scrypt derives from the token. Otherwise a stranger
-could use a proof it received to try many tokens quickly.
+could use a received proof to try many tokens quickly.
 
 Nothing here is encrypted. No input or output except the clock and the random numbers.
 """
@@ -45,17 +45,17 @@ __all__ = [
 
 PROOF_PATH = "/v1/proof"
 SCHEME = "Millstream-Proof"
-"""What stands in the header Authorization of a question that is proved, before the proof."""
+"""The scheme in the header Authorization of a proved question; the proof follows it."""
 SIGNATURE = "millstream-proof"
-"""The header of an answer that has its proof."""
+"""The header with the proof of an answer."""
 
 WINDOW_MS = 30_000
-"""How far the time of a question may be from the server's."""
+"""How far a question's time may be from the server's."""
 MOST_REMEMBERED = 65_536
-"""How many questions are remembered, so that none is taken twice."""
+"""How many questions are remembered, so that none is accepted twice."""
 
 _SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20}
-"""16 MiB and some 50 ms for each token that is tried."""
+"""16 MiB and some 50 ms for each token tried."""
 _HEX = re.compile("[0-9a-f]{64}")
 _QUESTION = re.compile(
     f"{SCHEME} life=([0-9a-f]{{64}}), time=([0-9]{{1,15}}), nonce=([0-9a-f]{{64}}), "
@@ -65,7 +65,7 @@ _QUESTION = re.compile(
 
 @lru_cache(maxsize=16)
 def secret_of(token: str) -> bytes:
-    """The key that stands for a token in proofs."""
+    """The key that proofs use, derived from a token."""
     return hashlib.scrypt(token.encode(), salt=b"millstream query servers 1", dklen=32, **_SCRYPT)
 
 
@@ -74,7 +74,7 @@ def fresh_nonce() -> str:
 
 
 def _mac(secret: bytes, label: str, *fields: str | bytes) -> str:
-    """Each field with its length before it, so that no two lists of fields are the same bytes."""
+    """The MAC of the fields. Each is preceded by its length, so that different lists have different bytes."""
     made = hmac.new(secret, digestmod=hashlib.sha256)
     for each in (label, *fields):
         data = each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each
@@ -98,7 +98,7 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-# --- who asks --------------------------------------------------------------------------------------------
+# --- the asker -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class Proven:
     """An endpoint that has proved itself, on one connection.
 
     Attributes:
-        name: host:port, as the asker was told.
-        ahead_ms: how far its clock is before this process's monotonic one.
+        name: host:port, as the asker was given it.
+        ahead_ms: how far its clock is ahead of this process's monotonic one.
     """
 
     secret: bytes = field(repr=False)
@@ -118,7 +118,7 @@ class Proven:
     def question(
         self, method: str, target: str, body: bytes, *, forwarded: bool, now_ms: int | None = None
     ) -> tuple[str, str]:
-        """The header Authorization of a question, and its MAC, to which the answer's belongs."""
+        """The header Authorization of a question, and the question's MAC, which the answer's proof covers."""
         at = str((_monotonic_ms() if now_ms is None else now_ms) + self.ahead_ms)
         nonce, digest = fresh_nonce(), _hash(body)
         flag = "forwarded" if forwarded else ""
@@ -129,7 +129,7 @@ class Proven:
     def believes(
         self, question: str, status: int, retry_after: str | None, body: bytes, signature: str | None
     ) -> bool:
-        """Whether an answer is of who knows the token, and to this very question."""
+        """Whether an answer's sender knows the token, and answers this very question."""
         expected = _answer(self.secret, question, status, retry_after, body)
         return signature is not None and hmac.compare_digest(expected.encode(), signature.encode())
 
@@ -150,15 +150,15 @@ def proven(secret: bytes, name: str, nonce: str, raw: bytes) -> Proven | None:
     return Proven(secret, name, life, at - _monotonic_ms())
 
 
-# --- who answers -----------------------------------------------------------------------------------------
+# --- the server ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A question that is proved. `fresh`: it is in time, and was not asked before.
+    """A proved question. `fresh`: it is in time, and was not received before.
 
     Attributes:
-        mac: its own, to which the answer's belongs. `body`: the SHA-256 of its body, which is still to come.
+        mac: its MAC, which the answer's proof covers. `body`: the SHA-256 of its body, which is yet to come.
     """
 
     secret: bytes = field(repr=False)
@@ -179,7 +179,7 @@ class Answerer:
     """Proves this server to others, and checks their questions. Used on one event loop.
 
     Args:
-        name: the endpoint that it goes by among the clients, as host:port.
+        name: the endpoint by which other clients know this server, as host:port.
         clock_ms: any clock that only goes forward.
     """
 
@@ -192,11 +192,11 @@ class Answerer:
         self._seen = ReplayGuard()
 
     def _now_ms(self) -> int:
-        # From one window on, so that a question that comes with the first one's time is not too old.
+        # It starts at one window, so that a question with the first possible time is not too old.
         return self._clock_ms() - self._began_ms + WINDOW_MS
 
     def proof(self, nonce: str) -> dict[str, str | int] | None:
-        """What proves this server to who has drawn `nonce`; None: that is none."""
+        """The proof of this server for the asker that drew `nonce`; None: the nonce is invalid."""
         if not _HEX.fullmatch(nonce):
             return None
         at = self._now_ms()
@@ -204,7 +204,7 @@ class Answerer:
         return {"life": self._life, "time": at, "proof": proof}
 
     def seal(self, shown: str, method: str, target: str, *, forwarded: bool) -> Seal | None:
-        """The question that `shown`, its header Authorization, proves; None: it proves none."""
+        """The question that `shown`, its header Authorization, proves; None: the proof is wrong."""
         found = _QUESTION.fullmatch(shown)
         if found is None:
             return None
@@ -218,9 +218,9 @@ class Answerer:
 
 
 class ReplayGuard:
-    """Remembers what was asked, as long as its time would do; and never more than so much.
+    """Remembers questions for as long as their time is accepted, up to a maximum number.
 
-    When it is full, the oldest is forgotten, and nothing of that time or before it is taken any more.
+    When it is full, the oldest is forgotten, and no question of that time or earlier is accepted any more.
     """
 
     def __init__(self, window_ms: int = WINDOW_MS, most: int = MOST_REMEMBERED) -> None:
@@ -234,7 +234,7 @@ class ReplayGuard:
         return len(self._known)
 
     def is_first(self, at_ms: int, nonce: str, now_ms: int) -> bool:
-        """Whether this is in time and new; it is known from now on."""
+        """Whether a question is in time and new; from now on, it is known."""
         while self._order and self._order[0][0] < now_ms - self._window_ms:
             self._known.discard(self._order.popleft()[1])
         if abs(now_ms - at_ms) > self._window_ms or at_ms <= self._floor_ms or nonce in self._known:

@@ -2,8 +2,8 @@
 
 Its stores are read in bytes, in the same way as by the handles of `KafkaStreams.store()`, but without
 decoding. So every exception of KIP-216 comes from the one place that decides about them. Reading blocks, so
-the event loop never does it. `Places` uses the client's snapshot and the group's last assignment, and nothing
-over the network.
+the event loop never does it. `Places` uses the client's snapshot and the group's last assignment, and does
+not use the network.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class LocalStores:
         """The declaration of a store, with known serdes.
 
         Raises:
-            InvalidStateStoreException: one of its leaves: the store cannot be read at all now, or is of
+            InvalidStateStoreException: one of its leaves. The store cannot be read at all now, or is of
                 another kind.
         """
         snapshot = self.snapshot()
@@ -116,7 +116,7 @@ class LocalStores:
             self._reader(Read(store, kind))
         except Exception as error:  # the matching leaf
             return error
-        # Readable after all: it has become so since.
+        # It has become readable in the meantime.
         return StreamsRebalancingException(f"store '{store}' was not ready a moment ago; retry", store=store)
 
     def presences(self, store: str, *, stale: bool) -> dict[int, Presence]:
@@ -125,7 +125,7 @@ class LocalStores:
         return {partition: presence for partition, (presence, _) in found.items()}
 
     def parts(self, store: str, *, stale: bool) -> dict[int, Any]:
-        """The readable local parts, by partition. A part that has left and come back is a different one."""
+        """The readable local parts, by partition. A part that has left and come back is another part."""
         found = parts_by_partition(self.snapshot(), store, stale=stale)
         return {
             number: part.store for number, (presence, part) in found.items() if presence is Presence.READABLE
@@ -138,7 +138,7 @@ class LocalStores:
     # --- reading -----------------------------------------------------------------------------------------
 
     def row(self, read: Read) -> Row | None:
-        """The entry of one key, or of one of its windows; None: there is none here."""
+        """The local entry of one key, or of one of its windows; None: there is none."""
         with _history(read):
             stored = self._reader(read).answer(read)
         return None if stored is None else self._rows_of(read)((read.key, read.start, read.end), stored)
@@ -189,7 +189,7 @@ class LocalStores:
         return reader if read.as_of is None else reader.as_of(read.as_of)
 
     def _remaining(self, read: Read) -> Generator[Row]:
-        """The rows from the start of the page on, and perhaps some before it."""
+        """The rows from the start of the page, and perhaps some before it."""
         reader, row = self._reader(read), self._rows_of(read)
         for part in remaining(read):
             entries = reader.answer(part)
@@ -202,8 +202,8 @@ class LocalStores:
                 entries.close()
 
     def _rows_of(self, read: Read) -> Callable[[Sequence[Any], bytes], Row]:
-        """The function that turns a store's entries into rows, by its keys: alone, with a start, with start
-        and end."""
+        """The function that turns a store's entries into rows. It depends on whether the store's keys are
+        bare, or have a start, or a start and an end."""
         if read.kind is StoreKind.SESSION:
             return lambda at, stored: Row(at[0], value_of(stored), None, at[1], at[2])
         if read.kind is StoreKind.KEY_VALUE:
@@ -269,14 +269,14 @@ class Places:
         """Check that an answer covers the whole store.
 
         Raises:
-            StreamsRebalancingException: it is not.
+            StreamsRebalancingException: it does not.
         """
         if store.partitions is None or covered >= set(range(store.partitions)):
             return
         missing = ", ".join(str(each) for each in sorted(set(range(store.partitions)) - covered))
         raise StreamsRebalancingException(
-            f"partitions {missing} of store '{store.name}' cannot be read now: no client that can be asked "
-            "has them; retry. Where clients have no application.server, local=true reads what is here",
+            f"partitions {missing} of store '{store.name}' cannot be read now: no client that can be queried "
+            "has them; retry. If clients have no application.server, local=true reads what is here",
             store=store.name,
         )
 
@@ -285,7 +285,7 @@ class Places:
         return self._streams.query_metadata_for_key(store, key, Serdes.bytes())
 
     def hosts(self, store: str, key: bytes, *, stale: bool) -> tuple[HostInfo, ...]:
-        """Other clients that have a key, the active one first."""
+        """Other clients that have a key; the one with the active task is first."""
         found = self.metadata(store, key)
         hosts = [found.active_host, *(sorted(found.standby_hosts) if stale else ())]
         return tuple(host for host in hosts if host.is_available and host != self._own)
@@ -302,21 +302,21 @@ class Places:
 
 
 def covers(partitions: frozenset[int], store: StoreDeclaration) -> bool:
-    """Whether these are all the partitions that other clients could have."""
+    """Whether these partitions include everything that other clients could have of a store."""
     return store.is_global or (store.partitions is not None and partitions >= set(range(store.partitions)))
 
 
 def moved(store: str) -> StreamsRebalancingException:
     """Partitions were added, removed or moved, so the parts of an answer do not fit together."""
     return StreamsRebalancingException(
-        f"store '{store}': partitions moved while the clients were asked; retry", store=store
+        f"store '{store}': partitions moved while the clients were queried; retry", store=store
     )
 
 
 def out_of_reach(store: str) -> StreamsRebalancingException:
-    """The client that should have it cannot be queried, and no other is known to have it."""
+    """The client that should have the data cannot be queried, and no other client is known to have it."""
     return StreamsRebalancingException(
-        f"the client that has this part of store '{store}' does not answer, or has just let go of it; "
-        "retry: if it is gone, another client takes its part over",
+        f"the client that has this part of store '{store}' does not answer, or has just given it up; "
+        "retry: if the client is gone, another one takes over its part",
         store=store,
     )

@@ -52,7 +52,7 @@ __all__ = ["RemoteStore"]
 _MULTI_GET = 1_000
 """The number of keys in one request."""
 _THREAD = "millstream-async-remote"
-"""The threads for reads in coroutines: reads of local stores do not wait for another machine's answer."""
+"""The threads for reads in coroutines, so that reads of local stores do not wait for another machine."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ def _of_handle(method: F) -> F:
 
 
 class _TooLarge(StreamsException):
-    """The answer to the whole request would be too large."""
+    """The answer to a request for many keys would be too large."""
 
 
 class RemoteStore(EntryViews[Any, Any]):
@@ -79,7 +79,7 @@ class RemoteStore(EntryViews[Any, Any]):
             counts["anna"]
 
     It has the methods of ReadOnlyKeyValueStore, ReadOnlyWindowStore and ReadOnlySessionStore; which of them
-    answer depends on the store's kind.
+    can be used depends on the store's kind.
 
     Args:
         url: any query server of the application, such as `http://localhost:8080`; https too.
@@ -88,20 +88,20 @@ class RemoteStore(EntryViews[Any, Any]):
             queried only if it proves that it knows the token, which is not sent to it.
         timeout: how long one request may take; a range sends one for each page.
         stale: whether to accept standbys, and stores that are still being restored (`enable_stale_stores()`).
-        timestamped: whether values come as `ValueAndTimestamp`, as from a store of a timestamped type; those
-            of session stores have none.
-        key_serde, value_serde: only for serdes of your own; the server reports which of the others to use.
+        timestamped: whether values come as `ValueAndTimestamp`, as from a store of a timestamped type;
+            values of session stores have no timestamp.
+        key_serde, value_serde: only for custom serdes; the server reports which of the others to use.
         page_size: how many entries of a range are fetched at once.
         ca_file: over https, the authorities whose certificates are trusted, in PEM; None: those that the
             machine trusts.
 
     Raises, from every read, what a local read of the store would raise: mainly the leaves of KIP-216. And:
-        StateStoreNotAvailableException: the server cannot be reached; another one of the application may be.
+        StateStoreNotAvailableException: the server cannot be reached; try another one of the application.
         TimeoutException: no answer in time.
         StreamsException: the server does not admit this client, is too busy, or is not a query server.
 
-    Differs: Kafka Streams has none. A range reads one page after the other, each as the store is at that
-    moment; it is in order, has no entry twice, and has all entries that were there the whole time.
+    Differs: Kafka Streams has no such class. A range is read page by page, each as the store is at that
+    moment. The entries are in order, none appears twice, and none that was there all the time is missing.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class RemoteStore(EntryViews[Any, Any]):
         ca_file: str | None = None,
     ) -> None:
         if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
-            raise TypeError(f"a timeout is a timedelta longer than nothing; got {timeout!r}")
+            raise TypeError(f"timeout must be a positive timedelta; got {timeout!r}")
         if page_size < 1:
-            raise ValueError(f"a page has one entry or more, not {page_size}")
+            raise ValueError(f"page_size must be at least 1; got {page_size}")
         self._name = checked_name(store)
         self._stale = stale
         self._timestamped = timestamped
@@ -131,7 +131,7 @@ class RemoteStore(EntryViews[Any, Any]):
         self._handle: Any = None
 
     def _store(self, method: str) -> Any:
-        """The handle for a store of this kind, over HTTP; the server is asked for the kind once.
+        """The handle for a store of this kind, over HTTP; the kind is requested from the server once.
 
         Raises:
             InvalidStateStoreTypeException: stores of this kind have no such method.
@@ -167,7 +167,7 @@ class RemoteStore(EntryViews[Any, Any]):
     def _table(self) -> tuple[OpenTable, list[str]]: ...
 
     def _table_lost(self, error: ClosedStoreError) -> Exception:
-        return error  # for a store that is closed there, the server sends an exception
+        return error  # if the store is closed there, the server sends an exception
 
     # --- key-value stores ----------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class RemoteStore(EntryViews[Any, Any]):
 
     @_of_handle
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
-        """The values of many keys, in their order; None for each that has none."""
+        """The values of many keys, in their order; None for each key without a value."""
 
     @_of_handle
     def range(self, from_: Any, to: Any) -> KeyValueIterator[Any, Any]:
@@ -199,14 +199,14 @@ class RemoteStore(EntryViews[Any, Any]):
     def prefix_scan(self, prefix: Any, prefix_serializer: Any = None) -> KeyValueIterator[Any, Any]:
         """The entries whose key's bytes begin with those of `prefix`.
 
-        `prefix_serializer` writes the prefix; the key's serde does if it is left out.
+        `prefix_serializer` serializes the prefix; by default, the key's serde does.
 
         Raises:
             TypeError: the prefix is None.
         """
 
     def as_of(self, timestamp: Time) -> RemoteStore:
-        """The same store as it was at a time, for stores that are declared with history.
+        """The same store as it was at a given time, for stores that are declared with history.
 
         Raises, from its reads:
             InvalidStateStoreTypeException: the store keeps no history.
@@ -221,8 +221,8 @@ class RemoteStore(EntryViews[Any, Any]):
 
     @_of_handle
     def fetch(self, *arguments: Any) -> Any:
-        """For a window store, `fetch(key, time)` returns the value of one window, `fetch(key, from, to)` a
-        key's windows, and `fetch(from_key, to_key, from, to)` those of many keys. For a session store,
+        """For a window store, `fetch(key, time)` returns the value of one window, `fetch(key, from, to)` the
+        windows of a key, and `fetch(from_key, to_key, from, to)` those of many keys. For a session store,
         `fetch(key)` and `fetch(from_key, to_key)` return sessions.
         """
 
@@ -246,8 +246,8 @@ class RemoteStore(EntryViews[Any, Any]):
 
     @_of_handle
     def find_sessions(self, *arguments: Any) -> KeyValueIterator[Any, Any]:
-        """`find_sessions(key, earliest_end, latest_start)`, or with `from_key, to_key` for the key: sessions
-        that end then or later, and start then or earlier.
+        """The sessions that end at `earliest_end` or later, and start at `latest_start` or earlier:
+        `find_sessions(key, earliest_end, latest_start)`, or with `from_key, to_key` instead of the key.
         """
 
     @_of_handle
@@ -276,13 +276,13 @@ class RemoteStore(EntryViews[Any, Any]):
     backward_find_sessions_async = iterable_async(backward_find_sessions, _THREAD)
 
     def fetch_async(self, *arguments: Any) -> _Fetched:
-        """`fetch` for coroutines: `await` the form with one value, `async for` goes through the others."""
+        """`fetch` for coroutines: `await` the form with one value; for the others, use `async for`."""
         return _Fetched(partial(self.fetch, *arguments), _THREAD)
 
     # --- itself --------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close its connections. It can still be used again. Idempotent."""
+        """Close the connections. The store can still be used afterwards. Idempotent."""
         self._server.close()
 
     def __enter__(self) -> RemoteStore:
@@ -298,7 +298,7 @@ class RemoteStore(EntryViews[Any, Any]):
 
 
 class _Fetched(AsyncKeyValueIterator[Any, Any]):
-    """What `fetch` returns, one value or entries: the server knows, and is not queried on the event loop."""
+    """What `fetch` returns: a value, or entries. The server knows which; it is not queried on the loop."""
 
     __slots__ = ()
 
@@ -376,8 +376,8 @@ class _RemoteReader:
 
 
 class _Pages:
-    """The entries of a range, page by page (query.merged.Source). The first is read at once, so that an
-    error is raised at once.
+    """The entries of a range, page by page (query.merged.Source). The first page is read immediately, so that
+    errors are raised immediately.
     """
 
     def __init__(self, server: _Server, read: Read) -> None:
@@ -471,7 +471,7 @@ class _Server:
             raise self.garbled() from None
         names = body.get("key_serde"), body.get("value_serde")
         if None in names:
-            # They are known once the topology is compiled. This raises what says why it is not.
+            # They are known once the topology is compiled. The count raises the reason if it is not.
             self.ask(Question("GET", about_store(self._name, "count", {"local": "true"})))
             raise StreamsRebalancingException(
                 f"store '{self._name}': its serdes are not known yet; retry", store=self._name
@@ -501,7 +501,7 @@ class _Server:
             raise self.garbled()
         return count
 
-    # --- asking --------------------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------------
 
     def ask(self, question: Question) -> Reply:
         """The server's answer, or that of the client it names; a 404 without an error is an answer too."""
@@ -522,14 +522,14 @@ class _Server:
             return wire.ask(question.method, question.target, deadline=deadline, body=question.body)
         except Unproven as error:
             raise StreamsException(
-                f"store '{self._name}': the query server at {self._base} names a client that has it; but "
+                f"store '{self._name}': the query server at {self._base} names a client that has it, but "
                 f"{error}, so it was not queried"
             ) from error
         except WireError as error:
             if error.timed_out:
                 raise TimeoutException(f"store '{self._name}': {error}; retry, or allow more time") from error
             raise StateStoreNotAvailableException(
-                f"store '{self._name}': {error}; ask the query server of another client", store=self._name
+                f"store '{self._name}': {error}; use the query server of another client", store=self._name
             ) from error
 
     def _other(self, host: Any) -> Wire | None:
@@ -549,10 +549,10 @@ class _Server:
             f"the answer from {self._base} is not that of a query server of this version; is it one?"
         )
 
-    # --- what it says --------------------------------------------------------------------------------------
+    # --- answers -------------------------------------------------------------------------------------------
 
     def place(self, row: Any, kind: StoreKind) -> Any:
-        """The key of an entry, in the form of a kind of stores: alone, with the start, with start and end."""
+        """The key of an entry as stores of a kind have it: alone, with a start, or with start and end."""
         start, end = (row.get("start", 0), row.get("end", 0)) if isinstance(row, dict) else (None, None)
         if not isinstance(start, int) or not isinstance(end, int):
             raise self.garbled()
@@ -565,7 +565,7 @@ class _Server:
         return key, start, end
 
     def stored(self, row: Any) -> bytes:
-        """In the form of stores: a timestamp, and the value's bytes."""
+        """The value as stores keep it: a timestamp, and the value's bytes."""
         timestamp = row.get("timestamp", 0) if isinstance(row, dict) else None
         if not isinstance(timestamp, int) or not -(2**63) <= timestamp < 2**63:
             raise self.garbled()

@@ -1,4 +1,4 @@
-"""Requests: method, path and query in, a `Request` out, or the reason for refusing it. Pure.
+"""Requests: method, path and query in; a `Request`, or the reason for refusing it, out. Pure.
 
 `read_of` returns the read that a request means, and `question_of` the request for a read. The mapping between
 reads and HTTP is defined here and nowhere else.
@@ -54,7 +54,7 @@ _INT64 = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row: what is asked, how, and with which parameters.
+    """One row: what is requested, how, and with which parameters.
 
     Attributes:
         kind: the kind of stores that it reads; None: any.
@@ -68,11 +68,11 @@ class Route:
     kind: StoreKind | None = None
     paged: bool = False
     open: bool = False
-    """Whether it is answered without a token: what orchestrators ask, and a client before it asks more."""
+    """Whether it needs no token: the requests of orchestrators, and a client's request for a proof."""
     acts: bool = False
-    """Whether it changes the client: not done by a server without a token, wherever it listens."""
+    """Whether it changes the client. A server without a token refuses that, wherever it listens."""
     costs: bool = False
-    """Whether it can take much of the client's memory: neither."""
+    """Whether it can take much of the client's memory. A server without a token refuses that too."""
 
 
 _V1_STORE = ("v1", "stores", _STORE)
@@ -141,21 +141,21 @@ ROUTES = (
         paged=True,
     ),
 )
-"""Everything that can be asked."""
+"""Every possible request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for. Keys are still the texts that stood in the path or the query."""
+    """What is requested. Keys are still texts, as in the path or the query."""
 
     route: Route
     store: str = ""
     key: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
-    """Path and query as they came, for who passes the question on."""
+    """Path and query as received, for forwarding the request."""
     accept: str = ""
-    """The header Accept: which forms of an answer are wanted (forms.py)."""
+    """The header Accept: which forms of an answer are acceptable (forms.py)."""
 
     @property
     def format(self) -> str:
@@ -164,12 +164,12 @@ class Request:
 
     @property
     def stale(self) -> bool:
-        """Whether standbys, and what is still being restored, will do."""
+        """Whether standbys, and stores that are still being restored, are acceptable."""
         return self.given.get("stale") == "true"
 
     @property
     def local(self) -> bool:
-        """Whether only this client is asked, and nobody else."""
+        """Whether only this client is queried."""
         return self.given.get("local") == "true"
 
     @property
@@ -178,7 +178,7 @@ class Request:
         return self.given.get("reverse") == "true"
 
     def limit(self, usual: int, most: int) -> int:
-        """How many entries a page has at most."""
+        """The maximum number of entries in a page."""
         text = self.given.get("limit")
         return usual if text is None else min(int(text), most)
 
@@ -189,10 +189,10 @@ class Request:
 
 
 def parse_request(method: str, path: bytes, query: bytes) -> Request:
-    """What is asked for. `path` is percent-encoded, as the client sent it.
+    """The request that these mean. `path` is percent-encoded, as the client sent it.
 
     Raises:
-        Refused: there is no such path (404), it has another method (405), or a parameter is wrong (400).
+        Refused: there is no such path (404), it needs another method (405), or a parameter is wrong (400).
     """
     if not all(33 <= each <= 126 for each in path):
         raise bad("the path is not percent-encoded")
@@ -204,7 +204,7 @@ def parse_request(method: str, path: bytes, query: bytes) -> Request:
     route = next((route for route in fitting if route.method == asked), None)
     if route is None:
         allowed = ", ".join(sorted({route.method for route in fitting}))
-        raise Refused(405, "MethodNotAllowed", f"this path takes {allowed}", headers={"allow": allowed})
+        raise Refused(405, "MethodNotAllowed", f"this path needs {allowed}", headers={"allow": allowed})
     places = dict(zip(route.path, segments, strict=True))
     given = _parameters(route, query)
     target = (path + (b"?" + query if query else b"")).decode("ascii")
@@ -251,7 +251,7 @@ def _parameters(route: Route, query: bytes) -> dict[str, str]:
 
 
 def _check(route: Route, given: Mapping[str, str]) -> None:
-    """Everything about the parameters that can be told without looking at a store."""
+    """Check all that can be checked of the parameters without looking at a store."""
     for name in ("stale", "local", "reverse"):
         if given.get(name, "true") not in ("true", "false"):
             raise bad(f"'{name}' must be true or false")
@@ -281,7 +281,7 @@ def _check(route: Route, given: Mapping[str, str]) -> None:
 
 
 def _milliseconds(name: str, text: str) -> int:
-    """A time: milliseconds since the epoch, or ISO 8601, in UTC if it says nothing else."""
+    """A time: milliseconds since the epoch, or ISO 8601, in UTC unless it has another offset."""
     if re.fullmatch("-?[0-9]{1,19}", text):
         number = int(text)
         if -_INT64 <= number < _INT64:
@@ -292,8 +292,8 @@ def _milliseconds(name: str, text: str) -> int:
             moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
             return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
         except (ValueError, OverflowError):
-            pass  # told below
-    raise bad(f"'{name}' must be a time: milliseconds since the epoch, or like 2026-07-01T12:00:00Z")
+            pass  # reported below
+    raise bad(f"'{name}' must be a time: milliseconds since the epoch, or ISO 8601 like 2026-07-01T12:00:00Z")
 
 
 # --- reads -----------------------------------------------------------------------------------------------
@@ -310,17 +310,17 @@ _TIMES = {
     StoreKind.WINDOW: ("from", "to"),
     StoreKind.SESSION: ("earliest_end", "latest_start"),
 }
-"""Those for the times of a range."""
+"""The parameters for the times of a range."""
 
 _ENTRIES = {StoreKind.KEY_VALUE: "entries", StoreKind.WINDOW: "windows", StoreKind.SESSION: "sessions"}
-"""Where ranges are read; windows and sessions of a key are below it."""
+"""The last segment of the path of a range; windows and sessions of a key are below it."""
 
 
 def read_of(store: StoreDeclaration, request: Request, *, limit: int | None = None) -> Read:
-    """What a request reads of a store; without the keys that its body has. `limit`: how large a page is.
+    """What a request reads of a store, without the keys in its body. `limit`: the size of a page.
 
     Raises:
-        Refused: a key is none, or the cursor.
+        Refused: a key or the cursor is invalid.
     """
     given, kind = request.given, store.kind
     of = Read(
@@ -357,25 +357,25 @@ def read_of(store: StoreDeclaration, request: Request, *, limit: int | None = No
 
 
 def key_of(store: StoreDeclaration, request: Request) -> bytes:
-    """The key that the path has."""
+    """The key in the path."""
     assert store.key_serde is not None  # LocalStores.declaration holds that
     return key_from_text(store.key_serde, request.key, request.format)
 
 
 def keys_in(store: StoreDeclaration, body: bytes, format_: str, *, most: int) -> list[bytes]:
-    """The keys that a body has, if they are not more than `most`."""
+    """The keys in a body, if there are no more than `most`."""
     assert store.key_serde is not None  # LocalStores.declaration holds that
     given = parse_json(body)
     keys = given.get("keys") if isinstance(given, dict) and set(given) == {"keys"} else None
     if not isinstance(keys, list):
         raise bad('the body must be {"keys": [...]}')
     if len(keys) > most:
-        raise Refused(413, "TooLarge", f"a request may have at most {most} keys")
+        raise Refused(413, "TooLarge", f"a request can have at most {most} keys")
     return [key_from_json(store.key_serde, key, format_) for key in keys]
 
 
 def _key_in(store: StoreDeclaration, request: Request, name: str) -> bytes | None:
-    """The key that a parameter has."""
+    """The key in a parameter."""
     assert store.key_serde is not None  # LocalStores.declaration holds that
     text = request.given.get(name)
     return None if text is None else key_from_text(store.key_serde, text, request.format)
@@ -387,7 +387,7 @@ def _prefix_of(store: StoreDeclaration, request: Request) -> bytes:
     if request.format == "bytes" or store.key_serde.name == "bytes":
         return from_base64(text)
     if store.key_serde.name not in ("string", "uuid"):
-        raise bad(f"keys of serde '{store.key_serde.name}' have prefixes only as bytes: use format=bytes")
+        raise bad(f"prefixes of keys of serde '{store.key_serde.name}' must be bytes: use format=bytes")
     return text.encode("utf-8")
 
 
@@ -400,16 +400,16 @@ class Question(NamedTuple):
 
 
 def about_store(store: str, last: str = "", given: Mapping[str, str] | None = None) -> str:
-    """The path, with its parameters, of a question about a store."""
+    """The path of a question about a store, with its parameters."""
     path = "/v1/stores/" + quote(store, safe="")
     return path + (f"/{last}" if last else "") + (f"?{urlencode(given)}" if given else "")
 
 
 def question_of(read: Read) -> Question:
-    """The question that asks for a read, in bytes: `read_of` makes the same read of it.
+    """The question for a read, with keys as bytes; `read_of` returns the same read for it.
 
     Raises:
-        ValueError: HTTP has no words for it.
+        ValueError: a query server has no such request.
     """
     if read.partition is not None or read.bound is not None or read.form is Form.VERSIONS:
         raise ValueError(f"a query server does not support {read}")

@@ -1,4 +1,4 @@
-"""Answers each route, from one of three places: here, the client that has the key, or all clients together.
+"""The answer to each route, from one of three places: here, the client that has the key, or all clients.
 
 A query for a key goes to its owner, in one hop: a forwarded request is answered locally or not at all. A
 range is read page by page from every client that has a part of it, and merged; the answer is complete or an
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class About:
-    """Describes this client and its application, but no store's entries. It blocks."""
+    """Describes this client and its application, but no store's entries. Blocks."""
 
     def __init__(self, streams: QueriedStreams, reach: Reach) -> None:
         self._streams = streams
@@ -68,7 +68,7 @@ class About:
         return Answer(200, headers={"content-type": prometheus.CONTENT_TYPE}, raw=written.encode())
 
     def figures(self) -> Answer:
-        """All metrics as JSON; one that is not a number now is null."""
+        """All metrics as JSON; a metric that is not a number now is null."""
         return Answer(
             200, {"client": self._streams.client_id, "metrics": figures_of(self._streams.metrics())}
         )
@@ -89,7 +89,7 @@ class About:
     def one_store(self, name: str) -> Answer:
         """One store, whether or not it can be read now."""
         stores = self._reach.stores
-        # declaration() says what is wrong with a name that is no store's.
+        # If there is no store of this name, declaration() raises the reason.
         store = stores.snapshot().stores.get(name) or stores.declaration(name, None)
         return Answer(200, self._described(store))
 
@@ -109,7 +109,7 @@ class About:
         }
 
     def clients(self) -> Answer:
-        """Every client of the application, and its partitions."""
+        """Every client of the application, and its stores and partitions."""
         clients = [
             {
                 "host": str(client.host_info),
@@ -123,13 +123,13 @@ class About:
         return Answer(200, {"clients": clients})
 
     def owner(self, request: Request) -> Answer:
-        """Who has a key."""
+        """The clients that have a key."""
         store = self._reach.stores.declaration(request.store, None)
         key = key_of(store, request)
         found = self._reach.places.metadata(request.store, key)
         partition = found.partition
         if partition < 0 and store.partition_of is not None:
-            partition = store.partition_of(key)  # nothing is assigned yet, but the key has a partition
+            partition = store.partition_of(key)  # nothing is assigned yet, but the key's partition is known
         return Answer(
             200,
             {
@@ -142,7 +142,7 @@ class About:
 
 
 class QueryService:
-    """Answers requests about the stores of one client, and of the others for it.
+    """Answers requests about the stores of one client, and of the other clients through it.
 
     Args:
         ui: whether there is a dashboard. `commands`: whether commands are accepted, which requires a token.
@@ -172,14 +172,14 @@ class QueryService:
         self._others = Others(peers, host)
         self._live = Live(self._look, limits.watchers)
         self._site = Site() if ui else None
-        # An orchestrator is answered however busy the others are.
+        # Orchestrators get an answer however busy the other threads are.
         self._watch = server_threads(f"{streams.client_id}-QueryHealth", 1)
 
     async def answer(self, request: Request, body: bytes, deadline: Deadline, *, forwarded: bool) -> Answer:
-        """The answer.
+        """The answer to a request.
 
         Raises:
-            Refused: the request is wrong, or another client cannot be queried.
+            Refused: the request is wrong, or another client must not be queried.
             StreamsException: what the read raised, mainly a leaf of KIP-216.
         """
         only_here = forwarded or request.local
@@ -234,7 +234,7 @@ class QueryService:
                 return await self._one_key.answer(request, deadline, only_here=only_here)
 
     async def _asked(self, request: Request, deadline: Deadline) -> Answer:
-        """The same as JSON; an answer, too, if it cannot be."""
+        """The same as JSON; errors, too, become an answer."""
         try:
             return await self.answer(replace(request, accept=""), b"", deadline, forwarded=False)
         except (Refused, StreamsException, IllegalStateException) as error:
@@ -273,10 +273,10 @@ class QueryService:
 
 # --- commands ------------------------------------------------------------------------------------------
 
-# What a client does at the moment, and what it is told to do: threads, failures, pausing. It blocks.
+# What a client is doing, and commands to it: threads, failures, pausing. Blocks.
 #
-# What changes the client is only done for who has shown the token; a server without one takes no commands at
-# all, since whoever reaches it could stop the application (`entrance.py: Entrance.admit`).
+# Commands need the token. A server without one accepts no commands at all, because anyone who reaches it
+# could stop the application (`entrance.py: Entrance.admit`).
 
 _REMOVE_S = timedelta(seconds=5)
 
@@ -293,12 +293,12 @@ class Actions:
         return self._answer(paused=self._streams.is_paused, threads=found)
 
     def failures(self) -> Answer:
-        """The last failures, oldest first."""
+        """The latest failures, oldest first."""
         return self._answer(failures=[each.as_dict() for each in self._streams.failures])
 
     def pause(self, paused: bool) -> Answer:
         """Pause, or resume."""
-        log.warning("%s is %s over HTTP", self._streams.client_id, "paused" if paused else "resumed")
+        log.warning("%s was %s over HTTP", self._streams.client_id, "paused" if paused else "resumed")
         if paused:
             self._streams.pause()
         else:
@@ -306,20 +306,20 @@ class Actions:
         return self._answer(paused=self._streams.is_paused)
 
     def close(self) -> Answer:
-        """Close the client, in the background: this server is a part of it, and must still answer."""
-        log.warning("%s is closed over HTTP", self._streams.client_id)
+        """Close the client, in the background: this server belongs to it, and must still answer."""
+        log.warning("%s is being closed over HTTP", self._streams.client_id)
         self._streams.close(timedelta(0))
         return self._answer(closing=True)
 
     def change_threads(self, body: bytes) -> Answer:
-        """Add a thread, or remove one; `done`: whether the removed one has ended.
+        """Add a thread, or remove one; `done` in the answer: whether the removed one has ended.
 
         Raises:
-            Refused: the body says neither.
-            IllegalStateException: the client does not run, or has no thread to remove.
+            Refused: the body requests neither.
+            IllegalStateException: the client is not running, or has no thread to remove.
         """
         change = _change(body)
-        log.warning("%s is told over HTTP to %s a thread", self._streams.client_id, change)
+        log.warning("%s was asked over HTTP to %s a thread", self._streams.client_id, change)
         done = True
         name: str | None = None
         if change == "add":

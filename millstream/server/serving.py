@@ -2,8 +2,8 @@
 
 uvicorn lacks two timeouts, which are added here (`_guarded`): a client that connects and does not finish its
 request, and one that does not read its answer, are each disconnected after a while. Neither ever holds a
-store: an answer is complete before its first byte is sent. connections.py decides who may connect, and which
-connection has to make room.
+store open, because an answer is complete before its first byte is sent. connections.py decides who may
+connect, and which connection has to make room.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 _connections_log = logging.getLogger(f"{__name__}.connections")
 _connections_log.setLevel(logging.ERROR)
-# uvicorn warns of each request that is none: whoever reaches the port could fill the log. Whoever wants to
-# see them sets the level of this one.
+# uvicorn logs a warning for each invalid request, so anyone who reaches the port could fill the log. To see
+# the warnings, set the level of this logger.
 
 _HEAD_BYTES = 1 << 14
-"""The largest head of a request, path and query included."""
+"""The maximum size of a request's head, including path and query."""
 _START_S = 10.0
 _GRACE_S = 2
 """How long closing waits for answers in progress."""
@@ -59,7 +59,7 @@ class QueryServer:
         streams: the client.
         listen: the address to listen on; port 0: any free port.
         token: required of requests; None: no token, which is refused if others can reach the address.
-        host: this client's `application.server`, by which other clients know it; by default `listen`.
+        host: this client's `application.server`, by which other clients know it; by default, `listen`.
         allow_anonymous: serve without a token on an address that others can reach.
         limits: the limits of requests.
         peers: which endpoints of other clients may be queried (`query.server.peers`).
@@ -73,7 +73,7 @@ class QueryServer:
             or one of `cors` is not an origin.
         SetupException: uvicorn is not installed.
 
-    Differs: Kafka Streams has no such server; `application.server` there only names one of the user's.
+    Differs: Kafka Streams has no such server; `application.server` there only names one that the user runs.
     """
 
     def __init__(
@@ -95,9 +95,8 @@ class QueryServer:
         if checked_token(token) is None and not allow_anonymous and not is_loopback(listen.host):
             raise ConfigException(
                 f"the query server would listen on {listen}, where others can reach it, and let anyone "
-                "read the "
-                "stores; set 'query.server.token', listen on 127.0.0.1, or, if the network itself keeps "
-                "others out, set 'query.server.allow.anonymous' to true"
+                "read the stores; set 'query.server.token', listen on 127.0.0.1, or, if the network itself "
+                "keeps others out, set 'query.server.allow.anonymous' to true"
             )
         if find_spec("uvicorn") is None:
             raise SetupException("the query server needs uvicorn: pip install 'millstream[server]'")
@@ -107,7 +106,7 @@ class QueryServer:
         self._limits = _fitting(limits or Limits())
         peers = tuple(peers)
         cors = tuple(cors)
-        Allowed(peers, has_token=token is not None)  # raises now, and not at the start
+        Allowed(peers, has_token=token is not None)  # raises now, and not in start()
         Origins(cors)
         self._make = partial(
             QueryApplication,
@@ -127,14 +126,14 @@ class QueryServer:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._server: Any = None
-        """What `_uvicorn_server` has made, once it has started."""
+        """The result of `_uvicorn_server`, once the server has started."""
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._closed = False
         self._failure: BaseException | None = None
 
     def start(self) -> QueryServer:
-        """Listen, and start to answer requests.
+        """Listen, and start answering requests.
 
         Raises:
             StreamsException: the server cannot listen on the address.
@@ -145,7 +144,7 @@ class QueryServer:
                 raise IllegalStateException("a QueryServer can start only once; create a new one")
             self._socket = self._bound()
             program_end.close_in_child(self, self._socket)
-            # Which port it is, and so who this client is to the others, is known only now.
+            # The port, and with it the endpoint by which others know this client, is known only now.
             self._address = HostInfo(self._listen.host, self._socket.getsockname()[1])
             self._application = self._make(host=self._host or self._address)
             self._server = _uvicorn_server(self._application, self._limits, self._ready, self._tls)
@@ -156,13 +155,13 @@ class QueryServer:
         if not self._ready.wait(_START_S) or not self._server.started:
             self.close()
             raise StreamsException(
-                f"the query server at {self._listen} did not start; the log of uvicorn says why"
+                f"the query server at {self._listen} did not start; uvicorn's log says why"
             )
         log.info("%s answers queries at %s", self._client_id, self.url)
         return self
 
     def close(self, timeout_s: float = 5.0) -> bool:
-        """Finish the answers in progress, and stop; returns whether all ended in time. Idempotent."""
+        """Finish the answers in progress, and stop; return whether all ended in time. Idempotent."""
         with self._lock:
             self._closed = True
             server, thread, bound, made = self._server, self._thread, self._socket, self._application
@@ -181,7 +180,7 @@ class QueryServer:
         ended = thread is None or not thread.is_alive()
         if not ended:
             log.warning(
-                "%s the query server at %s did not end within %g s; it ends after its current answers",
+                "%s the query server at %s did not stop within %g s; it stops after its current answers",
                 self._client_id,
                 self.url,
                 timeout_s,
@@ -190,7 +189,7 @@ class QueryServer:
 
     @property
     def address(self) -> HostInfo:
-        """The address it listens on; the port is the real one once it has started."""
+        """The address that the server listens on; once it has started, with the actual port."""
         return self._address
 
     @property
@@ -200,7 +199,7 @@ class QueryServer:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it has ended without being closed; the client's health reports it too."""
+        """Why the server has ended without being closed; the client's health reports it too."""
         return self._failure
 
     def __enter__(self) -> QueryServer:
@@ -213,7 +212,7 @@ class QueryServer:
         return f"<QueryServer of client '{self._client_id}' at {self.url}>"
 
     def _bound(self) -> socket.socket:
-        """A listening socket, so that `start()` reports an address that is in use."""
+        """A listening socket, created here so that `start()` reports an address that is in use."""
         host, port = self._listen
         bound: socket.socket | None = None
         try:
@@ -235,7 +234,7 @@ class QueryServer:
 
     def _serve(self) -> None:
         server, bound = self._server, self._socket
-        assert bound is not None  # start() has made both
+        assert bound is not None  # start() has created both
         try:
             server.run(sockets=[bound])
         except Exception as error:
@@ -252,8 +251,8 @@ def _names_of(listen: HostInfo, host: HostInfo | None) -> Iterable[str]:
 
 
 def _fitting(limits: Limits) -> Limits:
-    """No more connections than the process has file descriptors for, and fewer concurrent requests than
-    that."""
+    """The limits with no more connections than the process has file descriptors for, and fewer concurrent
+    requests than connections."""
     connections = most_connections(limits.connections)
     concurrent = max(1, min(limits.concurrent, connections // 2))
     return replace(limits, connections=connections, concurrent=concurrent)
@@ -262,16 +261,16 @@ def _fitting(limits: Limits) -> Limits:
 def _uvicorn_server(
     application: QueryApplication, limits: Limits, ready: threading.Event, tls: ssl.SSLContext | None
 ) -> Any:
-    """uvicorn, configured to do no more than needed: no logs of paths, no headers that reveal it."""
+    """uvicorn with no more than is needed: no logs of paths, and no headers that reveal it."""
     import uvicorn
 
     class Server(uvicorn.Server):
-        """A server that is notified when to end, instead of checking ten times a second."""
+        """A server that is notified when it has to end, instead of checking ten times a second."""
 
         _loop: asyncio.AbstractEventLoop | None = None
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup([])  # uvicorn would accept whatever comes
+            await super().startup([])  # with sockets, uvicorn would accept every connection
             assert sockets is not None  # QueryServer._serve hands over one
             self._doorway = Doorway(sockets[0], self._connection, limits.connections, tls, limits.transfer_s)
             self._doorway.open()
@@ -291,9 +290,9 @@ def _uvicorn_server(
                     await asyncio.wait_for(self._told.wait(), _TICK_S)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            # Whoever has connected, and is not one of uvicorn's yet, would wait for nothing.
+            # A connection that uvicorn does not know yet would wait in vain.
             await self._doorway.close()
-            application.end_streams()  # they have no end of their own to wait for
+            application.end_streams()  # streams do not end by themselves
             await super().shutdown(sockets)
 
         def stop(self) -> None:
@@ -321,7 +320,7 @@ def _uvicorn_server(
 
 
 def _guarded(limits: Limits) -> Any:
-    """uvicorn's protocol, with the missing deadlines, and with its seat in the doorway."""
+    """uvicorn's protocol, with the missing deadlines, and with a seat in the doorway."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -347,11 +346,11 @@ def _guarded(limits: Limits) -> Any:
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            # Of a body that nobody wants, or of a request that has begun while this one was answered.
+            # The rest of a body that nobody wants, or a request that began while this one was answered.
             self._look(expects=self.conn.their_state is not h11.IDLE or bool(self.conn.trailing_data[0]))
 
         def _look(self, *, expects: bool) -> None:
-            """Whether a request is being answered now; if not, what one `expects` of it has a deadline."""
+            """Whether a request is being answered. If not, and one is expected, its head has a deadline."""
             answering = self.cycle is not None and not self.cycle.response_complete
             self._seat.is_idle(not answering)
             if answering:
@@ -394,14 +393,14 @@ def _guarded(limits: Limits) -> Any:
 
 _LOOPBACK = "127.0.0.1"
 _SHORT = 16
-"""A shorter token is worth a warning if others can reach the server."""
+"""For a shorter token a warning is logged, if others can reach the server."""
 
 
 def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
-    """A started server, by the configuration: `query.server.*`.
+    """A started server, as configured by `query.server.*`.
 
     Raises:
-        ConfigException: an address is none, or a peer; or others could reach it, and there is no token.
+        ConfigException: an address or a peer is invalid; or others could reach it, and there is no token.
         SetupException: uvicorn is not installed.
         StreamsException: the server cannot listen on the address.
     """
@@ -409,8 +408,8 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
     listen = listening_address(_host("query.server.listen", str(config["query.server.listen"])), host)
     if host is not None and is_loopback(listen.host) and not is_loopback(host.host):
         log.warning(
-            "%s its query server listens on %s, where other clients cannot reach it, but "
-            "'application.server' announces %s; set 'query.server.listen', and 'query.server.token' with it",
+            "%s the query server listens on %s, where other clients cannot reach it, but "
+            "'application.server' announces %s; set 'query.server.listen' and 'query.server.token'",
             streams.client_id,
             listen,
             host,
@@ -418,8 +417,8 @@ def query_server(streams: QueriedStreams, config: StreamsConfig) -> QueryServer:
     token = config.get("query.server.token")
     if token is not None and len(token) < _SHORT and not is_loopback(listen.host):
         log.warning(
-            "%s 'query.server.token' has %d characters, and anyone who reaches %s can guess; use a "
-            "random one of at least %d",
+            "%s 'query.server.token' has only %d characters, and anyone who reaches %s can guess it; use a "
+            "random token of at least %d characters",
             streams.client_id,
             len(token),
             listen,
@@ -449,13 +448,13 @@ def _tls(config: StreamsConfig) -> Tls | None:
     if (key, password, ca) != (None, None, None):
         raise ConfigException(
             "'query.server.ssl.…' is set without 'query.server.ssl.certificate.location', so nothing would "
-            "be encrypted; name the server's certificate"
+            "be encrypted; set it to the server's certificate"
         )
     return None
 
 
 def listening_address(listen: HostInfo | None, host: HostInfo | None) -> HostInfo:
-    """The address to listen on, by `query.server.listen` and `application.server`. Pure."""
+    """The address to listen on, from `query.server.listen` and `application.server`. Pure."""
     if listen is not None:
         return listen
     if host is None:

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["Sql", "query_in"]
 
 _MEMORY = "256MB"
-"""What DuckDB may take for a query of somebody on the network."""
+"""How much memory DuckDB may use for a query from the network."""
 
 
 class Sql:
-    """Answers queries in SQL. `enabled`: whether it does at all; `ranges`: reads what others have."""
+    """Answers queries in SQL. `enabled`: whether SQL is allowed at all; `ranges`: reads what others have."""
 
     def __init__(self, reach: Reach, ranges: Ranges, client_id: str, *, enabled: bool) -> None:
         self._reach = reach
@@ -46,11 +46,11 @@ class Sql:
         self._worker = server_threads(f"{client_id}-QuerySql", 1)
 
     async def answer(self, request: Request, form: Form, body: bytes, deadline: Deadline) -> Answer:
-        """The rows.
+        """The rows that a query returns.
 
         Raises:
-            Refused: it is switched off, the body is none, DuckDB does not take the query, the answer is too
-                large, or another client may not be asked.
+            Refused: SQL is disabled, the body is invalid, DuckDB rejects the query, the answer is too large,
+                or another client must not be queried.
             StreamsException: a part of a store cannot be read now.
         """
         if not self._enabled:
@@ -60,7 +60,7 @@ class Sql:
         loop = asyncio.get_running_loop()
 
         def run() -> Answer:
-            deadline.check()  # it may have waited for others
+            deadline.check()  # the query may have waited for others
             return self._answered(request, form, query, parameters, deadline, loop)
 
         return await self._worker.run(run)
@@ -74,7 +74,7 @@ class Sql:
         deadline: Deadline,
         loop: asyncio.AbstractEventLoop,
     ) -> Answer:
-        from millstream.query.arrow_stream import in_arrow  # Arrow and DuckDB, for those who ask
+        from millstream.query.arrow_stream import in_arrow  # Arrow and DuckDB are imported only when needed
         from millstream.query.sql import POSITIONS, run_sql
         from millstream.query.tables import open_tables
 
@@ -84,7 +84,7 @@ class Sql:
             known = view.snapshot().stores
             here = [name for name in names if self._reach.places.is_whole(known[name], stale=False)]
             elsewhere = {name: self._of_all(view, name, deadline, loop) for name in names if name not in here}
-            return {**elsewhere, **open_tables(view, here)}  # last: what is opened has to be closed
+            return {**elsewhere, **open_tables(view, here)}  # last, because open tables have to be closed
 
         try:
             table = run_sql(
@@ -105,7 +105,7 @@ class Sql:
         if table.nbytes > self._reach.limits.answer_bytes:
             most = self._reach.limits.answer_bytes
             raise Refused(
-                413, "TooLarge", f"the answer has more than {most} bytes; select less, or add a limit"
+                413, "TooLarge", f"the answer has more than {most} bytes; select less, or add a LIMIT"
             )
         if form is Form.ARROW:
             return Answer(200, headers={"content-type": form.value}, raw=in_arrow(table))
@@ -123,7 +123,7 @@ class Sql:
     def _of_all(
         self, view: StoreView, name: str, deadline: Deadline, loop: asyncio.AbstractEventLoop
     ) -> OpenTable:
-        """A store with what every client has of it. How far each of them is, nobody tells."""
+        """A store with the parts of every client. Their positions are not known."""
         from millstream.query.tables import table_of
 
         snapshot = view.snapshot()
@@ -146,7 +146,7 @@ class Sql:
 
 
 def _as_stored(row: Row, kind: StoreKind) -> tuple[Any, bytes]:
-    """An entry as this client would have it in a store of its own. A session's time is its end."""
+    """An entry as a local store of this client would have it. A session's time is its end."""
     time = row.timestamp if row.timestamp is not None else row.end or 0
     stored = time.to_bytes(8, "big", signed=True) + row.value
     if kind is StoreKind.KEY_VALUE:
@@ -157,10 +157,10 @@ def _as_stored(row: Row, kind: StoreKind) -> tuple[Any, bytes]:
 
 
 def query_in(body: bytes) -> tuple[str, Sequence[Any] | Mapping[str, Any] | None]:
-    """The query that a body has, and its parameters.
+    """The query in a body, and its parameters.
 
     Raises:
-        Refused: it has none.
+        Refused: the body is invalid.
     """
     given = parse_json(body)
     if not isinstance(given, dict) or not given.keys() <= {"query", "parameters"}:
@@ -172,7 +172,7 @@ def query_in(body: bytes) -> tuple[str, Sequence[Any] | Mapping[str, Any] | None
 
 
 def _lines(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
-    """An object a line.
+    """The rows as JSON, one object per line.
 
     Raises:
         Refused: two columns have the same name.
@@ -196,4 +196,4 @@ def _shown(value: Any) -> Any:
     try:
         return expressed(value)
     except TypeError:
-        return str(value)  # an interval, say
+        return str(value)  # for example, an interval

@@ -32,12 +32,12 @@ _RETRY_MS = 2_000
 
 
 def _place(entry: Entry) -> Place:
-    """What tells an entry from others of its store. (A key can be any JSON.)"""
+    """What distinguishes an entry from the others of its store. (A key can be any JSON.)"""
     return repr(entry["key"]), entry.get("start"), entry.get("end")
 
 
 def differences(before: Sequence[Entry], now: Sequence[Entry]) -> tuple[list[Entry], list[dict[str, Any]]]:
-    """The entries that are new or different, and where those were that are gone. Pure."""
+    """The entries that are new or changed, and the keys of those that are gone. Pure."""
     old = {_place(entry): entry for entry in before}
     changed = [entry for entry in now if old.get(_place(entry)) != entry]
     there = {_place(entry) for entry in now}
@@ -50,14 +50,14 @@ def differences(before: Sequence[Entry], now: Sequence[Entry]) -> tuple[list[Ent
 
 
 class Watching:
-    """Answers with events. `ask` answers with what is so now."""
+    """Answers with events. `ask` answers with the current state."""
 
     def __init__(self, reach: Reach, ask: Ask) -> None:
         self._reach = reach
         self._ask = ask
 
     async def answer(self, request: Request, deadline: Deadline) -> Answer:
-        """The events; what goes wrong from the start is answered as ever.
+        """The events. If the first read fails, the answer is the usual error.
 
         Raises:
             Refused: the range has more entries than a page.
@@ -111,7 +111,7 @@ class Watching:
             mark, entries, lost = latest, now, False
 
     async def _mark(self, store: StoreDeclaration, request: Request, deadline: Deadline) -> Any:
-        """Equal as long as nothing has come into what is here; None: others have a part of the answer."""
+        """A mark that stays equal while no local part changes; None: other clients have a part too."""
 
         def look() -> Any:
             parts = self._reach.stores.parts(store.name, stale=request.stale)
@@ -123,10 +123,10 @@ class Watching:
 
 
 def _all_of(body: Mapping[str, Any], reach: Reach) -> Sequence[Entry]:
-    """The entries of an answer, which are all there are.
+    """The entries of an answer that contains the whole range.
 
     Raises:
-        Refused: there are more.
+        Refused: the range has more entries.
     """
     if body.get("next") is not None:
         raise Refused(

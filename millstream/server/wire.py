@@ -1,6 +1,6 @@
 """HTTP requests to a query server, from another one or from `RemoteStore`, over persistent connections.
 
-Standard library only. Each request has one deadline for all of it, an answer has a maximum size, and a
+Standard library only. Each request has one deadline for all its steps, an answer has a maximum size, and a
 connection that the server has closed meanwhile is replaced once.
 
 A server that the user has named is sent the token. One whose endpoint was only announced is not: it has to
@@ -43,7 +43,7 @@ __all__ = [
 
 def server_closed() -> StateStoreNotAvailableException:
     """The error once the server is closing."""
-    return StateStoreNotAvailableException("this query server is closed; ask another client's")
+    return StateStoreNotAvailableException("this query server is closed; query another client's")
 
 
 class Deadline:
@@ -55,14 +55,14 @@ class Deadline:
 
     @property
     def remaining_s(self) -> float:
-        """The time left; negative once it is over."""
+        """The time left; negative once the deadline has passed."""
         return self._at - time.monotonic()
 
     def check(self) -> None:
-        """Raise when it is over.
+        """Check that the deadline has not passed.
 
         Raises:
-            TimeoutException: it is.
+            TimeoutException: it has.
         """
         if self.remaining_s <= 0:
             raise TimeoutException(
@@ -83,17 +83,17 @@ NOT_OURS = "NotOurs"
 _MOST_IDLE = 8
 _CHUNK = 1 << 16
 _LARGEST = 64 << 20
-"""The largest answer that is read."""
+"""The maximum size of an answer."""
 _LARGEST_PROOF = 4096
 _PROOF_S = 3.0
-"""How long an endpoint may take to prove itself: a rogue endpoint could otherwise block all its clients."""
+"""How long an endpoint may take to prove itself. Otherwise a rogue endpoint could block all its clients."""
 
 _NO_ANSWER = (http.client.HTTPException, OSError, UnicodeError)
-"""What a request may raise; a UnicodeError: the name is not a valid host name."""
+"""What a request may raise; a UnicodeError if the name is not a valid host name."""
 
 
 class WireError(Exception):
-    """There was no answer: the server cannot be reached, is too slow, or speaks something else."""
+    """There was no answer: the server cannot be reached, is too slow, or speaks another protocol."""
 
     def __init__(self, message: str, *, timed_out: bool = False) -> None:
         super().__init__(message)
@@ -101,11 +101,11 @@ class WireError(Exception):
 
 
 class Unproven(WireError):
-    """The endpoint, or its answer, has not proved that it knows the token; `timed_out`: not yet, perhaps."""
+    """The endpoint, or its answer, does not prove that it knows the token; `timed_out`: perhaps it will."""
 
 
 class Reply(NamedTuple):
-    """An answer: `body` is the JSON object of it, `raw` its text."""
+    """An answer: `body` is its JSON object, `raw` its text."""
 
     status: int
     body: Mapping[str, Any]
@@ -130,7 +130,7 @@ def base_of(url: str) -> Base:
     """The server that a URL names, such as `http://localhost:8080`.
 
     Raises:
-        ConfigException: it is none.
+        ConfigException: the URL is not a server's.
     """
     try:
         parts = urlsplit(url)
@@ -163,9 +163,9 @@ class Wire:
     """Requests to one server. Any number of threads may use it.
 
     Args:
-        token: sent to the server with each request: only for one that the user has named.
-        secret: proved instead, by the server first (`secret_of` a token): for one that others have announced.
-        name: the endpoint that it has to prove to be, as the others have announced it.
+        token: sent with each request; only for a server that the user has named.
+        secret: proved instead, first by the server (`secret_of` a token); for a server that others announced.
+        name: the endpoint that the server has to prove to be, as others have announced it.
         tls: which certificates are trusted, over https; None: those of authorities that the machine trusts.
     """
 
@@ -199,8 +199,8 @@ class Wire:
         """The answer to one request, whatever its status.
 
         Raises:
-            Unproven: the server has not proved that it knows the token, so it was not queried, or is not
-                trusted.
+            Unproven: the server has not proved that it knows the token, so it was not queried, or its answer
+                is not trusted.
             WireError: there was no answer.
         """
         line = self._idle_one()
@@ -210,7 +210,7 @@ class Wire:
                 if reply.body.get("error") != STALE:
                     return reply
             except _NO_ANSWER as error:
-                # It was closed while it was idle, most likely; every question may be asked twice.
+                # Most likely, it was closed while it was idle. Every question can safely be sent twice.
                 log.debug("a kept connection to %s failed: %s", self.base, type(error).__name__)
         try:
             return self._once(_Line(self.base, self._tls), method, target, body, forwarded, deadline)
@@ -264,7 +264,7 @@ class Wire:
         """The proof of the other end of a new connection, before anything else is sent to it.
 
         Raises:
-            Unproven: nothing.
+            Unproven: it has proved nothing.
         """
         nonce = fresh_nonce()
         soon = Deadline(min(_PROOF_S, deadline.remaining_s))
@@ -285,7 +285,7 @@ class Wire:
             raise Unproven(f"the server at {self.base} does not prove that it knows the token")
         if response.will_close:
             raise Unproven(f"the server at {self.base} closes the connection on which it proved itself")
-        line.http.auto_open = 0  # the next request goes over this connection or none
+        line.http.auto_open = 0  # the next request goes over this connection or fails
         self._limit(line, deadline)
         return found
 
@@ -326,10 +326,10 @@ class Wire:
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict) and status >= 400:
-            # Of what stands before the query server: a proxy, or the server's own limit of connections.
+            # From something in front of the query server: a proxy, or the server's own connection limit.
             return {
                 "error": NOT_OURS,
-                "message": f"the server at {self.base} refuses, with status {status}",
+                "message": f"the server at {self.base} refuses the request with status {status}",
             }
         if not isinstance(body, dict):
             raise WireError(
@@ -368,10 +368,10 @@ class Wire:
 
 # --- TLS -----------------------------------------------------------------------------------------------
 
-# TLS of the query server: its certificate, and by which authority those of the other clients are checked.
+# TLS of the query server: its certificate, and the authorities that verify those of the other clients.
 #
-# Files are read when the server starts; whoever renews a certificate starts the client anew. A key's password
-# reaches no log and no message.
+# Files are read when the server starts; after a certificate is renewed, the client must be restarted. A key's
+# password never reaches a log or a message.
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,7 +379,7 @@ class Tls:
     """How connections are encrypted. All files are PEM.
 
     Attributes:
-        certificate: the server's certificate, and the intermediate ones up to its authority.
+        certificate: the server's certificate, and the intermediate ones up to its authority's.
         key: its key; None: it is in the same file. `password`: the key's password.
         ca: the authorities of the other clients' certificates; None: those that the machine trusts.
     """
@@ -399,7 +399,7 @@ class Tls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         try:
-            # Always given, so that nobody is asked at a terminal.
+            # Always given, so that OpenSSL does not prompt at a terminal.
             context.load_cert_chain(self.certificate, self.key, lambda: self.password or "")
         except (OSError, ValueError) as error:
             raise ConfigException(
@@ -419,7 +419,7 @@ class Tls:
 
 
 def trusting(ca: str | None) -> ssl.SSLContext:
-    """Trusts servers whose certificate is from these authorities and matches the requested host name.
+    """A context that trusts servers with a certificate from these authorities for the requested host name.
 
     Raises:
         ConfigException: the file cannot be read.

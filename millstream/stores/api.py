@@ -1,13 +1,13 @@
 """The common part of the stores: the layout of a stored value, and the coordination of readers, iterators and
 `close()`.
 
-Any thread can read a store; one thread writes to it. Three classes make that safe:
+Any thread can read a store, and one thread writes to it. Three classes make that safe:
 
 - `ReaderGate` counts the readers inside the storage engine. `close()` shuts the gate and waits for those
   inside. A writer does not pass through it, so readers never wait for a writer.
-- `StoreIterator` reads ahead in chunks, each taken inside the gate. So between two calls the engine is not in
-  use, and a chunk costs one pass through the gate.
-- `OpenIterators` tracks the open iterators, so closing a store ends them all.
+- `StoreIterator` reads ahead in chunks, each inside the gate. So between two calls the engine is not in use,
+  and a chunk costs one pass through the gate.
+- `OpenIterators` tracks the open iterators, so that closing a store ends them all.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def timestamp_of(stored: bytes) -> int:
 
 
 class OrderedBytesStore(KeyValueBytesStore, Protocol):
-    """A key-value store that can hold the layout of other stores. A write can also delete whole ranges, and
-    several ranges are read as of one moment.
+    """A key-value store in which other kinds of stores can be laid out. A write can also delete a whole
+    range, and several ranges can be read as of one moment.
     """
 
     def apply(
@@ -121,9 +121,9 @@ class OrderedBytesStore(KeyValueBytesStore, Protocol):
         """A consistent snapshot of several ranges, ordered by the keys without their first bytes.
 
         Args:
-            ranges: returns the ranges, in order and disjoint; called with the snapshot's value for the key
+            ranges: returns the ranges, ordered and disjoint; called with the snapshot's value for the key
                 `mark`, perhaps more than once.
-            ignored: how many bytes at the start of a key are ignored in the order.
+            ignored: how many bytes at the start of each key the order ignores.
             convert: converts entries to what the iterator returns; it may omit some.
         """
 
@@ -132,7 +132,7 @@ class OrderedBytesStore(KeyValueBytesStore, Protocol):
 
 
 class ReaderGate:
-    """Readers pass through it (`with gate:`); `shut()` admits no new readers and waits for those inside."""
+    """Readers pass through it (`with gate:`). `shut()` admits no new readers and waits for those inside."""
 
     __slots__ = ("_drained", "_lock", "_readers", "_shut", "_store")
 
@@ -158,7 +158,7 @@ class ReaderGate:
                 self._drained.notify_all()
 
     def shut(self, timeout_s: float) -> None:
-        """Returns when no reader is inside, and none will be. Idempotent.
+        """Return when no reader is inside, and none will enter. Idempotent.
 
         Raises:
             TimeoutException: a reader was still inside after `timeout_s`; the gate stays shut.
@@ -167,8 +167,8 @@ class ReaderGate:
             self._shut = True
             if not self._drained.wait_for(lambda: not self._readers, timeout_s):
                 raise TimeoutException(
-                    f"store '{self._store}' could not be closed: {self._readers} reads have not ended "
-                    f"in {timeout_s:g} s; close it again once they have"
+                    f"store '{self._store}' could not be closed: {self._readers} reads did not end "
+                    f"within {timeout_s:g} s; close it again once they have ended"
                 )
 
 
@@ -176,8 +176,8 @@ class StoreIterator(Iterator[Any]):
     """A snapshot of the entries of one store. Used by one thread at a time.
 
     `read(n)` returns up to `n` more entries in order; fewer than `n` means that there are no more. It is
-    called inside the gate. `convert` converts them for the caller, and may omit some. Dropping the last
-    reference releases its resources, like `close()`.
+    called inside the gate. `convert` converts the entries for the caller, and may omit some. Dropping the
+    last reference releases the iterator's resources, as `close()` does.
     """
 
     __slots__ = ("__weakref__", "_buffer", "_chunk", "_convert", "_gate", "_read", "_store", "_told")
@@ -226,7 +226,7 @@ class StoreIterator(Iterator[Any]):
         self._convert = make if convert is None else lambda entries: make(list(convert(entries)))
 
     def fill(self) -> None:
-        """Read more entries ahead; perhaps none of them is wanted.
+        """Read more entries ahead; `convert` may omit all of them.
 
         Raises:
             ClosedStoreError: the store is closed.
@@ -259,8 +259,8 @@ class StoreIterator(Iterator[Any]):
             self._read = None
         if not entries:
             return False
-        # Short scans read little ahead, long ones rarely pass the gate, and large values do not fill the
-        # memory.
+        # Thus short scans read little ahead, long ones rarely pass the gate, and large values do not fill
+        # the memory.
         key, value = entries[-1]
         largest = max(1, _CHUNK_BYTES // (len(key) + len(value) + 1))
         self._chunk = min(self._chunk * 4, _LARGEST_CHUNK, largest)
@@ -301,7 +301,7 @@ class OpenIterators:
                         self._iterators.discard(other)
                 if len(self._iterators) >= self._limit:
                     raise IllegalStateException(
-                        f"store '{self._store}' has {self._limit} open iterators, the most it may have; "
+                        f"store '{self._store}' has {self._limit} open iterators, which is the maximum; "
                         f"close each one after use: 'with store.range(a, b) as entries: ...'"
                     )
             self._iterators.add(iterator)

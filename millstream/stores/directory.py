@@ -1,8 +1,8 @@
-"""An application's state directory on this machine, which only one client can use.
+"""An application's state directory on this machine, which only one client can use at a time.
 
     <state.dir>/<application.id>/
-        .lock                             held by the client's process, as long as the client lives
-        .owner                            its process id, for the other one's error message
+        .lock                             locked by the client's process while the client lives
+        .owner                            its process id, for the error message of another client
         kafka-streams-process-metadata    the client's own id, kept over restarts
         0_3/                              one task
             rocksdb/counts/               one store of the task
@@ -58,8 +58,8 @@ class StateDirectory:
     def __init__(self, state_dir: str | Path, application_id: str, *, group_writes: bool = False) -> None:
         if not _is_name(application_id):
             raise ConfigException(
-                f"application.id '{application_id}' cannot name a directory or a topic; use at most 249 "
-                f"letters, digits, '.', '_' and '-'"
+                f"application.id '{application_id}' cannot be the name of a directory or a topic; use at "
+                f"most 249 letters, digits, '.', '_' and '-'"
             )
         self._path = Path(state_dir).expanduser().absolute() / application_id
         self._application_id = application_id
@@ -89,7 +89,7 @@ class StateDirectory:
         with self._guard:
             if self._lock is not None:
                 return
-            # is_singleton is off by default, so two clients of one process exclude each other too.
+            # is_singleton is off by default, so two clients of one process exclude each other, too.
             lock = FileLock(self._path / _LOCK, thread_local=False)
             try:
                 # Its contents can only be reached through it, so RocksDB may create files with any mode.
@@ -98,7 +98,7 @@ class StateDirectory:
             except Timeout as error:
                 raise LockException(self._taken()) from error
             except OSError as error:
-                raise self._failure("made or locked", error) from error
+                raise self._failure("created or locked", error) from error
             self._lock = lock
             try:
                 self._save_process_id()
@@ -181,8 +181,8 @@ class StateDirectory:
 
     @property
     def global_path(self) -> Path:
-        """The directory of the global tables; it need not exist. It belongs to no task, so no cleaner touches
-        it."""
+        """The directory of the global tables; it need not exist. It belongs to no task, so the cleaner
+        ignores it."""
         return self._path / _GLOBAL
 
     def global_store_path(self, store: str, partition: int) -> Path:
@@ -196,10 +196,10 @@ class StateDirectory:
         return self.global_path / "rocksdb" / _store_name(store) / str(partition)
 
     def forget_if_of_another(self, path: Path, topic_id: str) -> bool:
-        """Delete a store that was filled from another topic of the same name. Returns whether there was one.
+        """Delete a store that was filled from another topic of the same name; return whether there was one.
 
         `path` is the store's directory; `topic_id` is the id of the topic that now fills it. A topic that was
-        deleted and recreated has another id (KIP-516), and the store's position would not be valid in it.
+        deleted and recreated has another id (KIP-516), in which the store's position means nothing.
 
         Raises:
             ProcessorStateException: the store cannot be deleted, or the id cannot be saved.
@@ -210,7 +210,8 @@ class StateDirectory:
             is_another = bool(known) and known != topic_id
             if is_another:
                 _log.warning(
-                    "the topic that filled the store in '%s' was deleted and made again; it is restored anew",
+                    "the topic that filled the store in '%s' was deleted and recreated; the store is "
+                    "restored from the beginning",
                     path,
                 )
                 if path.exists():
@@ -235,7 +236,7 @@ class StateDirectory:
             try:
                 found.append(TaskId.parse(name))
             except ValueError:
-                continue  # not a task's: there are also checkpoints and other directories
+                continue  # not a task's directory: there are also checkpoints and others
         return tuple(sorted(found))
 
     def clean(self, task_id: TaskId) -> None:
@@ -295,15 +296,15 @@ class StateDirectory:
         else:
             holder = "another process"
         return (
-            f"the state directory '{self._path}' is in use by {holder}; give each client of application "
-            f"'{self._application_id}' on this machine a state.dir of its own, or stop the other one first"
+            f"the state directory '{self._path}' is in use by {holder}; set another state.dir for each "
+            f"client of application '{self._application_id}' on this machine, or stop the other client first"
         )
 
     def _failure(self, what: str, error: OSError) -> ProcessorStateException:
-        shared = "; clients of other users of its group may write it with allow.os.group.write.access=true"
+        shared = "; with allow.os.group.write.access=true, other users of its group can write there"
         return ProcessorStateException(
             f"the state directory '{self._path}' cannot be {what}: {error}; set state.dir to a directory "
-            f"that this user may write and that has space{shared if error.errno == errno.EACCES else ''}"
+            f"that this user can write to and that has space{shared if error.errno == errno.EACCES else ''}"
         )
 
     def __repr__(self) -> str:

@@ -12,9 +12,9 @@ to be filtered and sorted. Here a key has an unambiguous end, and its parts sort
     window    segment, 8 bytes | key, escaped | 00 00 | start, 8 bytes [| sequence number, 4 bytes]
     session   segment, 8 bytes | key, escaped | 00 00 | end, 8 bytes | start, 8 bytes
 
-Only a store that keeps duplicates has the sequence number. A zero byte of the key is written as 00 FF, so 00
-00 does not occur in it, and sorts before anything else that could follow. All numbers are big-endian; times
-are milliseconds since the epoch and never negative.
+Only a store that keeps duplicates has the sequence number. A zero byte in the key is written as 00 FF. So
+00 00 does not occur in the key, and sorts before anything else that could follow. All numbers are big-endian;
+times are milliseconds since the epoch and never negative.
 
 Source: org.apache.kafka.streams.state.internals.WindowKeySchema, SessionKeySchema.
 """
@@ -68,13 +68,13 @@ def window_key_parts(data: bytes) -> tuple[bytes, int, int]:
     """Key, start in milliseconds, sequence number.
 
     Raises:
-        ValueError: it is too short for a window's key.
+        ValueError: the data is too short for a window's key.
     """
     try:
         start, sequence = _WINDOW.unpack_from(data, -12)
     except error as short:
         raise ValueError(
-            f"{len(data)} bytes are too few for the key of a window; it has 12 and more"
+            f"{len(data)} bytes are too few for the key of a window, which has at least 12"
         ) from short
     return data[:-12], start, sequence
 
@@ -91,22 +91,22 @@ def session_key_parts(data: bytes) -> tuple[bytes, int, int]:
     """Key, start and end in milliseconds.
 
     Raises:
-        ValueError: it is too short for a session's key.
+        ValueError: the data is too short for a session's key.
     """
     try:
         end, start = _SESSION.unpack_from(data, -16)
     except error as short:
         raise ValueError(
-            f"{len(data)} bytes are too few for the key of a session; it has 16 and more"
+            f"{len(data)} bytes are too few for the key of a session, which has at least 16"
         ) from short
     return data[:-16], start, end
 
 
-# --- our own ---------------------------------------------------------------------------------------------
+# --- Millstream's layout ---------------------------------------------------------------------------------
 
 
 def escaped(key: bytes) -> bytes:
-    """The key in a form that can be followed by other bytes and still sorts among other keys."""
+    """The key in a form that sorts correctly even if other bytes follow it."""
     return key.replace(b"\0", b"\0\xff") + END_OF_KEY
 
 

@@ -16,24 +16,24 @@ __all__ = ["MARK", "LaidOutStore", "Local"]
 _log = logging.getLogger(__name__)
 
 MARK = b"\xff\xff\xff\xff\xff\xff\xff\xffmillstream.segments"
-"""The key of the mark. No other key of any layout starts like this."""
+"""The key of the mark. No other key of any layout starts with it."""
 
 Local = tuple[bytes, bytes | None, int]
 """An entry to put into or delete from the inner store: key, value, timestamp."""
 
 
 class LaidOutStore:
-    """One task's part of a store, in a key-value store of bytes used for nothing else."""
+    """One task's part of a store, in a key-value store of bytes that is used for nothing else."""
 
     def __init__(self, inner: OrderedBytesStore) -> None:
         self._inner = inner
         self._writing = threading.Lock()
         if hasattr(inner, "properties"):
-            # RocksDB's figures, for the metrics; a store in memory has none, and must not appear to have any.
+            # RocksDB's figures, for the metrics. A store in memory has none, and must not appear to.
             self.properties: Callable[[], Mapping[str, int]] = inner.properties
 
     def _recovered(self, is_ours: Callable[[bytes], bool], before: str) -> bytes | None:
-        """The stored mark, if it is of this layout; contents in another layout, or without a mark, are wiped.
+        """The stored mark, if it has this layout; contents in another layout, or without a mark, are wiped.
 
         Args:
             is_ours: whether a mark's value belongs to this layout.

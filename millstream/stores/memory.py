@@ -35,9 +35,9 @@ _CLOSE_TIMEOUT_S = 30.0
 class _SortedMap:
     """Entries in key order between chunks; within a chunk they are in insertion order.
 
-    `firsts[i]` is not greater than any key of `chunks[i]`, and greater than all before it; the first is b"".
-    So a new key costs the copy of one small dict and no sorting. A range read sorts, which is fast for one
-    chunk.
+    `firsts[i]` is not greater than any key of `chunks[i]`, and greater than all keys before it; the first is
+    b"". So a new key costs a copy of one small dict, and no sorting. A range read sorts, which is fast for
+    one chunk.
     """
 
     __slots__ = ("chunks", "firsts", "size")
@@ -86,7 +86,7 @@ class _SortedMap:
     def between(
         self, start: bytes | None, end: bytes | None, *, reverse: bool, end_inclusive: bool
     ) -> Iterator[Entry]:
-        """The entries of a range. Lazy; the map does not change in the meantime."""
+        """The entries of a range. Lazy, because the map never changes."""
         first = 0 if start is None else bisect_right(self.firsts, start) - 1
         last = len(self.chunks) if end is None else bisect_right(self.firsts, end)
         cut = bisect_right if end_inclusive else bisect_left
@@ -106,7 +106,7 @@ class _SortedMap:
 
 
 def _parts(chunk: dict[bytes, bytes]) -> list[dict[bytes, bytes]]:
-    """Splits a chunk that grew too large; an empty chunk gives none."""
+    """Splits a chunk that grew too large; an empty chunk is dropped."""
     keys = sorted(chunk)
     pages = (keys[start : start + _CHUNK] for start in range(0, len(keys), _CHUNK))
     return [{key: chunk[key] for key in page} for page in pages]

@@ -1,7 +1,7 @@
 """Combines several sorted reads of a store: one after the other, or merged.
 
 A *read* is a function that returns up to `n` more entries in order; fewer than `n` means that there are no
-more. `StoreIterator` takes one, and these functions make one of several.
+more. `StoreIterator` takes one read, and these functions combine several into one.
 
 Stretches are merged, not single entries: all entries that no later entry can precede are taken from each read
 at once, and sorted, which is fast for a few sorted runs.
@@ -21,7 +21,7 @@ Read = Callable[[int], list[Entry]]
 
 
 def one_after_other(reads: Sequence[Read]) -> Read:
-    """All entries of the first, then of the second, and so on."""
+    """All entries of the first read, then of the second, and so on."""
     if len(reads) == 1:
         return reads[0]
     left = list(reads)

@@ -42,8 +42,8 @@ def open_store(
     kind, retention = store.kind, store.retention_ms
     if kind is not StoreKind.KEY_VALUE and (retention is None or retention <= 0):
         raise ValueError(
-            f"{kind.value} store '{store.name}' is declared with a retention of {retention} ms; it needs one "
-            f"that is positive"
+            f"{kind.value} store '{store.name}' is declared with a retention of {retention} ms; the "
+            f"retention must be positive"
         )
     for is_again in (False, True):
         inner = _open_inner(store, task_id, path, in_memory, max_iterators)
@@ -53,7 +53,7 @@ def open_store(
             inner.close()
             if is_again or not isinstance(error, ProcessorStateException):
                 raise
-            # The mark is damaged. The directory now records that, and the next open starts from scratch.
+            # The mark is damaged. The directory now records that, so the next open starts from scratch.
             _log.warning("%s", error)
     raise AssertionError("unreachable")
 
@@ -69,7 +69,7 @@ def _laid_out(store: Store, inner: OrderedBytesStore) -> BytesStore:
         return VersionedStore(inner, store.history_ms)
     if inner.get(MARK) is not None:
         _log.warning(
-            "store '%s' of task %s was a window or session store, or one with history, before; it is wiped, "
+            "store '%s' of task %s was a window store, a session store or a store with history; it is wiped, "
             "and restored from its changelog",
             store.name,
             inner.task_id,

@@ -8,12 +8,12 @@ failure, the newest batches may be missing, but always with their positions, and
 Observed properties of the binding, which shape this file:
 
 - A single `get`, a write and a step of an iterator hold Python's lock; `get` of a list, `close`, flush and
-  compaction release it. So `get` needs no extra lock: in a race with `close()` it gets one of two errors of
-  the binding. Everything else passes through a `ReaderGate`.
-- `close()` leaves the database (and its LOCK file) open as long as an iterator or column family lives.
-- An iterator that reaches a damaged block just ends. Only a new `iter()` has a `status()` that reports it, so
-  each scan is checked with one at its end (`_check_end`).
-- `ReadOptions.set_iterate_lower_bound` has no effect; the start of a backward scan is cut here.
+  compaction release it. So `get` needs no extra lock: in a race with `close()`, it fails with one of two
+  errors of the binding. Everything else passes through a `ReaderGate`.
+- `close()` leaves the database (and its LOCK file) open while an iterator or column family lives.
+- An iterator that reaches a damaged block just ends. Only a new `iter()` has a `status()` that reports the
+  damage, so each scan is checked with one at its end (`_check_end`).
+- `ReadOptions.set_iterate_lower_bound` has no effect, so a backward scan is cut off at its start here.
 - A `Snapshot` with `ReadOptions`, which a bound needs, reads the current state. So `scan` creates its
   iterators between two reads of the sequence number, which show whether they see the same state.
 - A write that RocksDB stalls would block the whole process, because it holds Python's lock. `no_slowdown`
@@ -69,7 +69,7 @@ _EPOCH = b"epoch"
 _FORMAT = b"format"
 _FORMAT_VERSION = b"1"
 _DAMAGED = "DAMAGED"
-"""A file with this name in a store's directory means that a read found damage; the next open starts from
+"""A file with this name in a store's directory means that a read found damage, so the next open starts from
 scratch."""
 
 _PROPERTIES = (
@@ -240,8 +240,8 @@ class RocksDBStore:
     def _scans(
         self, ranges: Callable[[bytes | None], Sequence[KeyRange]], mark: bytes, reverse: bool
     ) -> list[_Scan]:
-        # Each scan is a separate snapshot. They agree if nothing was written while they were created, which
-        # takes microseconds, so this rarely repeats. If it keeps repeating, the writer waits.
+        # Each scan is a separate snapshot. They agree if nothing was written while they were created. That
+        # takes microseconds, so it rarely has to be repeated. If it has to be often, the writer waits.
         for _ in range(_SCAN_ATTEMPTS):
             number = self._db.latest_sequence_number()
             scans = self._scans_now(ranges, mark, reverse)
@@ -359,7 +359,7 @@ class RocksDBStore:
         batch.delete(_EPOCH, self._meta)
         self._db.write(batch)
         if first is not None:
-            self._db.compact_range(None, None)  # else every scan would step over the deleted entries
+            self._db.compact_range(None, None)  # otherwise every scan would step over the deleted entries
 
     # --- opening and closing -----------------------------------------------------------------------------
 
@@ -369,11 +369,11 @@ class RocksDBStore:
         Raises:
             TimeoutException: a read or write did not end; the store still rejects new calls.
         """
-        self._is_open = False  # first, so a write that waits for RocksDB gives up
+        self._is_open = False  # first, so that a write that waits for RocksDB gives up
         if not self._writing.acquire(timeout=_CLOSE_TIMEOUT_S):
             raise TimeoutException(
-                f"store '{self._name}' of task {self._task_id} could not be closed: a write has not ended in "
-                f"{_CLOSE_TIMEOUT_S:g} s; close it again once it has"
+                f"store '{self._name}' of task {self._task_id} could not be closed: a write did not end "
+                f"within {_CLOSE_TIMEOUT_S:g} s; close it again once it has ended"
             )
         try:
             self._gate.shut(_CLOSE_TIMEOUT_S)
@@ -394,7 +394,7 @@ class RocksDBStore:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             if (self._path / _DAMAGED).exists():
-                return self._start_afresh("a read of the last run met damaged data")
+                return self._start_afresh("a read in the last run found damaged data")
             try:
                 return self._open_database()
             except Exception as error:
@@ -425,7 +425,7 @@ class RocksDBStore:
                 number is not None and len(number) != 8 for number in (position, epoch)
             ):
                 raise _DamageError(
-                    f"format {saved_format!r}, position {position!r} or epoch {epoch!r} is not of this "
+                    f"format {saved_format!r}, position {position!r} or epoch {epoch!r} is not from this "
                     "version"
                 )
             if saved_format is None:
@@ -448,15 +448,15 @@ class RocksDBStore:
         where = f"store '{self._name}' of task {self._task_id} at '{self._path}'"
         if "lock hold by current process" in text or "While lock file" in text:
             return LockException(
-                f"{where} is open already, in this process or another: {text}; close that one, or give this "
-                f"client a state.dir of its own",
+                f"{where} is already open, in this process or another: {text}; close it there, or set "
+                f"another state.dir for this client",
                 task_id=self._task_id,
             )
         if _is_damage(error):
             advice = "it is deleted and restored from its changelog when the client next opens it"
             self._mark_damaged()
         else:
-            advice = "see to the space and the permissions there, then start the client again"
+            advice = "check the space and the permissions there, then start the client again"
         message = f"{where} could not be {what}: {text}; {advice}"
         return ProcessorStateException(message, task_id=self._task_id)
 
@@ -464,7 +464,7 @@ class RocksDBStore:
         try:
             (self._path / _DAMAGED).touch()
         except OSError as error:
-            _log.warning("cannot note in '%s' that the store there is damaged: %s", self._path, error)
+            _log.warning("cannot record in '%s' that the store there is damaged: %s", self._path, error)
 
     def __repr__(self) -> str:
         state = "" if self._is_open else ", closed"
@@ -489,13 +489,13 @@ class _Scan:
         entries: Iterator[Entry] = db.items(
             backwards=reverse, from_key=None if reverse else start, read_opt=options
         )
-        # Not a step beyond the first entry below: stepping over deleted entries there takes long.
+        # Not one step beyond the first entry below it: stepping over deleted entries there takes long.
         self._entries = (
             _until_below(start, entries, self._passed) if reverse and start is not None else entries
         )
 
     def read(self, count: int) -> list[Entry]:
-        """Up to `count` more entries; fewer mean that there are no more."""
+        """Up to `count` more entries; fewer means that there are no more."""
         entries = list(islice(self._entries, count))
         if entries:
             self._last = entries[-1][0]
@@ -518,7 +518,7 @@ class _Scan:
 
 
 def _until_below(start: bytes, entries: Iterator[Entry], passed: list[bool]) -> Iterator[Entry]:
-    """The entries not below `start`; the first one below it ends the scan, and adds an item to `passed`."""
+    """The entries not below `start`. The first one below it ends the scan, and adds an item to `passed`."""
 
     def is_above(entry: Entry) -> bool:
         if entry[0] >= start:
@@ -534,7 +534,7 @@ class _DamageError(Exception):
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the cause is damaged files, rather than the disk, the permissions or a temporary condition."""
+    """Whether the cause is damaged files, not the disk, the permissions or a temporary condition."""
     damage = ("Corruption", "Invalid argument", "IO error: No such file")  # the last: a file of the database
     return isinstance(error, _DamageError) or str(error).startswith(damage)
 

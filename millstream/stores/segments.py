@@ -1,13 +1,19 @@
-"""Window and session stores: laid out in an ordered key-value store, in segments of time.
+"""Window and session stores, laid out in an ordered key-value store, in segments of time.
 
-A segment has the windows of a span of time. Entries older than the retention are invisible to reads at once.
-They leave the disk one segment at a time, in the write of the newer record. The store's stream time (the
-newest start of a window, the newest end of a session, in record order) is in an entry of its own, the *mark*,
-so a snapshot of the entries includes its time. Below the first live segment is the *floor*, three entries at
-which backward scans stop. Without it, they would step over every dropped entry, which RocksDB keeps until
-compaction.
+A *segment* has the windows of a span of time: half the retention, but at least a minute. Its number begins
+the keys of its entries (keys.py), so all of them can be deleted as one range.
 
-At most three or four segments are live: a read opens each of them and merges them, as of one moment.
+The retention counts back from the *stream time*: the newest start of a window, or end of a session, of all
+records so far. When a record advances it, entries that are now older than the retention are no longer visible
+to reads. They leave the disk one whole segment at a time, in the write that makes the segment too old. The
+stream time is in the *mark*, an entry of its own, so a snapshot of the entries includes the time that decides
+which of them are visible.
+
+The retention touches at most three segments. A range read opens each of them, as of one moment, and merges
+them; for a single key, it reads them in turn, because its windows are already ordered by time.
+
+In front of the entries of the first live segment is the *floor*: three entries at which backward scans stop.
+Otherwise they would step over every deleted entry below it, which RocksDB keeps until compaction.
 
 Source: org.apache.kafka.streams.state.internals.AbstractRocksDBSegmentedBytesStore, RocksDBWindowStore,
 RocksDBSessionStore.
@@ -41,11 +47,11 @@ _log = logging.getLogger(__name__)
 _NO_TIME = -1
 _TELL_S = 10.0
 _FLOOR = (b"", b"\0", b"\0\0")
-"""The bytes after the number of the first segment in the floor's entries."""
+"""What follows the number of the first live segment in the keys of the floor."""
 _FIRST = b"\0\0\0"
-"""Follows a segment's number: sorts after the floor, and before everything else."""
+"""Follows a segment's number where a scan of all keys starts: after the floor, before every entry."""
 _AFTER = b"\xff" * 9
-"""Follows a time in a local key: sorts after everything else that can follow it."""
+"""Follows a time where a scan ends: after everything that can follow a time in a local key."""
 _MIN_INTERVAL_MS = 60_000
 
 _TIME = Struct(">q").unpack_from
@@ -70,16 +76,16 @@ class _SegmentedStore(LaidOutStore):
     _kind: str
     _laid_out_as: str
     _tail: Struct
-    """The end of a key in the changelog: the time that the retention counts from, and another number."""
+    """The end of a key in the changelog: the time that the retention applies to, and another number."""
     _kept: slice
-    """The part of it that also ends a local key."""
+    """The part of that end which also ends a local key."""
     _most: int | None
-    """The maximum of the other number; None for the first number."""
+    """The maximum of the other number; None if it is the time."""
 
     def __init__(self, inner: OrderedBytesStore, retention_ms: int, *, clock: Clock | None = None) -> None:
         if retention_ms <= 0:
             raise ValueError(
-                f"store '{inner.name}' keeps its windows for {retention_ms} ms; a retention is positive"
+                f"store '{inner.name}' has a retention of {retention_ms} ms; the retention must be positive"
             )
         super().__init__(inner)
         self._retention = retention_ms
@@ -104,8 +110,7 @@ class _SegmentedStore(LaidOutStore):
 
     @property
     def stream_time_ms(self) -> int | None:
-        """The newest start of a window, or end of a session, of all records so far; None if there were
-        none."""
+        """The newest start of a window, or end of a session, of all records so far; None before the first."""
         return None if self._time == _NO_TIME else self._time
 
     @property
@@ -134,8 +139,8 @@ class _SegmentedStore(LaidOutStore):
     ) -> None:
         """Put and delete, drop expired segments, and save `next_offset` and the epoch, in one atomic write.
 
-        `entries` are changelog records, with Kafka's keys. Records older than the retention are dropped, and
-        so are those without a window's key, with a warning.
+        `entries` are changelog records, with Kafka's keys. Records older than the retention are dropped, and,
+        with a warning, those whose keys are not of this kind of store.
         """
         with self._writing:
             before = self._time
@@ -146,13 +151,13 @@ class _SegmentedStore(LaidOutStore):
                 lowest = pack_segment(first)
                 drop = (pack_segment(first_before), lowest)
                 kept = [entry for entry in local if entry[0] >= lowest]
-                expired += len(local) - len(kept)  # the batch itself has made them too old
+                expired += len(local) - len(kept)  # later records of this batch made them too old
                 local = kept
                 local += [(lowest + each, b"", time) for each in _FLOOR]
             if time != before or self._inner.position is None:
                 local.append((MARK, self._layout, time))
             self._inner.apply(local, next_offset, epoch, drop=drop)
-            # Last: a reader with the old time and the new entries takes no entry for older than it is.
+            # Last, so that no reader applies the new time to the old entries, and takes them for expired.
             self._time = time
         if expired or wrong:
             self._tell(expired, wrong)
@@ -160,7 +165,7 @@ class _SegmentedStore(LaidOutStore):
     def _localised(
         self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
     ) -> tuple[list[Local], int, int, int]:
-        """The entries with local keys; the time after them; the number of late and of invalid entries."""
+        """The entries with local keys; the stream time after them; the numbers of late and invalid ones."""
         local: list[Local] = []
         add, pack, interval, retention = local.append, pack_segment, self._interval, self._retention
         unpack, tail, kept, most = self._tail.unpack_from, -self._tail.size, self._kept, self._most
@@ -194,7 +199,7 @@ class _SegmentedStore(LaidOutStore):
         return max(0, time - self._retention + 1) // self._interval
 
     def _tell(self, expired: int, wrong: int) -> None:
-        """Count dropped records and log them; at once, then at most every ten seconds."""
+        """Count dropped records, and log them: at first immediately, then at most every ten seconds."""
         self._expired += expired
         self._untold_expired += expired
         self._untold_wrong += wrong
@@ -203,7 +208,7 @@ class _SegmentedStore(LaidOutStore):
             return
         if self._untold_wrong:
             _log.warning(
-                "store '%s' of task %s: left out %d changelog records whose keys are not those of a %s; "
+                "store '%s' of task %s: skipped %d changelog records whose keys are not those of a %s; "
                 "something else writes to its changelog",
                 self.name,
                 self.task_id,
@@ -212,7 +217,7 @@ class _SegmentedStore(LaidOutStore):
             )
         if self._untold_expired:
             _log.debug(
-                "store '%s' of task %s: left out %d records that are older than its retention of %d ms",
+                "store '%s' of task %s: skipped %d records that are older than its retention of %d ms",
                 self.name,
                 self.task_id,
                 self._untold_expired,
@@ -243,8 +248,8 @@ class _SegmentedStore(LaidOutStore):
         *,
         reverse: bool,
     ) -> StoreIterator:
-        """The entries of some keys and times, converted by `convert`. It gets entries of the keys, some of
-        which may have other times, and the first and last valid time in the snapshot.
+        """The entries of a range of keys and times, converted by `convert`. It gets the entries of the keys,
+        some of which may be outside the times, and the first and last time that are visible in the snapshot.
         """
         one_key = from_key is not None and from_key == to_key
         head = b"" if from_key is None else escaped(from_key)
@@ -271,7 +276,7 @@ class _SegmentedStore(LaidOutStore):
         return self._inner.scan(
             ranges,
             mark=MARK,
-            ignored=0 if one_key else 8,  # one key's windows are in the order of the segments
+            ignored=0 if one_key else 8,  # the windows of one key are in the order of the segments
             reverse=reverse,
             convert=lambda entries: convert(entries, low, high),
         )
@@ -342,11 +347,11 @@ class WindowStore(_SegmentedStore):
 
 class DuplicatesStore(WindowStore):
     """A window store that keeps all values of a window, each with a sequence number. A fetch returns them in
-    the order of the puts.
+    the order in which they were put.
 
     Source: RocksDBWindowStore, with retainDuplicates.
-    Differs: a fetch of one window, without a range of times, returns the last value put. In Kafka Streams, it
-        does so only until something else is put into the store.
+    Differs: a fetch of one window, without a range of times, returns the value that was put last. In Kafka
+        Streams, it does so only until something else is put into the store.
     """
 
     _laid_out_as = "window with duplicates 1"
@@ -423,5 +428,5 @@ class SessionStore(_SegmentedStore):
 
 
 def _packed(time_ms: int) -> bytes:
-    """A time in a local key's form; a time that no entry can have becomes another unused one."""
+    """A time as in a local key; empty for a time that no entry can have."""
     return pack_time(time_ms) if 0 <= time_ms <= MAX_TIME_MS else b""

@@ -1,9 +1,9 @@
 """Fills stores from their changelogs: the only writer of a store.
 
-One updater has one thread, one consumer and the stores of some tasks. For each store it decides where to
+One updater has one thread, one consumer and the stores of some tasks. For each store, it decides where to
 start (`where_to_start`, pure), restores up to the changelog's end at that time, and then follows the
-changelog. Data and offset go into the store in one write, so a crash at any point repeats nothing and loses
-nothing.
+changelog. Data and offset go into the store in one write, so a crash at any point neither repeats nor loses
+anything.
 
 Other threads only change the wanted stores (`add`, `remove`, `close`) and wait until the updater has reacted.
 Only the updater's thread uses the consumer.
@@ -30,7 +30,7 @@ _log.addFilter(ESCAPED)
 
 MAX_RECORDS = 500
 """Records per write. RocksDB's binding holds Python's lock while it writes: half a millisecond for 500, ten
-for 10,000, and readers would wait. Larger batches are slower, too."""
+for 10,000, in which readers wait. Larger batches are slower, too."""
 
 _IDLE_S = 60.0
 _LAG_REFRESH_S = 1.0
@@ -44,7 +44,7 @@ _TELL_PROGRESS_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a store starts to read its changelog. `wipe`: its contents do not belong to this changelog."""
+    """Where a store starts to read its changelog. `wipe`: its contents do not fit this changelog."""
 
     offset: int
     wipe: bool = False
@@ -68,15 +68,15 @@ def where_to_start(position: int | None, beginning: int, end: int) -> Start:
 def progress_line(stores: int, done: int, whole: int, seconds: float) -> str:
     """A restore's progress, in words. Pure.
 
-    `done` and `whole` count offsets of all its changelogs; `done` took the given seconds. A compacted
-    changelog has fewer records than offsets.
+    `done` and `whole` count offsets of all its changelogs; `done` took the given number of seconds. A
+    compacted changelog has fewer records than offsets.
     """
     rate = done / seconds if seconds > 0 else 0.0
-    left = f"about {(whole - done) / rate:,.0f} s left" if rate > 0 else "nothing has come yet"
+    left = f"about {(whole - done) / rate:,.0f} s left" if rate > 0 else "nothing has arrived yet"
     what = "1 store" if stores == 1 else f"{stores} stores"
     return (
         f"restoring {what}: {done:,} of {whole:,} offsets ({100 * done // max(whole, 1)} %), "
-        f"{rate:,.0f} a second, {left}"
+        f"{rate:,.0f} per second, {left}"
     )
 
 
@@ -131,10 +131,10 @@ class _Shared:
 
 
 class Watch(Protocol):
-    """Receives, on the updater's thread, the start of each store and all that it loads, restored or not."""
+    """Receives, on the updater's thread, the start of each store and all that it loads."""
 
     def begun(self, partition: TopicPartition, store: BytesStore, start: int, end: int) -> None:
-        """It starts at one offset; the changelog ends before the other."""
+        """A store starts at offset `start`; its changelog ends before `end`."""
 
     def loaded(
         self, partition: TopicPartition, store: BytesStore, records: int, position: int, end: int
@@ -147,9 +147,9 @@ class StoreUpdater:
 
     `on_failure` is called once, on that thread, which then ends. `on_restored` is called there for each
     partition that has become up to date. `on_restoring` is called before such a partition is restored again,
-    because its changelog was truncated or recreated: the store should not be read after that. `check_epoch`
-    is called there before a record with a new highest epoch is applied, with the epoch and the record's
-    offset. It raises if such a claim is impossible. The updater owns the consumer, not the stores.
+    because its changelog was truncated or recreated; from then on, the store should not be read.
+    `check_epoch` is called there before a record with a new highest epoch is applied, with the epoch and the
+    record's offset. It raises if such a claim is impossible. The updater owns the consumer, not the stores.
     """
 
     def __init__(
@@ -211,14 +211,14 @@ class StoreUpdater:
             if partition in shared.wanted:
                 other = shared.wanted[partition].store
                 raise IllegalStateException(
-                    f"changelog '{partition}' fills store '{other.name}' of task {other.task_id} already; "
+                    f"changelog '{partition}' already fills store '{other.name}' of task {other.task_id}; "
                     f"remove it before adding store '{store.name}' of task {store.task_id}"
                 )
             shared.wanted[partition] = _Follower(store)
             shared.changed.notify_all()
 
     def remove(self, partition: TopicPartition, timeout_s: float = 10.0) -> None:
-        """Stop following it. When this returns, the updater no longer uses the store.
+        """Stop following a changelog. When this returns, the updater no longer uses the store.
 
         Raises:
             TimeoutException: the updater did not release it in time.
@@ -228,7 +228,7 @@ class StoreUpdater:
             shared.wanted.pop(partition, None)
             shared.changed.notify_all()
             if threading.current_thread() is self._thread:
-                return  # called back by the updater itself, which is not applying anything now
+                return  # called from a callback of the updater, which is not applying anything now
             if not shared.changed.wait_for(
                 lambda: shared.ended or not self._thread.is_alive() or partition not in shared.served,
                 timeout_s,
@@ -239,7 +239,7 @@ class StoreUpdater:
                 )
 
     def is_restored(self, partition: TopicPartition) -> bool:
-        """Whether its store has reached the end of the changelog as of its addition."""
+        """Whether its store has reached the end that the changelog had when it was added."""
         with self._shared.changed:
             follower = self._shared.wanted.get(partition)
             return follower is not None and follower.restored
@@ -326,8 +326,8 @@ class StoreUpdater:
             self._thread.join(timeout_s)
             if self._thread.is_alive():
                 raise TimeoutException(
-                    f"store updater '{self._thread.name}' has not ended in {timeout_s:g} s; it ends after "
-                    f"its present step, close it again to wait longer"
+                    f"store updater '{self._thread.name}' did not end within {timeout_s:g} s; it ends after "
+                    f"its current step, close it again to wait longer"
                 )
 
     # --- its thread --------------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ class StoreUpdater:
         start = where_to_start(store.position, beginning, end)
         if start.reason:
             _log.warning(
-                "store '%s' of task %s does not fit changelog '%s': %s; it is wiped and restored anew",
+                "store '%s' of task %s does not fit changelog '%s': %s; it is wiped and restored",
                 store.name,
                 store.task_id,
                 partition,
@@ -425,14 +425,14 @@ class StoreUpdater:
                 return  # removed since the poll
             was_restored, follower.restored = follower.restored, False
         store = follower.store
-        _log.warning("store '%s' of task %s is wiped and restored anew: %s", store.name, store.task_id, error)
+        _log.warning("store '%s' of task %s is wiped and restored: %s", store.name, store.task_id, error)
         if was_restored and self._on_restoring is not None:
             self._on_restoring(error.partition)
         store.wipe()
         follower.started = False
         follower.total_restored = 0
         with self._shared.changed:
-            self._shared.served = {}  # so the next turn assigns
+            self._shared.served = {}  # so the next turn assigns the partitions again
 
     def _apply(self, batch: ChangelogBatch) -> None:
         shared = self._shared
@@ -464,15 +464,15 @@ class StoreUpdater:
         self._check_restored(batch.partition, follower)
 
     def _tell_dropped(self, batch: ChangelogBatch, follower: _Follower) -> None:
-        """Log dropped records; at once, then at most every ten seconds."""
+        """Log dropped records, at first immediately, then at most every ten seconds."""
         follower.dropped += batch.dropped
         now = self._clock.now()
         if now - follower.told_at < _TELL_DROPPED_S:
             return
         _log.warning(
-            "changelog '%s': left out %d records of epoch %d up to offset %d, as epoch %d came before them: "
-            "a client that had lost the pipeline wrote them after another took it over; store '%s' of task "
-            "%s does not have them",
+            "changelog '%s': skipped %d records of epoch %d up to offset %d, because epoch %d came before "
+            "them: a client that had lost the pipeline wrote them after another took it over; store '%s' of "
+            "task %s does not have them",
             batch.partition,
             follower.dropped,
             batch.dropped_epoch,
@@ -505,7 +505,7 @@ class StoreUpdater:
             self._restoring_since, self._restored_beside = None, {}
             return
         now = self._clock.now()
-        # Finished ones count as well: they used part of the time.
+        # Finished ones count as well, because they used part of the time.
         self._restored_beside |= restoring
         if self._restoring_since is None:
             self._restoring_since = self._told_progress_at = now
@@ -533,7 +533,7 @@ class StoreUpdater:
         try:
             ends = self._consumer.end_offsets(served, _LAG_WAIT_S)
         except StreamsException as error:
-            _log.debug("store updater '%s': the ends are not known now: %s", self._thread.name, error)
+            _log.debug("store updater '%s': the end offsets are not known now: %s", self._thread.name, error)
             self._lags_at = self._clock.now() + _LAG_AGAIN_S - _LAG_REFRESH_S
             return
         for partition, follower in served.items():
@@ -544,7 +544,7 @@ class StoreUpdater:
             call()
         except Exception:
             _log.exception(
-                "store updater '%s': the state restore listener raised; going on", self._thread.name
+                "store updater '%s': the state restore listener raised; continuing", self._thread.name
             )
 
     def __repr__(self) -> str:

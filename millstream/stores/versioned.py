@@ -1,23 +1,27 @@
-"""A key-value store with history: the past values of keys, laid out in an ordered store.
+"""A key-value store with history: keys with their past values, laid out in an ordered store.
 
-A *version* is a value or a deletion, with the time from which it is valid; it is valid until the next version
-of its key. Versions are ordered by their timestamps, not by their arrival: a late record inserts its version
-where it belongs (KIP-889). These are the inner keys; `key` is escaped and terminated as in keys.py, and times
-are 8 bytes, big-endian, which sort like the numbers:
+A *version* is a value or a deletion. It is valid from its timestamp until the next version of its key. The
+timestamps order the versions, not their arrival: a late record inserts its version where it belongs
+(KIP-889).
 
-    L key                       the newest version, a value                   timestamp, value
-    D key                       the newest version, a deletion                timestamp
-    V key, timestamp            any other version; a key's newest first       valid to; 01, value; or 00
-    E valid to, key, timestamp  when which V, or D, can be forgotten          nothing
+The first byte of an inner key says what the entry is. `key` is escaped and terminated as in keys.py. A time
+is 8 bytes that sort like the numbers, except that the timestamps of V and E sort in the opposite order:
+
+    inner key                   the entry                                     its value
+    L key                       the newest version, if it is a value          timestamp, value
+    D key                       the newest version, if it is a deletion       timestamp
+    V key, timestamp            an older version; a key's newest first        valid to; 01, value; or 00
+    E valid to, key, timestamp  the expiry list: when V, or D, can be dropped nothing
     F                           the floor: ends backward scans of L           nothing
-    the mark                    the newest timestamp of all                   see `_Mark`
+    the mark                    the state of the store as a whole             see `_Mark`
 
-So `get` is one read of the latest value, as in any store, and a range of latest values reads nothing else. L
-and V are ordered by the bytes after the first. So a range as of a time is one scan of both, as of one moment,
-in which at most one version of each key was valid at that time.
+The latest values have entries of their own, so reads of them cost what they cost in a store without history.
+Apart from the first byte, L and V sort alike. So a range as of a time is one merged scan of both, as of one
+moment; of each key, at most one version in it was valid at that time.
 
-The *horizon* is the newest timestamp minus the history. Versions valid only before it are dropped, in the
-write that moves it.
+The *horizon*, the earliest time that can be read, is the newest timestamp of all records minus the history. A
+write that moves it also drops the versions that were valid only before it, which it finds at the start of
+the expiry list.
 
 Source: KIP-889; org.apache.kafka.streams.state.internals.RocksDBVersionedStore.
 Differs: a read as of a time before the horizon raises (Kafka: null, as if the key did not exist). A record
@@ -48,14 +52,14 @@ __all__ = ["Version", "VersionedStore"]
 
 _LATEST, _DELETED, _VERSION, _EXPIRY = b"L", b"D", b"V", b"E"
 _FLOOR = (b"F0", b"F1", b"F2")
-"""A backward scan that ends at the first L reads a few entries further, and would step over all dropped Es:
-RocksDB removes ranges late.
+"""A backward scan that ends at the first L reads a few entries further. Without the floor, it would step over
+all dropped entries E, because RocksDB removes deleted ranges late.
 """
 _A_VALUE, _A_DELETION = b"\x01", b"\x00"
 _AFTER = b"\xff" * 9
-"""Follows a key's end: sorts after all times that can follow it."""
+"""Follows the end of a key where a scan ends: after all times that can follow a key."""
 _NEVER = -(2**63)
-"""Before all times: no record was seen, nothing was dropped."""
+"""Before all times: there was no record yet, or nothing was dropped."""
 _LAST = 2**63 - 1
 _MOST_AT_ONCE = 10_000
 """The maximum number of versions that one write drops; the next writes drop the rest."""
@@ -71,20 +75,20 @@ def _sortable(time_ms: int) -> bytes:
 
 
 def _valid_to_of(key: bytes) -> int:
-    """Of an E."""
+    """The time in an E until which its version is valid."""
     time: int = _TIME.unpack_from(key, 1)[0]
     return time - 2**63
 
 
 def _newest_first(time_ms: int) -> bytes:
-    """8 bytes in the opposite order: so the version of a time is the first in a forward scan, which has a
-    bound. (RocksDB's backward scans have none here, and would step over dropped entries of other keys.)
+    """8 bytes that sort in the opposite order. So the version of a time is the first in a forward scan, which
+    has a bound. (RocksDB's backward scans have none here, and would step over dropped entries of other keys.)
     """
     return _TIME.pack(_LAST - time_ms)
 
 
 def _timestamp_of_version(key: bytes) -> int:
-    """Of a V, or an E."""
+    """The timestamp of the version in a V or an E."""
     time: int = _TIME.unpack_from(key, -8)[0]
     return _LAST - time
 
@@ -145,7 +149,7 @@ class VersionedStore(LaidOutStore):
 
     Args:
         inner: the store for the entries; used for nothing else.
-        history_ms: how far back it can be read, from its newest timestamp.
+        history_ms: how far back from its newest timestamp it can be read.
 
     Raises:
         ValueError: the history is negative.
@@ -153,7 +157,7 @@ class VersionedStore(LaidOutStore):
 
     def __init__(self, inner: OrderedBytesStore, history_ms: int) -> None:
         if history_ms < 0:
-            raise ValueError(f"store '{inner.name}' cannot keep a history of {history_ms} ms; give 0 or more")
+            raise ValueError(f"store '{inner.name}' has a history of {history_ms} ms; it must be 0 or more")
         super().__init__(inner)
         self._history = history_ms
         self._forget_from = _EXPIRY  # where the next cleanup starts: everything before it was dropped
@@ -241,7 +245,7 @@ class VersionedStore(LaidOutStore):
         first = _VERSION + escaped(key)
         with _closing(self._inner.range(first + _newest_first(at_ms), first + _AFTER)) as versions:
             entry = next(versions, None)
-        # The version may have been dropped in the meantime: the mark moves before the entries do.
+        # The version may have been dropped in the meantime. The mark moves before entries are dropped.
         self._check_within(self._mark, at_ms)
         return None if entry is None else _valid_at(*entry, at_ms)
 
@@ -278,7 +282,7 @@ class VersionedStore(LaidOutStore):
 
         scan = self._inner.scan(ranges, mark=MARK, ignored=1, reverse=reverse)
         try:
-            self._check_within(mark, at_ms)  # by the horizon of the snapshot
+            self._check_within(mark, at_ms)  # against the horizon of the snapshot
         except ValueError:
             scan.close()
             raise
@@ -336,7 +340,7 @@ class VersionedStore(LaidOutStore):
             raise ValueError(
                 f"store '{self.name}' cannot be read as of {_as_text(at_ms)}: it keeps "
                 f"{timedelta(milliseconds=self._history)} of history, and partition {self.task_id.partition} "
-                f"goes back to {_as_text(horizon)}; ask for a later time, or declare it with a longer history"
+                f"goes back to {_as_text(horizon)}; use a later time, or declare it with a longer history"
             )
 
     # --- writes ------------------------------------------------------------------------------------------
@@ -364,7 +368,7 @@ class VersionedStore(LaidOutStore):
                 local += [(key, b"", 0) for key in _FLOOR]
             if mark != before or self._inner.position is None:
                 local.append(mark.entry())
-            # First: a reader with the new entries and the old mark would miss dropped versions.
+            # First, because a reader of the new entries with the old mark would miss dropped versions.
             self._mark = mark
             try:
                 self._inner.apply(local, next_offset, epoch, drop=drop)
@@ -390,8 +394,8 @@ class VersionedStore(LaidOutStore):
         deleted: bytes | None,
         horizon: int,
     ) -> int:
-        """Put a key's new records; `local` has no others of it. Returns the change in the number of keys with
-        a value."""
+        """Put a key's new records; `local` has no others of this key. Return the change in the number of keys
+        with a value."""
         newest: tuple[int, bytes | None] | None = None
         if latest is not None:
             newest = (timestamp_of(latest), latest[8:])
@@ -404,7 +408,7 @@ class VersionedStore(LaidOutStore):
             if newest is not None and timestamp > newest[0]:
                 _put_version(local, body, *newest, timestamp, horizon)
             newest = (timestamp, value)
-        assert newest is not None, "there is something new of each key"
+        assert newest is not None, "each key has a new record"
         timestamp, value = newest
         if value is not None:
             local.append((_LATEST + body, value, timestamp))
@@ -437,7 +441,7 @@ class VersionedStore(LaidOutStore):
         with _closing(self._inner.scan(lambda _: [(first, first + _AFTER)], mark=MARK)) as entries:
             for key, stored in entries:
                 known[_timestamp_of_version(key)] = (_value_of_version(stored), timestamp_of(stored))
-        for key, payload, valid_to in local:  # what this batch has already put for it
+        for key, payload, valid_to in local:  # versions that this batch has already put
             if key.startswith(first) and len(key) == len(first) + 8 and payload is not None:
                 known[_timestamp_of_version(key)] = (
                     payload[1:] if payload[:1] == _A_VALUE else None,
@@ -467,7 +471,7 @@ class VersionedStore(LaidOutStore):
     def _forget(
         self, local: list[Local], by_key: dict[bytes, list[tuple[int, bytes | None]]], horizon: int
     ) -> KeyRange | None:
-        """Delete versions valid only before the horizon. Returns the finished part of the expiry list."""
+        """Delete versions valid only before the horizon. Return the range of the expiry list that is done."""
         start, end = self._forget_from, _expiry_after(horizon)
         if horizon == _NEVER or start >= end:
             return None
@@ -485,7 +489,7 @@ class VersionedStore(LaidOutStore):
             valid_to, body, timestamp = _valid_to_of(key), key[9:-8], _timestamp_of_version(key)
             if timestamp < valid_to:
                 local.append((_VERSION + key[9:], None, valid_to))
-            elif body not in by_key:  # else the new records decide about it
+            elif body not in by_key:  # otherwise the new records have decided about it
                 deletions.append((body, timestamp))
         stored = self._inner.multi_get([_DELETED + body for body, _ in deletions])
         for (body, timestamp), deleted in zip(deletions, stored, strict=True):
@@ -522,7 +526,7 @@ def _value_of_version(stored: bytes) -> bytes | None:
 
 
 def _valid_at(key: bytes, stored: bytes, at_ms: int) -> Version | None:
-    """The version of a V, if it is a value and was valid at that time."""
+    """The version in a V, if it is a value and was valid at that time."""
     timestamp, valid_to = _timestamp_of_version(key), timestamp_of(stored)
     if stored[8:9] != _A_VALUE or not timestamp <= at_ms < valid_to:
         return None
@@ -553,7 +557,7 @@ def _as_text(time_ms: int) -> str:
 
 
 def _seen_as(entries: Iterator[Entry], see: Callable[[bytes, bytes], Entry | None]) -> Iterator[Entry]:
-    """An iterator of the inner store, with entries converted for users; None omits an entry."""
+    """An iterator of the inner store, with entries converted by `see`; None omits an entry."""
     assert isinstance(entries, StoreIterator)
     entries.through(
         lambda chunk: [seen for key, stored in chunk if (seen := see(key, stored)) is not None],

@@ -171,7 +171,7 @@ def test_failures_are_listed(world: FakeWorld, tmp_path: Path) -> None:
     [
         (("status", "--url", "http://127.0.0.1:1"), 1, "millstream run --serve 7070"),
         (("status", "--url", "nowhere"), 2, "is not a query server's address"),
-        (("query", "get", "prices", "x", "--token", "a b"), 2, "a token consists of"),
+        (("query", "get", "prices", "x", "--token", "a b"), 2, "a token must consist of"),
         (("threads", "double"), 2, "double"),
     ],
 )

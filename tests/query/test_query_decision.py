@@ -210,8 +210,8 @@ MESSAGES = {
     Outcome.WRONG_TYPE: (
         "InvalidStateStoreTypeException",
         False,
-        "store 'counts' is a window store, which QueryableStoreTypes.key_value_store() does not read; ask "
-        "for a type of QueryableStoreTypes that reads window stores",
+        "store 'counts' is a window store, which QueryableStoreTypes.key_value_store() does not read; use "
+        "a type of QueryableStoreTypes that reads window stores",
     ),
     Outcome.WRONG_PARTITION: (
         "InvalidStateStorePartitionException",
@@ -229,7 +229,7 @@ MESSAGES = {
         "StateStoreMigratedException",
         False,
         "partition 2 of store 'counts' is not here (any more): client 'orders-1' is REBALANCING and holds "
-        "partitions 0, 1 of it; ask KafkaStreams.store() for a new handle; query_metadata_for_key('counts', "
+        "partitions 0, 1 of it; get a new handle from KafkaStreams.store(); query_metadata_for_key('counts', "
         "key) names the client that has a key now",
     ),
 }
@@ -294,5 +294,5 @@ def test_a_store_whose_serdes_are_not_known_yet_says_so() -> None:
     asked = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
     refused = why_not(snapshot, asked)
     assert type(refused).__name__ == "StreamsRebalancingException"
-    assert "does not know its serdes before the pipeline that fills it is compiled" in str(refused)
+    assert "does not know its serdes until the pipeline that fills it is compiled" in str(refused)
     assert "with_value_serde" in str(refused)

@@ -282,7 +282,7 @@ def test_a_store_without_a_name() -> None:
         lambda: clients_of_store(SNAPSHOT, PLACEMENT, ""),
         lambda: host_of_key(SNAPSHOT, PLACEMENT, "", "x"),
     ):
-        with pytest.raises(TypeError, match="a store name is a str that is not empty"):
+        with pytest.raises(TypeError, match="a store name must be a non-empty str"):
             ask()
 
 
@@ -312,5 +312,5 @@ class _NoBytes:
 
 def test_a_serializer_without_bytes_is_refused() -> None:
     """A key has some."""
-    with pytest.raises(SerializationException, match="makes no bytes"):
+    with pytest.raises(SerializationException, match="returned no bytes"):
         host_of_key(SNAPSHOT, PLACEMENT, "counts", "x", _NoBytes())

@@ -27,7 +27,7 @@ def test_parameters_are_values_and_each_method_makes_new_ones() -> None:
 @pytest.mark.parametrize("name", [None, "", 5, b"counts"])
 def test_a_store_name_is_text(name: Any) -> None:
     """Kafka: NullPointerException."""
-    with pytest.raises(TypeError, match="a store name is a str"):
+    with pytest.raises(TypeError, match="a store name must be a non-empty str"):
         StoreQueryParameters.from_name_and_type(name, TYPE)
 
 
@@ -41,7 +41,7 @@ def test_a_store_type_comes_from_queryable_store_types(kind: Any) -> None:
 @pytest.mark.parametrize(("partition", "error"), [(-1, ValueError), ("1", TypeError), (True, TypeError)])
 def test_a_partition_is_a_number(partition: Any, error: type[Exception]) -> None:
     """From 0 on."""
-    with pytest.raises(error, match="a partition is"):
+    with pytest.raises(error, match="a partition must be"):
         StoreQueryParameters.from_name_and_type("counts", TYPE).with_partition(partition)
 
 

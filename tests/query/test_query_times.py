@@ -32,7 +32,7 @@ def test_a_time_is_milliseconds_since_the_epoch(time: Any, expected: int) -> Non
 def test_a_datetime_without_a_time_zone_is_refused() -> None:
     """It would be another moment on another machine; the message shows what to write."""
     with pytest.raises(
-        ValueError, match=r"the time is .* no time zone; say which .*tzinfo=datetime.timezone.utc"
+        ValueError, match=r"the time is .* no time zone; add one, .*tzinfo=datetime.timezone.utc"
     ):
         to_ms(datetime(2023, 11, 14), "the time")
 
@@ -40,5 +40,5 @@ def test_a_datetime_without_a_time_zone_is_refused() -> None:
 @pytest.mark.parametrize("time", [True, 1.5, "2023", None, timedelta(1)])
 def test_anything_else_is_refused(time: Any) -> None:
     """A float would be seconds to one, milliseconds to another."""
-    with pytest.raises(TypeError, match="the time is a datetime, or an int"):
+    with pytest.raises(TypeError, match="the time must be a datetime, or milliseconds"):
         to_ms(time, "the time")

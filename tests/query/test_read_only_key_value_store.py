@@ -516,7 +516,7 @@ def test_without_any_partition_reads_have_migrated() -> None:
     for partition in range(PARTITIONS):
         with pytest.raises(StateStoreMigratedException, match="holds no partition of it"):
             held.get(key_in(partition))
-    with pytest.raises(StateStoreMigratedException, match=r"ask KafkaStreams\.store\(\) for a new handle"):
+    with pytest.raises(StateStoreMigratedException, match=r"get a new handle from KafkaStreams\.store\(\)"):
         held.all()
     with pytest.raises(StateStoreMigratedException) as fresh:
         client.store()

@@ -76,7 +76,7 @@ def test_the_deadline_holds(client: Client, query: str) -> None:
     ("query", "text"),
     [
         ("select length(repeat('a', 2000000000))", "memory"),
-        ("select i, i, i, i from range(40000000) t(i)", "answer is larger than the memory limit"),
+        ("select i, i, i, i from range(40000000) t(i)", "is larger than the memory limit"),
         ("select list(i) from range(40000000) t(i)", "memory"),
     ],
     ids=["one value", "the answer", "an aggregate"],

@@ -507,7 +507,7 @@ def test_positions_merge_to_the_farther_one() -> None:
 @pytest.mark.parametrize("offset", [-1, True, "1", 1.0])
 def test_a_position_has_offsets(offset: Any) -> None:
     """Numbers of 0 or more."""
-    with pytest.raises(ValueError, match="offset of 0 or more"):
+    with pytest.raises(ValueError, match="must be integers of 0 or more"):
         Position().with_component("t", 0, offset)
 
 

@@ -252,7 +252,7 @@ def test_what_cannot_be_read_now_raises_at_once(client: Client) -> None:
 @pytest.mark.parametrize("rows", [0, -1, True, 1.5, None])
 def test_a_batch_has_rows(client: Client, rows: Any) -> None:
     """One or more."""
-    with pytest.raises(ValueError, match="1 row or more"):
+    with pytest.raises(ValueError, match="rows must be at least 1"):
         client.store().to_arrow_batches(rows)
 
 

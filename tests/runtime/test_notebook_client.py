@@ -84,7 +84,7 @@ def test_what_a_running_client_answers_is_shown(make: Make, world: FakeWorld) ->
     one = client.query(StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a")), wait=SOON)
     assert "partition" in Shown(one._repr_html_()).text
     many = client.query(StateQueryRequest.in_store("counts").with_query(RangeQuery.with_no_bounds()))
-    assert "go through it" in Shown(many._repr_html_()).text
+    assert "read it to the end" in Shown(many._repr_html_()).text
     assert [list(each.value) for each in many.partition_results.values() if each.value] == [[], [], []]
     for missing in (0, 7):
         request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a"))

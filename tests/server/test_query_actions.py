@@ -28,7 +28,7 @@ def test_what_changes_a_client_is_a_post_and_marked() -> None:
     }
     assert parse_request("POST", b"/v1/threads", b"").route.name == "change_threads"
     assert parse_request("GET", b"/v1/threads", b"").route.name == "threads"
-    with pytest.raises(Refused, match="takes POST"):
+    with pytest.raises(Refused, match="needs POST"):
         parse_request("GET", b"/v1/pause", b"")
 
 

@@ -191,7 +191,7 @@ def test_only_endpoints_that_are_named_are_asked() -> None:
     ):
         for status, body in questions(server):
             assert status == 502
-            assert "'query.server.peers' does not name it" in body["message"]
+            assert "'query.server.peers' does not include it" in body["message"]
         assert made.heard == []
         world.agree({0: server.address, 1: real.address})
         assert [status for status, _ in questions(server)][:5] == [200] * 5

@@ -99,7 +99,7 @@ def test_a_store_that_is_open_cannot_be_opened_again(tmp_path: Path) -> None:
     """The error names the store and its place; the open one goes on."""
     store = filled(tmp_path)
     with pytest.raises(
-        LockException, match=r"'counts' of task 1_3 at '.*is open already.*state.dir"
+        LockException, match=r"'counts' of task 1_3 at '.*is already open.*state.dir"
     ) as caught:
         open_at(tmp_path)
     assert caught.value.task_id == TASK
@@ -288,7 +288,7 @@ def test_a_full_disk_is_a_processor_state_exception_and_loses_nothing(tmp_path: 
         [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
     )
     applied, message = done.stdout.split(maxsplit=1)
-    assert "see to the space and the permissions" in message
+    assert "check the space and the permissions" in message
     store = open_at(tmp_path)
     assert int(applied) >= 1
     assert store.position == int(applied)

@@ -242,7 +242,7 @@ def test_late_records_are_counted_and_left_out(open_one: Open, caplog: pytest.Lo
     assert keys(windows.fetch(None, None, None, None)) == [(b"a", 2 * RETENTION), (b"b", RETENTION + 1)]
     assert sessions.expired_records == 2
     assert keys(sessions.find(None, None, None, None)) == [(b"a", 0, 3 * RETENTION)]
-    assert "left out 1 records that are older than its retention of 600000 ms" in caplog.text
+    assert "skipped 1 records that are older than its retention of 600000 ms" in caplog.text
     assert "late" not in caplog.text, "no key is logged"
 
 
@@ -258,8 +258,8 @@ def test_late_records_are_told_of_now_and_then(open_one: Open, caplog: pytest.Lo
         assert [entry.levelname for entry in caplog.records] == ["WARNING", "DEBUG"]
         clock.advance(11)
         store.apply([record(b"late", 0)], 200)
-    assert "left out 99 changelog records whose keys" in caplog.text
-    assert "left out 100 records that are older" in caplog.text
+    assert "skipped 99 changelog records whose keys" in caplog.text
+    assert "skipped 100 records that are older" in caplog.text
     assert len(caplog.records) == 4
 
 
@@ -361,8 +361,8 @@ def test_what_is_no_windows_key_is_left_out_with_a_warning(
     assert keys(windows.fetch(None, None, None, None)) == [(b"a", 7)]
     assert keys(sessions.find(None, None, None, None)) == [(b"a", 7, 8)]
     assert windows.position == sessions.position == 4
-    assert "left out 3 changelog records whose keys are not those of a window" in caplog.text
-    assert "left out 3 changelog records whose keys are not those of a session" in caplog.text
+    assert "skipped 3 changelog records whose keys are not those of a window" in caplog.text
+    assert "skipped 3 changelog records whose keys are not those of a session" in caplog.text
     assert "secret" not in caplog.text
 
 

@@ -219,10 +219,10 @@ def test_restoring_goes_on_in_bounded_batches() -> None:
     [
         (
             (3, 4_200_000, 10_000_000, 14.0),
-            "restoring 3 stores: 4,200,000 of 10,000,000 offsets (42 %), 300,000 a second, about 19 s left",
+            "restoring 3 stores: 4,200,000 of 10,000,000 offsets (42 %), 300,000 per second, about 19 s left",
         ),
-        ((1, 0, 50, 10.0), "restoring 1 store: 0 of 50 offsets (0 %), 0 a second, nothing has come yet"),
-        ((1, 0, 0, 0.0), "restoring 1 store: 0 of 0 offsets (0 %), 0 a second, nothing has come yet"),
+        ((1, 0, 50, 10.0), "restoring 1 store: 0 of 50 offsets (0 %), 0 per second, nothing has arrived yet"),
+        ((1, 0, 0, 0.0), "restoring 1 store: 0 of 0 offsets (0 %), 0 per second, nothing has arrived yet"),
     ],
 )
 def test_how_far_a_restore_is_in_words(facts: tuple[int, int, int, float], expected: str) -> None:
@@ -321,10 +321,10 @@ def test_records_of_an_older_epoch_are_left_out_and_told_of_now_and_then(
     world.wait_for_position(store, 8)
     assert store.epoch == 5
     assert [key for key, _ in store.range(None, None)] == [b"a", b"c"]
-    told = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
     assert len(told) == 1
     assert told[0].startswith(
-        f"changelog '{P0}': left out 2 records of epoch 4 up to offset 3, as epoch 5 came"
+        f"changelog '{P0}': skipped 2 records of epoch 4 up to offset 3, because epoch 5 came"
     )
     # Read again from where the store is: what is of an older epoch stays out.
     world.updater.remove(P0)

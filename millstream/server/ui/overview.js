@@ -38,7 +38,7 @@ export function overview(app) {
     button("Close the client", "close", {},
       "Close this client? Other clients take over its work. This page stops working, and the client does not restart."));
   const refused = h("p", { class: "quiet" },
-    "A server without a token takes no commands. Set query.server.token to enable them.");
+    "A server without a token accepts no commands. Set query.server.token to enable them.");
   let drawn = null;
   let last = null;
 

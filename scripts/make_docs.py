@@ -26,7 +26,7 @@ from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
 from millstream.metrics.missing import MISSING
 from millstream.metrics.table import DEFINITIONS, Definition
-from millstream.server.paths import table_of_parameters, table_of_paths
+from millstream.server.openapi import table_of_parameters, table_of_paths
 from millstream.states import CLIENT
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -211,6 +211,7 @@ SUBJECTS = {
     "kafka": "Kafka",
     "metrics": "Metrics",
     "server": "The query server",
+    "remote": "Reading stores of other programs",
     "testing": "Testing",
     "cli": "The command line",
     "": "Configuration, values and exceptions",

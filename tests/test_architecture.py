@@ -91,8 +91,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "group": BASE | {"topology"},
     "stores": BASE | {"ports", "topology"},
     "query": BASE | {"serdes", "topology", "stores"},
-    # stores over HTTP: sees a client through a protocol of its own
-    "server": BASE | {"metrics", "serdes", "stores", "query", "topology"},
+    # stores over HTTP: who asks, and what travels; and who answers, who sees a client through a protocol
+    "remote": BASE | {"serdes", "stores", "query"},
+    "server": BASE | {"remote", "metrics", "serdes", "stores", "query", "topology"},
     # the engines: never each other, nor the runtime
     "spark": BASE | ON_THIS_MACHINE | {"ports", "serdes", "topology", "dsl", "processors", "registry"},
     "kafka": BASE | {"ports", "topology", "group"},
@@ -116,8 +117,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "broker",
         "kafka",
         "registry",
+        "remote",
         "serdes",
-        "server",
         "stores",
     },
     "__main__": {"cli"},
@@ -176,7 +177,7 @@ OUTSIDE: dict[str, set[str]] = {
     "uvicorn": {"server/serving.py"},
     "h11": {"server/serving.py"},
     "socket": {"broker/", "kafka/patience.py", "server/connections.py", "server/serving.py"},
-    "http.client": {"registry/client.py", "jars/repository.py", "kafka/tokens.py", "server/wire.py"},
+    "http.client": {"registry/client.py", "jars/repository.py", "kafka/tokens.py", "remote/wire.py"},
     "urllib.request": {"jars/", "kafka/tokens.py", "registry/client.py"},
     "urllib.error": {"jars/", "registry/client.py"},
     "aws_msk_iam_sasl_signer": {"kafka/tokens.py"},
@@ -399,9 +400,9 @@ DECIDES = [
     "query/reading.py",
     "query/request.py",
     "query/result.py",
-    "server/answers.py",
-    "server/codec.py",
-    "server/pages.py",
+    "remote/answers.py",
+    "remote/codec.py",
+    "remote/pages.py",
     *(
         f"runtime/{name}.py"
         for name in (
@@ -547,7 +548,7 @@ PAUSES = {
     "millstream/runtime/fencing.py": "between two tries to fence off a client that still writes; 10 ms",
     "millstream/jars/ivy.py": "between two runs of Ivy that fetched nothing; some of them, then it is told",
     "millstream/registry/client.py": "between two requests to a registry that is away; with a deadline",
-    "millstream/server/watching.py": "between two looks at how far stores are; ends with who listens",
+    "millstream/server/streaming.py": "between two looks at how far stores are; ends with who listens",
     "tests/waiting.py": "a condition with a deadline, and a span of time in which something holds",
     "tests/cluster/chaos.py": "the faults of a run come at their times",
 }

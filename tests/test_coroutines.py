@@ -15,7 +15,7 @@ from waiting import wait_until
 
 from millstream.coroutines import Changes, Threads, Until, awaitable, awaited, block, run
 from millstream.query.iterators import EntryViews
-from millstream.server.remote import RemoteStore
+from millstream.remote.store import RemoteStore
 
 SOON_S = 20.0
 

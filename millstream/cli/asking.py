@@ -12,7 +12,7 @@ import typer
 from millstream.errors import ConfigException, StreamsException
 
 if TYPE_CHECKING:
-    from millstream.server.wire import Deadline
+    from millstream.remote.wire import Deadline
 
 __all__ = ["CaFile", "Client", "Token", "Url", "deadline_of_one", "is_told", "path_of"]
 
@@ -73,8 +73,8 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None, ca_file: str | None = None) -> None:
-        from millstream.server.entrance import checked_token
-        from millstream.server.wire import Wire, base_of, trusting
+        from millstream.remote.proof import checked_token
+        from millstream.remote.wire import Wire, base_of, trusting
 
         try:
             self._base = base_of(url)
@@ -104,7 +104,7 @@ class Client:
 
     def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float = _TIMEOUT_S) -> Mapping[str, Any]:
         """The answer to a request that changes the client, or is too long for a URL."""
-        from millstream.server.wire import Deadline
+        from millstream.remote.wire import Deadline
 
         return self._ask("POST", path, json.dumps(body).encode("ascii"), (), Deadline(timeout_s))[1]
 
@@ -126,8 +126,8 @@ class Client:
         may_be: tuple[int, ...],
         deadline: Deadline | None = None,
     ) -> tuple[int, Mapping[str, Any]]:
-        from millstream.server.answers import exception_from
-        from millstream.server.wire import WireError
+        from millstream.remote.answers import exception_from
+        from millstream.remote.wire import WireError
 
         try:
             reply = self._wire.ask(method, path, deadline=deadline or deadline_of_one(), body=body)
@@ -145,7 +145,7 @@ class Client:
 
 def deadline_of_one() -> Deadline:
     """The deadline of one request, or of a few that belong together, from now on."""
-    from millstream.server.wire import Deadline
+    from millstream.remote.wire import Deadline
 
     return Deadline(_TIMEOUT_S)
 

@@ -22,10 +22,10 @@ from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadat
 from millstream.query.parameters import QueryableStoreTypes
 from millstream.query.provider import Presence, StoreDeclaration, StoreSnapshot, StoreView, parts_by_partition
 from millstream.query.read import Read, remaining
+from millstream.remote.answers import BEFORE_HISTORY, Refused
+from millstream.remote.pages import Page, Place, Row, page_of, place_of
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
-from millstream.server.answers import BEFORE_HISTORY, Refused
-from millstream.server.pages import Page, Place, Row, page_of, place_of
 from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
 from millstream.stores.keys import MAX_TIME_MS
 from millstream.topology.topology import Topology

@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from millstream.coroutines import Threads
-from millstream.errors import ConfigException, StateStoreNotAvailableException, TimeoutException
-from millstream.server.entrance import FORWARDED, STALE
-from millstream.server.proof import PROOF_PATH, SIGNATURE, Proven, fresh_nonce, proven
+from millstream.errors import ConfigException, TimeoutException
+from millstream.remote.proof import FORWARDED, PROOF_PATH, SIGNATURE, STALE, Proven, fresh_nonce, proven
 
 __all__ = [
     "NOT_OURS",
@@ -35,15 +33,11 @@ __all__ = [
     "Wire",
     "WireError",
     "base_of",
-    "server_closed",
-    "server_threads",
     "trusting",
 ]
 
 
-def server_closed() -> StateStoreNotAvailableException:
-    """The error once the server is closing."""
-    return StateStoreNotAvailableException("this query server is closed; query another client's")
+log = logging.getLogger(__name__)
 
 
 class Deadline:
@@ -69,13 +63,6 @@ class Deadline:
                 f"no answer within {self.seconds:g} s; request less at once (limit=), or try again"
             )
 
-
-def server_threads(name: str, most: int) -> Threads:
-    """Threads of a query server. Once it is closed, they refuse; what nobody waits for is dropped."""
-    return Threads(name, most, closed=server_closed, drops=True)
-
-
-log = logging.getLogger(__name__)
 
 NOT_OURS = "NotOurs"
 """Instead of the name of an error: the answer did not come from a query server."""

@@ -33,15 +33,14 @@ from millstream.query.iterators import AsyncKeyValueIterator, EntryViews, KeyVal
 from millstream.query.metadata import HostInfo
 from millstream.query.read import Form, Read, checked_name
 from millstream.query.times import Time, to_ms
+from millstream.remote.answers import Refused, exception_from, is_misdirected
+from millstream.remote.codec import from_base64
+from millstream.remote.pages import Place
+from millstream.remote.proof import checked_token, secret_of
+from millstream.remote.routes import Question, about_store, question_of
+from millstream.remote.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusting
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import serde_named
-from millstream.server.answers import Refused, exception_from, is_misdirected
-from millstream.server.codec import from_base64
-from millstream.server.entrance import checked_token
-from millstream.server.pages import Place
-from millstream.server.proof import secret_of
-from millstream.server.routes import Question, about_store, question_of
-from millstream.server.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusting
 from millstream.stores.api import ClosedStoreError, pack_timestamp
 
 if TYPE_CHECKING:

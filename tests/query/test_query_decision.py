@@ -278,9 +278,9 @@ def test_a_refusal_tells_of_the_standbys_that_are_here() -> None:
         {"counts": parts},
     )
     for outcome, partition, told in (
-        (Outcome.MIGRATED, None, "of it; 1, 2 are here as a standby, which enable_stale_stores() reads; ask"),
-        (Outcome.MIGRATED, 1, "of it; it is here as a standby, which enable_stale_stores() reads; ask"),
-        (Outcome.MIGRATED, 0, "holds partition 0 of it; ask"),
+        (Outcome.MIGRATED, None, "of it; 1, 2 are here as a standby, which enable_stale_stores() reads; get"),
+        (Outcome.MIGRATED, 1, "of it; it is here as a standby, which enable_stale_stores() reads; get"),
+        (Outcome.MIGRATED, 0, "holds partition 0 of it; get"),
         (Outcome.WRONG_PARTITION, 2, "it is here as a standby, which enable_stale_stores() reads; query_"),
     ):
         error = refusal(outcome, snapshot, "counts", partition=partition, here=(0,))

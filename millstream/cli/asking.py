@@ -34,7 +34,7 @@ Token = Annotated[
         "--token",
         envvar="MILLSTREAM_TOKEN",
         show_envvar=True,
-        help="The server's token (query.server.token). Better set it in the environment: other users can "
+        help="The server's token (query.server.token). It is safer in the environment: other users can "
         "see arguments.",
     ),
 ]
@@ -97,8 +97,7 @@ class Client:
             deadline: shared by several requests; None: ten seconds for this one.
 
         Raises:
-            StreamsException, IllegalStateException, ValueError: the server's error, or that it does not
-                answer.
+            StreamsException, IllegalStateException, ValueError: the server's error, or there is no answer.
         """
         return self._ask("GET", path, None, may_be, deadline)
 
@@ -134,7 +133,7 @@ class Client:
         except WireError as error:
             raise StreamsException(
                 f"{error}. Is a client running there, with a query server (`millstream run --serve 7070`, or "
-                "the setting query.server.enabled)? Give its address with --url or MILLSTREAM_URL"
+                "the setting query.server.enabled)? Set its address with --url or MILLSTREAM_URL"
             ) from error
         if is_told(reply.status, reply.body, may_be):
             return reply.status, reply.body
@@ -144,21 +143,22 @@ class Client:
 
 
 def deadline_of_one() -> Deadline:
-    """The deadline of one request, or of a few that belong together, from now on."""
+    """A deadline from now on, for one request or a few related ones."""
     from millstream.remote.wire import Deadline
 
     return Deadline(_TIMEOUT_S)
 
 
 def is_told(status: int, body: Mapping[str, Any], may_be: tuple[int, ...]) -> bool:
-    """Whether this is an answer although its status is an error's.
+    """Whether this is an answer, although its status is an error's.
 
-    A client that is not ready reports its health with 503; so does one that is too busy, or a proxy.
+    A client that is not ready reports its health with 503; a client that is too busy, or a proxy, also sends
+    503.
     """
     return status in may_be and bool(body) and "error" not in body
 
 
 def _explained(error: Exception, status: int) -> Exception:
     if status == 401:
-        return StreamsException(f"{error}; give it with --token or MILLSTREAM_TOKEN")
+        return StreamsException(f"{error}; set it with --token or MILLSTREAM_TOKEN")
     return error if isinstance(error, StreamsException) else StreamsException(str(error))

@@ -33,7 +33,7 @@ class Grade(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of one check. `next` says what to do about it; "" where there is nothing to do."""
+    """The outcome of one check. `next` says what to do about it; "" if there is nothing to do."""
 
     check: str
     grade: Grade
@@ -47,10 +47,10 @@ class ClusterFacts:
 
     Attributes:
         answer_ms: how long the first answer took.
-        sources, sinks: the program's topics, each with its number of partitions; None: it is not there.
+        sources, sinks: the program's topics, each with its number of partitions; None: it does not exist.
         internal_problems: internal topics that do not fit the program, in words.
-        sources_rights, sinks_rights: what this user may do with those that exist.
-        cluster_rights: what it may do with the cluster.
+        sources_rights, sinks_rights: what this user may do with the existing ones.
+        cluster_rights: what this user may do with the cluster.
         internal_missing: the number of internal topics still to be created.
         newest_ms: the time of the newest input record, by its producer's or broker's clock.
         now_ms: this machine's time when that record was read.
@@ -77,11 +77,11 @@ class Facts:
     """The facts about this machine, the configuration, and the cluster.
 
     Attributes:
-        versions: of the packages that Millstream runs on; None: not installed.
-        spark_versions: the Spark versions (major and minor) that there are jars for.
-        java, kernel, jars: what was found, or with `_problem` why it cannot be used.
-        config: a summary; None with a problem: it is wrong.
-        state_dir: with the problem of writing there, the free bytes, and the process that holds it.
+        versions: of the packages that Millstream requires; None: not installed.
+        spark_versions: the Spark versions (major and minor) for which there are jars.
+        java, kernel, jars: what was found, or, with `_problem`, why it cannot be used.
+        config: a summary; None with a problem: it is invalid.
+        state_dir: with the reason why it cannot be written, the free bytes, and the process that holds it.
         checkpoint: where it is, and why it does not fit the program.
         cluster: None with a problem: it does not answer; None without one: it was not queried.
     """
@@ -123,7 +123,7 @@ def _size(count: int) -> str:
 
 
 def versions(facts: Facts) -> Verdict:
-    """Whether the packages that Millstream runs on are installed, in suitable versions."""
+    """Whether the packages that Millstream requires are installed, in suitable versions."""
     missing = [name for name, version in facts.versions.items() if version is None]
     says = f"Python {facts.python}; " + ", ".join(
         f"{name} {version}" for name, version in facts.versions.items() if version is not None
@@ -148,7 +148,7 @@ def versions(facts: Facts) -> Verdict:
 
 
 def java(facts: Facts) -> Verdict:
-    """Whether there is a Java for Spark."""
+    """Whether there is a suitable Java for Spark."""
     if facts.java_problem:
         return Verdict(
             "Java", Grade.FAILED, facts.java_problem.partition("\n")[0], _last_line(facts.java_problem)
@@ -161,7 +161,7 @@ def _last_line(text: str) -> str:
 
 
 def jars(facts: Facts) -> Verdict:
-    """Whether Spark's connector for Kafka, and the kernel, are here."""
+    """Whether Spark's Kafka connector and the kernel are on this machine."""
     if facts.kernel_problem:
         return Verdict("jars", Grade.FAILED, facts.kernel_problem)
     if facts.jars_missing:
@@ -170,7 +170,7 @@ def jars(facts: Facts) -> Verdict:
             Grade.WARNING,
             f"{len(facts.jars_missing)} jars of Spark's Kafka connector are not in the cache "
             f"({_size(facts.jars_bytes)}): the first start downloads them",
-            "start once with a network, or copy another machine's cache folder: MILLSTREAM_CACHE_DIR",
+            "start once with a network, or copy another machine's cache folder (MILLSTREAM_CACHE_DIR)",
         )
     return _ok("jars", f"{facts.jars}; {facts.kernel}")
 
@@ -208,13 +208,13 @@ def configuration(facts: Facts) -> Verdict:
         )
     if not facts.config:
         return Verdict(
-            "configuration", Grade.SKIPPED, "none is given", "--config-file, --set, or MILLSTREAM_…"
+            "configuration", Grade.SKIPPED, "there is none", "use --config-file, --set, or MILLSTREAM_…"
         )
     return _ok("configuration", facts.config)
 
 
 def state(facts: Facts) -> Verdict | None:
-    """Whether state can be written, and whether another process holds it."""
+    """Whether state can be written, and whether another process uses it."""
     if not facts.state_dir:
         return None
     if facts.state_problem:
@@ -229,7 +229,7 @@ def state(facts: Facts) -> Verdict | None:
             "state",
             Grade.WARNING,
             f"{facts.state_dir} is in use by process {facts.locked_by}",
-            "a second client on this machine needs a state.dir of its own",
+            "a second client on this machine needs its own state.dir",
         )
     return _ok("state", f"{facts.state_dir} can be written")
 
@@ -241,12 +241,12 @@ def disk(facts: Facts) -> Verdict | None:
     says = f"{_size(facts.disk_free)} are free in {facts.state_dir}"
     if facts.disk_free < _SOME_DISK:
         grade = Grade.FAILED if facts.disk_free < _LITTLE_DISK else Grade.WARNING
-        return Verdict("disk", grade, says, "make room, or set state.dir and checkpoint.location elsewhere")
+        return Verdict("disk", grade, says, "free some space, or move state.dir and checkpoint.location")
     return _ok("disk", says)
 
 
 def checkpoint(facts: Facts) -> Verdict | None:
-    """Whether the checkpoints fit the program, and whether other clients reach them."""
+    """Whether the checkpoints fit the program, and whether other clients can reach them."""
     if not facts.checkpoint:
         return None
     if facts.checkpoint_problem:
@@ -254,7 +254,7 @@ def checkpoint(facts: Facts) -> Verdict | None:
             "checkpoint",
             Grade.FAILED,
             facts.checkpoint_problem,
-            "run the program that made it, or start over: `millstream reset`",
+            "run the program that created it, or start over: `millstream reset`",
         )
     shared = (
         ""
@@ -270,13 +270,13 @@ def checkpoint(facts: Facts) -> Verdict | None:
 def broker(facts: Facts) -> Verdict:
     """Whether Kafka answers, and how fast."""
     if facts.cluster_problem:
-        return Verdict("broker", Grade.FAILED, facts.cluster_problem, "to try things out: `millstream kafka`")
+        return Verdict("broker", Grade.FAILED, facts.cluster_problem, "for a first try: `millstream kafka`")
     if facts.cluster is None:
         return Verdict(
             "broker",
             Grade.SKIPPED,
-            "Kafka's address is not given",
-            "--bootstrap-server, or the configuration",
+            "Kafka's address is unknown",
+            "set it with --bootstrap-server, or in the configuration",
         )
     says = f"{facts.cluster.servers} answers in {facts.cluster.answer_ms:,.0f} ms"
     if facts.cluster.answer_ms > _SLOW_MS:
@@ -299,10 +299,10 @@ def topics(facts: Facts) -> Verdict | None:
         return Verdict(
             "topics",
             Grade.FAILED,
-            f"topics {listed(lost)} do not exist, or this user may not DESCRIBE them"
+            f"topics {listed(lost)} do not exist, or this user does not have the right to DESCRIBE them"
             if len(lost) > 1
-            else f"topic {listed(lost)} does not exist, or this user may not DESCRIBE it",
-            "create what is missing: applications do not create the topics that they share with others",
+            else f"topic {listed(lost)} does not exist, or this user does not have the right to DESCRIBE it",
+            "create what is missing: applications do not create topics that they share with others",
         )
     if cluster.internal_problems:
         return Verdict("topics", Grade.FAILED, "; ".join(cluster.internal_problems), "see `millstream reset`")
@@ -316,7 +316,7 @@ def topics(facts: Facts) -> Verdict | None:
 
 
 def rights(facts: Facts) -> Verdict | None:
-    """Whether this user has the rights to read, write and create that the program needs."""
+    """Whether this user has the rights to read, write and create what the program needs."""
     cluster = facts.cluster
     if cluster is None or not (cluster.sources_rights or cluster.sinks_rights):
         return None
@@ -330,18 +330,18 @@ def rights(facts: Facts) -> Verdict | None:
         return Verdict(
             "rights",
             Grade.FAILED,
-            f"this user may not {', '.join(denied)}",
-            "have ACLs added; for internal topics, with the application.id as prefix",
+            f"this user does not have the right to {', '.join(denied)}",
+            "add ACLs; for internal topics, with the application.id as prefix",
         )
     if cluster.internal_missing and not cluster.cluster_rights & {"CREATE", "ALL"}:
         return Verdict(
             "rights",
             Grade.WARNING,
-            "this user may not CREATE topics of any name: that was asked, and it does not "
-            "say whether names that begin with the application.id are allowed",
-            "have ACLs of type PREFIXED for internal topics, with the application.id as prefix",
+            "this user does not have the right to CREATE topics of any name; whether names that begin with "
+            "the application.id are allowed is unknown",
+            "add ACLs of type PREFIXED for internal topics, with the application.id as prefix",
         )
-    return _ok("rights", "this user may read, write and create what it needs to")
+    return _ok("rights", "this user can read, write and create what it needs to")
 
 
 def _lacks(held: frozenset[str], needed: frozenset[str]) -> str:
@@ -358,7 +358,7 @@ def clock(facts: Facts) -> Verdict | None:
         return Verdict(
             "clock",
             Grade.WARNING,
-            f"the newest record that is read is {ahead / 1000:,.0f} s in the future of this machine",
+            f"the newest input record is {ahead / 1000:,.0f} s ahead of this machine's clock",
             "set the clocks by NTP; windows close by record time, so one such record makes later ones late",
         )
     return _ok("clock", f"no record is from the future; the newest is {max(0, -ahead) / 1000:,.0f} s old")
@@ -374,9 +374,11 @@ def group(facts: Facts) -> Verdict | None:
             "group",
             Grade.WARNING,
             f"the running clients are unknown: {cluster.members_problem}",
-            "have an ACL added: READ and DESCRIBE of the group with the application.id as its name",
+            "add an ACL: READ and DESCRIBE for the group named like the application.id",
         )
-    return _ok("group", f"{len(cluster.members)} clients run" if cluster.members else "no client runs now")
+    return _ok(
+        "group", f"{len(cluster.members)} clients are running" if cluster.members else "no client is running"
+    )
 
 
 CHECKS: tuple[Callable[[Facts], Verdict | None], ...] = (
@@ -395,7 +397,7 @@ CHECKS: tuple[Callable[[Facts], Verdict | None], ...] = (
     clock,
     group,
 )
-"""In this order."""
+"""The checks, in the order of the report."""
 
 
 def diagnose(facts: Facts) -> list[Verdict]:
@@ -404,12 +406,12 @@ def diagnose(facts: Facts) -> list[Verdict]:
 
 
 def has_failed(verdicts: Sequence[Verdict]) -> bool:
-    """Whether one of them says that the program cannot run."""
+    """Whether one of the checks has failed."""
     return any(each.grade is Grade.FAILED for each in verdicts)
 
 
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:
-    """A line for each, and what to do below it."""
+    """A line for each verdict, with what to do below it."""
     lines = table(
         ("check", "", "found"), [(each.check, each.grade.value, each.says) for each in verdicts]
     ).split("\n")

@@ -85,7 +85,7 @@ def stores(
     token: Token = None,
     ca_file: CaFile = None,
     count: Annotated[
-        bool, typer.Option("--count", help="Also show about how many entries each has on all clients.")
+        bool, typer.Option("--count", help="Also show each store's approximate number of entries.")
     ] = False,
     json: Json = False,
     debug: Debug = False,
@@ -153,7 +153,7 @@ def failures_text(failures: Sequence[Mapping[str, Any]]) -> str:
 def pause(
     url: Url = URL, token: Token = None, ca_file: CaFile = None, json: Json = False, debug: Debug = False
 ) -> None:
-    """Pause a running client (KIP-834): it processes nothing, and its stores can still be queried."""
+    """Pause a running client (KIP-834): it processes nothing, but its stores can still be queried."""
     _act(url, token, ca_file, "pause", {}, json, "paused; `millstream resume` resumes it")
 
 
@@ -194,8 +194,8 @@ def threads(
 def change_text(change: Change, answer: Mapping[str, Any]) -> str:
     """The result of the change. A thread may take longer to end than the server waits."""
     if change is Change.ADD:
-        return "a thread is added"
-    return "a thread is removed" if answer.get("done") else "a thread is still ending"
+        return "a thread was added"
+    return "a thread was removed" if answer.get("done") else "a thread is still ending"
 
 
 def threads_text(threads: Sequence[Mapping[str, Any]]) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["NOBODY", "cluster_config", "lags", "partitions_of", "topics_of"]
 
 NOBODY = "millstream-cli"
-"""The application id where a command does not need one."""
+"""The application id for commands that do not need one."""
 
 
 def cluster_config(
@@ -34,7 +34,7 @@ def cluster_config(
     """The configuration for the cluster.
 
     Raises:
-        typer.BadParameter: its address is not given.
+        typer.BadParameter: its address is unknown.
     """
     from millstream.config import StreamsConfig
 
@@ -47,7 +47,7 @@ def cluster_config(
     given.setdefault("application.id", NOBODY)
     if "bootstrap.servers" not in given:
         raise typer.BadParameter(
-            "give Kafka's address here, as MILLSTREAM_BOOTSTRAP_SERVERS, or in --config-file",
+            "set Kafka's address here, in MILLSTREAM_BOOTSTRAP_SERVERS, or in --config-file",
             param_hint="--bootstrap-server",
         )
     return StreamsConfig(given)
@@ -84,7 +84,7 @@ def lags(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> list[tuple[TopicPartition, int, int, int]]:
-    """(partition, the group's offset, its end, the lag), in order; deleted records do not count as lag."""
+    """(partition, the group's offset, the end, the lag), in order; deleted records do not count as lag."""
     found = []
     for at in sorted(committed):
         if at in ends:

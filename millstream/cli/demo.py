@@ -1,7 +1,7 @@
-"""`millstream demo`: starts the program in examples/demo, and does for it what only Millstream itself can.
+"""`millstream demo`: starts the program in examples/demo, and does for it what only Millstream itself can do.
 
 The demonstration is an ordinary program that uses only the public names. It cannot fetch jars before it draws
-anything, start Spark before there is a client, or print errors as commands do; `Machine` does that for it.
+anything, start Spark before there is a client, or print errors as commands do; `Machine` does these for it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def demo(
 
 
 class Machine:
-    """What the demonstration cannot do with Millstream's public names."""
+    """Does what the demonstration cannot do with Millstream's public names."""
 
     def __init__(self, context: typer.Context) -> None:
         self._context = context
@@ -98,7 +98,7 @@ class Machine:
 
     @property
     def program(self) -> str:
-        """How this program was called, so that suggested commands can be copied."""
+        """How this program was called, so that the user can copy suggested commands."""
         name = Path(sys.argv[0])
         if name.name == "__main__.py":
             return "python -m millstream"

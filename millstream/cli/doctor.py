@@ -1,4 +1,4 @@
-"""`millstream doctor`: checks this machine, the configuration and the cluster. It changes nothing."""
+"""`millstream doctor`: checks this machine, the configuration and the cluster, and changes nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def doctor(
     program: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PROGRAM]", help="A program, to check its topics, rights and checkpoints too."
+            metavar="[PROGRAM]", help="A program whose topics, rights and checkpoints to check, too."
         ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
@@ -50,7 +50,7 @@ def doctor(
 ) -> None:
     """Check what programs need: Java, jars, memory, state, checkpoints, Kafka, topics, rights, and the clock.
 
-    Nothing is changed. Exit code 1 if a check failed. What to do is printed below each finding.
+    It changes nothing. Below each finding, it prints what to do. Exit code 1 if a check failed.
     """
     topology = None if program is None else load_topology(program, app_dir)
     named = {"bootstrap.servers": bootstrap_server, "application.id": application_id}
@@ -66,7 +66,7 @@ def doctor(
 
 
 def examine(given: Mapping[str, Any], topology: Topology | None) -> Facts:
-    """All facts, including what could not be found out."""
+    """All facts, including why some are unknown."""
     found: dict[str, Any] = {**_machine(), **_java(), **_jars()}
     if not given:
         return Facts(**found)
@@ -141,7 +141,7 @@ def _jars() -> dict[str, Any]:
         found["jars_missing"] = [each.file_name for each in lost]
         found["jars_bytes"] = sum(each.size for each in lost)
     except metadata.PackageNotFoundError:
-        pass  # reported by the versions
+        pass  # reported by the check of versions
     except (SetupException, StreamsException) as error:
         found["kernel_problem"] = str(error)
     return found
@@ -178,7 +178,7 @@ def _disk(config: StreamsConfig, topology: Topology | None) -> dict[str, Any]:
 
 
 def _owner(file: Path) -> int | None:
-    """The process that holds a state directory; None: no process."""
+    """The process that uses a state directory; None: no process."""
     import psutil
 
     try:
@@ -206,7 +206,7 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
         written = set(sink_topics(topology.pipelines))
         rights = ClusterRights(config)
         held = rights.of_topics((wanted | written) & names)
-        # A program describes them with their configuration; without that right, nothing else can be checked.
+        # Programs read the topics' configuration, too; without that right, nothing else can be checked.
         whole = {name for name, may in held.items() if _CONFIGS & may}
         counts = {name: each.partitions for name, each in topics.describe(whole).items()}
         counts |= rights.partitions(held.keys() - whole)

@@ -1,4 +1,4 @@
-"""How commands fail: our own errors are a short red message and an exit code, never a traceback."""
+"""How commands fail: Millstream's own errors are a short red message and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _set_debug(context: typer.Context, value: bool) -> bool:
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of an error.", callback=_set_debug, is_eager=True)
 ]
-"""An option of every command, and of `millstream` itself. It may stand anywhere on the command line."""
+"""An option of every command, and of `millstream` itself. It may be anywhere on the command line."""
 
 
 class ErrorBoundary(TyperGroup):
@@ -38,12 +38,12 @@ class ErrorBoundary(TyperGroup):
         try:
             return super().invoke(ctx)
         except (typer.TyperException, typer.Exit, typer.Abort):
-            raise  # Typer's own ways to end
+            raise  # Typer's own exits
         except KeyboardInterrupt:
             typer.echo("\nstopped", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # The reader of our output has closed it (`| head`); nothing more can be printed.
+            # The reader of the output has closed it (`| head`), so nothing more can be printed.
             sys.stderr.close()
             raise typer.Exit(FAILED) from None
         except Exception as error:
@@ -52,7 +52,7 @@ class ErrorBoundary(TyperGroup):
 
 
 def print_error(error: BaseException, context: typer.Context) -> None:
-    """Print on stderr what went wrong, and with --debug where."""
+    """Print on stderr what went wrong and, with --debug, where."""
     if context.find_root().meta.get(_DEBUG):
         typer.echo("".join(traceback.format_exception(error)), err=True)
     if isinstance(error, StreamsException | IllegalStateException):

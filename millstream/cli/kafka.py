@@ -32,7 +32,7 @@ def kafka(
     """Run a real Apache Kafka broker on this machine until Ctrl-C."""
     topics = [parse_topic(text) for text in topic or ()]
     try:
-        with Terminable():  # what stops a service is a TERM
+        with Terminable():  # services are stopped by SIGTERM
             code = _run(data_dir, port, topics)
     except KeyboardInterrupt:
         typer.echo("\nstopped before it was ready", err=True)
@@ -49,14 +49,14 @@ def parse_topic(text: str) -> tuple[str, int]:
     name, colon, count = text.partition(":")
     if not name or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
         raise typer.BadParameter(
-            f"{text!r} is not a topic; give its name, or name:partitions such as lines:4",
+            f"{text!r} is not a topic; use its name, or name:partitions such as lines:4",
             param_hint="--topic",
         )
     return name, int(count) if colon else 1
 
 
 def _run(data_dir: Path | None, port: int, topics: list[tuple[str, int]]) -> int:
-    """Start, say where, wait; the exit code."""
+    """Start the broker, print its address, and wait; the exit code."""
     from millstream.broker import EmbeddedKafka
 
     began = time.monotonic()
@@ -71,7 +71,7 @@ def _run(data_dir: Path | None, port: int, topics: list[tuple[str, int]]) -> int
         typer.echo(f"  data    {broker.data_dir} ({fate})")
         typer.echo(f"  log     {broker.log_file}")
         for name, partitions in topics:
-            what = "was there already" if name in present else f"partitions: {partitions}"
+            what = "already existed" if name in present else f"partitions: {partitions}"
             typer.echo(f"  topic   {name} ({what})")
         typer.echo("Ctrl-C stops it.")
         sys.stdout.flush()

@@ -23,7 +23,7 @@ def lag(
     application_id: Annotated[
         str,
         typer.Argument(
-            metavar="APPLICATION_ID", help="The application.id, or any group.", show_default=False
+            metavar="APPLICATION_ID", help="The application.id, or any group id.", show_default=False
         ),
     ],
     bootstrap_server: BootstrapServer = None,
@@ -38,7 +38,8 @@ def lag(
 ) -> None:
     """Print how far an application has read each partition, and how many records are left.
 
-    These are the offsets in Kafka: pipelines commit them after each batch. Records since then count as lag.
+    The offsets are those in Kafka, which pipelines commit after each batch. Records read since then count as
+    lag.
     """
     config = cluster_config(config_file, set_, bootstrap_server, application_id)
     with topics_of(config) as topics:
@@ -59,7 +60,7 @@ def lag(
 
 
 def lag_as_dict(group: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """Ready for `json.dumps`."""
+    """The lag in a form for `json.dumps`."""
     return {
         "application_id": group,
         "lag": sum(row[3] for row in rows),
@@ -71,7 +72,7 @@ def lag_as_dict(group: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def lag_table(rows: Sequence[Row]) -> str:
-    """A line for each partition, and the sum."""
+    """A line for each partition, and the total."""
     numbers = ("partition", "offset", "end", "lag")
     shown: list[tuple[object, ...]] = [
         (at.topic, at.partition, f"{here:,}", f"{end:,}", f"{left:,}") for at, here, end, left in rows

@@ -11,7 +11,7 @@ __all__ = ["pieces"]
 
 
 def pieces(lines: Iterable[str], most: int, within_s: float) -> Iterator[list[str]]:
-    """The lines without their ends: up to `most`, or those that arrive within this time after the first.
+    """Lines without their line ends, in lists: up to `most`, or those within `within_s` after the first.
 
     They are read on a thread, which ends with the lines or with the process, because a read of a pipe cannot
     be interrupted. Ctrl-C takes effect after the lines read so far.
@@ -52,7 +52,7 @@ def pieces(lines: Iterable[str], most: int, within_s: float) -> Iterator[list[st
 
 
 def _fill(piece: list[str], read: Queue[str | None], most: int, within_s: float) -> bool:
-    """Whether that was the end."""
+    """Fill the list; whether the input has ended."""
     line = read.get()
     until = time.monotonic() + within_s
     while line is not None:

@@ -50,7 +50,7 @@ app.add_typer(query, name="query", rich_help_panel="An application")
 
 
 class Importance(StrEnum):
-    """How likely one is to need a setting."""
+    """How likely users are to need a setting."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -103,7 +103,7 @@ def config(
 
 @app.command(rich_help_panel="This machine")
 def version(json: Json = False) -> None:
-    """Print the versions of Millstream and of what it runs on."""
+    """Print the versions of Millstream and of what it requires."""
     from millstream.errors import JavaNotFoundException
     from millstream.java import find_java
 

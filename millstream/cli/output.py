@@ -17,15 +17,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def tell(is_json: bool, data: Any, text: str) -> None:
-    """Print one of them. Control characters in `text` that come from data cannot command the terminal."""
+    """Print one of them. Control characters from data in `text` cannot control the terminal."""
     typer.echo(as_json(data) if is_json else printable_lines(text.rstrip("\n")))
 
 
 def as_json(data: Any, *, one_line: bool = False) -> str:
-    """JSON on several lines, or on one, for streams of them.
+    """JSON on several lines or, for streams of objects, on one.
 
-    What cannot be printed is escaped, as a terminal may show it. NaN and infinities, which JSON does not
-    have, are texts.
+    Unprintable characters are escaped, because a terminal may show the text. NaN and infinities, which JSON
+    lacks, become texts.
     """
     indent = None if one_line else 2
     try:
@@ -60,11 +60,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: Collect
 
 
 def yes(value: object) -> str:
-    """A boolean in a word."""
+    """A boolean as a word."""
     return "yes" if value else "no"
 
 
 def facts(values: Mapping[str, object]) -> str:
-    """Names and values, a line each."""
+    """Names and values, one per line."""
     width = max(map(len, values), default=0)
     return "\n".join(f"{name:<{width}}  {printable(value, 2000)}" for name, value in values.items())

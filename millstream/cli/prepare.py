@@ -1,4 +1,4 @@
-"""`millstream prepare`: gets a machine or an image ready for fast offline starts."""
+"""`millstream prepare`: prepares a machine or an image for fast starts without a network."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def prepare(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Get this machine, or an image, ready: fetch jars, count words once, make the class-data archive.
+    """Prepare this machine, or an image: fetch jars, count words once, create the class-data archive.
 
     Programs then start faster here, and without a network. It takes one or two minutes; run it as the user
     that will run the programs. Exit code 1 if something that programs need is not available.
@@ -70,7 +70,7 @@ def _topology() -> Topology:
 
 
 def _run() -> dict[str, Any]:
-    """Count words on a separate broker, and wait until the archive is made.
+    """Count words on a separate broker, and wait until the archive is written.
 
     Raises:
         StreamsException: the right count did not arrive in time.

@@ -1,4 +1,4 @@
-"""A program as the command line names it, `module:attribute`, and its topology.
+"""Programs as named on the command line, `module:attribute`, and their topologies.
 
 The form is that of uvicorn and gunicorn. The module is imported, so its code outside functions runs.
 """
@@ -90,7 +90,7 @@ def load_topology(text: str, app_dir: Path | None = None) -> Topology:
 
     Raises:
         typer.BadParameter: there is no such module or attribute, or it is not a topology.
-        StreamsException: the module, or the function, raises something.
+        StreamsException: the module, or the function, raises an exception.
     """
     named = parse_program(text)
     folder = (named.folder or app_dir or Path()).resolve()
@@ -105,7 +105,7 @@ def load_topology(text: str, app_dir: Path | None = None) -> Topology:
 
 
 def _search_first(folder: Path) -> None:
-    """Make this process, and Spark's Python workers, its children, look for modules there first."""
+    """Make this process and its children, Spark's Python workers, look for modules there first."""
     here = str(folder)
     if sys.path[:1] != [here]:
         sys.path.insert(0, here)
@@ -118,10 +118,10 @@ def _imported(name: str, folder: Path) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-            raise _raised(f"module '{name}'", error) from error  # it is there, and needs another one
+            raise _raised(f"module '{name}'", error) from error  # it exists, but imports a missing one
         raise typer.BadParameter(_no_module(error.name, folder), param_hint=_HINT) from None
     except StreamsException:
-        raise  # a topology that cannot be; the message has where
+        raise  # an invalid topology; the message says where
     except Exception as error:
         raise _raised(f"module '{name}'", error) from error
 
@@ -129,7 +129,7 @@ def _imported(name: str, folder: Path) -> ModuleType:
 def _no_module(name: str, folder: Path) -> str:
     there = sorted(path.stem for path in folder.glob("*.py"))
     near = difflib.get_close_matches(name, there, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else "; name its folder with --app-dir"
+    hint = f"; did you mean '{near[0]}'?" if near else "; set its folder with --app-dir"
     return f"there is no module '{name}' in {folder}{hint}"
 
 
@@ -160,7 +160,7 @@ def _topology(found: Any, named: Named) -> Topology:
         found = found.build()
     if not isinstance(found, Topology):
         raise typer.BadParameter(
-            f"{what} is of type {type(found).__name__}; a program is a Topology, a StreamsBuilder, "
+            f"{what} is of type {type(found).__name__}; a program must be a Topology, a StreamsBuilder, "
             "or a function without parameters that returns one",
             param_hint=_HINT,
         )
@@ -168,7 +168,7 @@ def _topology(found: Any, named: Named) -> Topology:
 
 
 def _raised(what: str, error: Exception) -> StreamsException:
-    """What a user's code raised, and where: its last line that is not a library's."""
+    """What the user's code raised, and where: the last line that is not in a library."""
     if isinstance(error, SyntaxError):
         where = f"{error.filename}, line {error.lineno}"
     else:

@@ -22,7 +22,7 @@ query = typer.Typer(no_args_is_help=True, help="Read the stores of a running app
 _LIMIT = 100
 _PAGE = 1_000
 _SQL_S = 30.0
-"""Longer than the server gives a query."""
+"""Longer than the server allows a query."""
 
 Store = Annotated[str, typer.Argument(metavar="STORE", help="The store.", show_default=False)]
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key, as text or JSON.", show_default=False)]
@@ -140,7 +140,7 @@ def sql(
         str, typer.Argument(metavar="SQL", help="One SELECT; stores are its tables.", show_default=False)
     ],
     local: Annotated[
-        bool, typer.Option("--local", help="Read only that client's state instead of all clients'.")
+        bool, typer.Option("--local", help="Read only this client's state instead of all clients'.")
     ] = False,
     url: Url = URL,
     token: Token = None,
@@ -178,13 +178,13 @@ def _print(
     elif found:
         typer.echo(entries_text(found))
     if not json and len(found) == limit:
-        typer.echo(f"{limit} entries; there may be more: --limit", err=True)
+        typer.echo(f"{limit} entries; there may be more (--limit)", err=True)
 
 
 def _entries(
     client: Client, place: Sequence[str], given: Mapping[str, Any], limit: int, *, reverse: bool
 ) -> Iterator[Mapping[str, Any]]:
-    """Page after page."""
+    """The entries of all pages, up to the limit."""
     asked = {**given, "limit": min(limit, _PAGE), "reverse": reverse or None}
     cursor: str | None = None
     while True:
@@ -196,14 +196,14 @@ def _entries(
 
 
 def value_text(value: Any) -> str:
-    """A value for people: text as it is, anything else as JSON."""
+    """A value for people: text unchanged, anything else as JSON."""
     if isinstance(value, str):
         return printable_lines(value)
     return printable_lines(json_.dumps(value, ensure_ascii=False))
 
 
 def entries_text(entries: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each entry; with its window if it has one."""
+    """A line for each entry, with its window if it has one."""
     if any("start" in each for each in entries):
         rows = [
             (

@@ -1,4 +1,4 @@
-"""How records are shown and written on the command line: serdes by name, and unknown bytes. Pure."""
+"""How the command line shows and writes records: serdes by name, and unknown bytes. Pure."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _BYTES = "$bytes"
 
 
 class Form(StrEnum):
-    """How bytes are read and written: serdes by name, and three forms of the command line's own."""
+    """How bytes are read and written: serdes by name, and three forms that only the command line has."""
 
     AUTO = "auto"
-    """Text if the bytes are text, else 0x and hexadecimal digits."""
+    """Text if the bytes are text, or else 0x and hexadecimal digits."""
     BYTES = "bytes"
     """Base64."""
     JSON = "json"
@@ -60,7 +60,7 @@ Reader = Callable[[bytes], Any]
 
 
 def text_or_bytes(data: bytes) -> Any:
-    """Text, if it can be printed; else the bytes, as in `as_bytes`."""
+    """Text, if it can be printed, or else the bytes, as in `as_bytes`."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -69,15 +69,15 @@ def text_or_bytes(data: bytes) -> Any:
 
 
 def as_bytes(data: bytes) -> dict[str, str]:
-    """Bytes as JSON represents them here; `bytes_of` reads it."""
+    """Bytes in a form for JSON; `bytes_of` reads it."""
     return {_BYTES: base64.b64encode(data).decode("ascii")}
 
 
 def bytes_of(part: object) -> bytes | None:
-    """The bytes that `as_bytes` represented; None: it is something else.
+    """The bytes in the form of `as_bytes`; None if `part` is something else.
 
     Raises:
-        ValueError: it is not base64.
+        ValueError: they are not base64.
     """
     if not isinstance(part, dict) or set(part) != {_BYTES}:
         return None
@@ -85,7 +85,7 @@ def bytes_of(part: object) -> bytes | None:
 
 
 def reader_of(form: Form, serde: Callable[[str], Any]) -> Reader:
-    """The function that reads bytes in a form; `serde` gives a serde by its name."""
+    """The function that reads bytes in a form; `serde` returns a serde by its name."""
     match form:
         case Form.AUTO:
             return text_or_bytes
@@ -113,7 +113,7 @@ def written(form: Form, text: str | None, serde: Callable[[str], Any]) -> bytes 
     """The bytes of typed text; None: a tombstone or no key.
 
     Raises:
-        typer.BadParameter: it does not fit.
+        typer.BadParameter: the text does not fit the form.
     """
     if text is None:
         return None
@@ -135,12 +135,12 @@ def written(form: Form, text: str | None, serde: Callable[[str], Any]) -> bytes 
 def _as_utf8(value: Any) -> bytes:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    except UnicodeEncodeError:  # half a surrogate pair, which JSON's escapes can write
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON's escapes can represent
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def takes_json(form: Form) -> bool:
-    """Whether a text in this form is JSON, in which a string has its quotes."""
+    """Whether a text in this form is JSON, so that strings need quotes."""
     return form in (Form.JSON, Form.AVRO, Form.JSON_SCHEMA, Form.PROTOBUF)
 
 
@@ -163,9 +163,10 @@ def _value(form: Form, text: str) -> Any:
 
 
 def record_as_dict(record: Record, key: Reader, value: Reader) -> dict[str, Any]:
-    """Ready for `as_json`. What cannot be read has `key_error` or `value_error`, and is `{"$bytes": base64}`.
+    """A record for `as_json`. A part that cannot be read has an error, and is `{"$bytes": base64}`.
 
-    So is what JSON would misrepresent: a present value that reads as None, or a number such as NaN.
+    So is a part that JSON would misrepresent: an existing value that reads as None, or a number such as NaN.
+    The errors are `key_error` and `value_error`.
     `record_of_line` turns it back into the same record, with the same serdes.
     """
     shown: dict[str, Any] = {
@@ -189,12 +190,12 @@ def record_as_dict(record: Record, key: Reader, value: Reader) -> dict[str, Any]
 def _told(data: bytes, read: Any) -> Any:
     is_none = read is None or (isinstance(read, float) and not math.isfinite(read))
     is_like_bytes = isinstance(read, dict) and set(read) == {_BYTES}
-    is_not_all = isinstance(read, str) and "\ufffd" in read  # what stands for bytes that are no text
+    is_not_all = isinstance(read, str) and "\ufffd" in read  # it replaces bytes that are not text
     return as_bytes(data) if is_none or is_like_bytes or is_not_all else read
 
 
 def record_line(shown: Mapping[str, Any], *, headers: bool) -> str:
-    """One record on one line: position, time, key and value. Nothing in it can command the terminal."""
+    """One record on one line: position, time, key and value. Nothing in it can control the terminal."""
     parts = [
         f"{printable(shown['topic'])}-{shown['partition']}@{shown['offset']}",
         shown_time(int(shown["timestamp"])),
@@ -232,7 +233,7 @@ def shown_time(timestamp: int) -> str:
 
 
 def parse_time(text: str, hint: str) -> int:
-    """Milliseconds since the epoch, from that number or from an ISO 8601 time, in UTC if it names no zone.
+    """Milliseconds since the epoch, from that number or an ISO 8601 time, in UTC unless it names a zone.
 
     Raises:
         typer.BadParameter: it is neither.
@@ -243,7 +244,7 @@ def parse_time(text: str, hint: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is not a time; give one like 2026-05-01T12:00:00Z, or milliseconds since 1970",
+            f"{text!r} is not a time; use one like 2026-05-01T12:00:00Z, or milliseconds since 1970",
             param_hint=hint,
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
@@ -254,9 +255,9 @@ def parse_header(text: str) -> tuple[str, bytes]:
     """`name=value`.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: it is not in this form.
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise typer.BadParameter(f"{text!r} is not a header; give name=value", param_hint="--header")
+        raise typer.BadParameter(f"{text!r} is not a header; use name=value", param_hint="--header")
     return name, value.encode("utf-8")

@@ -17,9 +17,8 @@ def registry(
     bootstrap_servers: Annotated[
         str | None,
         typer.Option(
-            help="Keep the schemas in a compacted topic of this Kafka. Without it they are in memory, "
-            "and are "
-            "lost when the registry stops."
+            help="Keep the schemas in a compacted topic of this Kafka. Without it, they are in memory, "
+            "and lost when the registry stops."
         ),
     ] = None,
     topic: Annotated[str, typer.Option(help="The topic.")] = "_schemas",
@@ -33,7 +32,7 @@ def registry(
     from millstream.registry.http import RegistryServer
     from millstream.registry.topic import RegistryTopic
 
-    with contextlib.suppress(KeyboardInterrupt, Terminated), Terminable():  # what stops a service is a TERM
+    with contextlib.suppress(KeyboardInterrupt, Terminated), Terminable():  # services are stopped by SIGTERM
         log = None
         if bootstrap_servers is not None:
             log = RegistryTopic({"bootstrap.servers": bootstrap_servers}, topic)

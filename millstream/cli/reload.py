@@ -1,8 +1,8 @@
-"""Start a program again whenever its files change: `millstream run --reload`, for development.
+"""Restart a program whenever its files change: `millstream run --reload`, for development.
 
-Python files are checked every half second. The program is a child process in a session of its own, so
-Ctrl-C reaches only this process, which then ends the child. The child also ends when this process dies,
-because its stdin closes. A program that fails is started again at the next change.
+Python files are checked every half second. The program is a child process in its own session, so Ctrl-C
+reaches only this process, which then ends the child. The child also ends when this process dies, because its
+stdin closes. A program that fails is restarted at the next change.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from millstream.program_end import Terminable
 __all__ = ["changes", "child_arguments", "end_with_parent", "files_of", "watch_and_run"]
 
 RELOADED = "MILLSTREAM_RELOADED"
-"""Set for the child: its stdin ends with its parent."""
+"""Set for the child, whose stdin ends with its parent."""
 
 _EVERY_S = 0.5
 _CLOSE_S = 30.0
 """How long the program may take to close."""
 _SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv"}
 _MOST = 5_000
-"""How many files are watched at most: a start in a home directory is not meant for all of it."""
+"""The maximum number of watched files: a start in a home directory is not meant to watch all of it."""
 
 Stamps = Mapping[Path, tuple[int, int]]
 
@@ -43,7 +43,7 @@ def files_of(places: Iterable[Path]) -> Stamps:
     found: dict[Path, tuple[int, int]] = {}
     for place in sorted(places, key=Path.is_dir):  # a named file is watched however many there are
         for path in _python_files(place) if place.is_dir() else (place,):
-            with contextlib.suppress(OSError):  # it was deleted just now
+            with contextlib.suppress(OSError):  # it has just been deleted
                 stat = path.stat()
                 found[path] = (stat.st_mtime_ns, stat.st_size)
             if len(found) >= _MOST:
@@ -85,7 +85,7 @@ def watch_and_run(arguments: Sequence[str], places: Sequence[Path]) -> None:
                 changed = _wait_for_change(child, seen, places)
             finally:
                 _end(child)
-            typer.echo(f"--reload: {listed(path.name for path in changed)} changed; starting again", err=True)
+            typer.echo(f"--reload: {listed(path.name for path in changed)} changed; restarting", err=True)
 
 
 def _wait_for_change(child: subprocess.Popen[bytes], seen: Stamps, places: Sequence[Path]) -> list[Path]:
@@ -102,13 +102,13 @@ def _wait_for_change(child: subprocess.Popen[bytes], seen: Stamps, places: Seque
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Close it; kill it if it does not close in time."""
+    """Close the program; kill it if it does not close in time."""
     if child.poll() is None:
         child.send_signal(signal.SIGTERM)
         try:
             child.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
-            typer.echo(f"--reload: the program did not close within {_CLOSE_S:g} s and is killed", err=True)
+            typer.echo(f"--reload: the program did not close within {_CLOSE_S:g} s; killing it", err=True)
             child.kill()
             child.wait()
     assert child.stdin is not None
@@ -116,7 +116,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def end_with_parent() -> None:
-    """In the child: end, as by SIGTERM, when the parent process is gone."""
+    """Called in the child: end it, as by SIGTERM, when the parent process is gone."""
     threading.Thread(target=_await_parents_end, name="cli-ParentWatch", daemon=True).start()
 
 

@@ -1,5 +1,5 @@
-"""`millstream reset`: what kafka-streams-application-reset is for Kafka Streams, checkpoints and local state
-included."""
+"""`millstream reset`: the equivalent of kafka-streams-application-reset, including checkpoints and local
+state."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def reset(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Reset an application: it reads its input topics again, from where you say, and starts with empty state.
+    """Reset an application: it reads its input topics again from a chosen place, and starts with empty state.
 
     Deletes its internal topics, its checkpoints and its local state, and sets the offsets of its group. Its
     output topics keep their records. Close all its clients first; --dry-run shows what will be done.
@@ -110,7 +110,7 @@ def reset(
         },
     )
     if "bootstrap.servers" not in given:
-        raise typer.BadParameter("say where Kafka is", param_hint="--bootstrap-server")
+        raise typer.BadParameter("Kafka's address is missing", param_hint="--bootstrap-server")
     asked = Reset(to, shift_by, _names(input_topics), _names(internal_topics), force)
     config, parts = StreamsConfig(given), real_parts()
     plan = reset_application(config, parts, asked, dry_run=True)
@@ -121,7 +121,7 @@ def reset(
 
     say(f"{'Would reset' if dry_run else 'Resetting'} {plan}")
     if dry_run:
-        say("Nothing was changed. Run it without --dry-run to do this.")
+        say("Nothing was changed. To do this, run it without --dry-run.")
     else:
         raise_if_alive(plan, force)
         reset_application(config, parts, asked, tell=lambda step: say(f"… {step}"))
@@ -131,7 +131,7 @@ def reset(
 
 
 def plan_as_dict(plan: ResetPlan, *, done: bool) -> dict[str, Any]:
-    """A plan, ready for `json.dumps`."""
+    """A plan in a form for `json.dumps`."""
     return {
         "application_id": plan.application_id,
         "done": done,
@@ -157,10 +157,10 @@ def target_of(
     file: Path | None,
     shift: int | None,
 ) -> To:
-    """The start that the options choose; a shift is "earliest" here, and handled separately.
+    """The start that the options select; a shift is "earliest" here, and handled separately.
 
     Raises:
-        typer.BadParameter: several of them are given, or one cannot be parsed.
+        typer.BadParameter: there are several of them, or one cannot be parsed.
     """
     from millstream.runtime.reset_plan import parse_offsets
 
@@ -175,7 +175,7 @@ def target_of(
     }
     chosen = [name for name, is_given in given.items() if is_given]
     if len(chosen) > 1:
-        raise typer.BadParameter(f"{' and '.join(chosen)} cannot be combined; give one of them")
+        raise typer.BadParameter(f"{' and '.join(chosen)} cannot be combined; use one of them")
     if latest:
         return "latest"
     if when is not None:
@@ -198,10 +198,10 @@ def target_of(
 
 
 def duration_of(text: str) -> timedelta:
-    """A duration in ISO 8601, of days and less: `P1DT2H3M4.5S`.
+    """A duration in ISO 8601, in days and smaller units: `P1DT2H3M4.5S`.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: it is not a duration.
     """
     import re
 
@@ -217,7 +217,7 @@ def duration_of(text: str) -> timedelta:
 
 
 def _names(given: list[str] | None) -> list[str] | None:
-    """Topics, given one by one or separated by commas."""
+    """Topics, from one or more options, each with one topic or several separated by commas."""
     if not given:
         return None
     return [name.strip() for each in given for name in each.split(",") if name.strip()]

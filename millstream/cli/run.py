@@ -105,7 +105,7 @@ def run(
         if key not in given:
             variable = f"MILLSTREAM_{key.replace('.', '_').upper()}"
             raise typer.BadParameter(
-                f"'{key}' is missing: give it here, as {variable}, or in --config-file", param_hint=flag
+                f"'{key}' is missing: set it here, in {variable}, or in --config-file", param_hint=flag
             )
     from millstream.config import StreamsConfig
 
@@ -119,11 +119,11 @@ def run(
 
 
 def run_until_ended(streams: KafkaStreams, teller: Teller) -> None:
-    """Run a client that was not started yet, and report on it.
+    """Run a client that has not been started yet, and report on it.
 
     Raises:
         StreamsException: it could not start, or ended in ERROR.
-        KeyboardInterrupt, SystemExit: Ctrl-C, or SIGTERM; it is closed.
+        KeyboardInterrupt, SystemExit: Ctrl-C, or SIGTERM; the client is closed.
     """
     ended = threading.Event()
 
@@ -137,11 +137,11 @@ def run_until_ended(streams: KafkaStreams, teller: Teller) -> None:
     streams.set_state_listener(changed)
     with streams:
         ended.wait()
-    streams.wait()  # raises what it ended with
+    streams.wait()  # raises the error with which it ended
 
 
 class Teller:
-    """Prints what happens to a client, on stdout: lines for people, or JSON.
+    """Prints what happens to a client on stdout, as lines for people or as JSON.
 
     `ui`: whether the client has a dashboard.
     """
@@ -157,7 +157,7 @@ class Teller:
         self._say({"event": "state", "from": old, "to": new}, f"State transition from {old} to {new}")
 
     def ready(self, client: str, servers: str, url: str | None) -> None:
-        """Report once that it runs, since it may enter RUNNING several times."""
+        """Report once that the client runs; it may enter RUNNING several times."""
         if self._was_ready:
             return
         self._was_ready = True
@@ -186,7 +186,7 @@ class Teller:
 
 
 def serving_settings(serve: str | None) -> dict[str, Any]:
-    """The settings that `--serve` stands for.
+    """The settings that `--serve` implies.
 
     Raises:
         typer.BadParameter: it is not an address.
@@ -200,7 +200,7 @@ def serving_settings(serve: str | None) -> dict[str, Any]:
         HostInfo.parse(address)
     except ValueError:
         raise typer.BadParameter(
-            f"{serve!r} is not an address to listen on; give one like 7070 or 0.0.0.0:7070",
+            f"{serve!r} is not an address to listen on; use one like 7070 or 0.0.0.0:7070",
             param_hint="--serve",
         ) from None
     return {"query.server.enabled": True, "query.server.listen": address}

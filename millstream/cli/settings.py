@@ -1,7 +1,7 @@
 """The configuration of a command: from a file, the environment and flags; later ones override earlier ones.
 Pure, except for reading the file.
 
-A setting's name in the environment is `MILLSTREAM_` and its key in capitals, with `_` for dots:
+A setting's name in the environment is `MILLSTREAM_` followed by its key in capitals, with `_` for dots:
 `MILLSTREAM_BOOTSTRAP_SERVERS`. A file has the keys unchanged, as TOML or as Java properties.
 """
 
@@ -45,7 +45,7 @@ OTHERS = frozenset(
         "MILLSTREAM_URL",
     }
 )
-"""Our variables that are not settings of a client."""
+"""Millstream's variables that are not settings of a client."""
 _OF_KUBERNETES = re.compile(r"MILLSTREAM_(?:.+_)?(?:SERVICE_(?:HOST|PORT.*)|PORT(?:_.*)?)")
 """Variables that Kubernetes and Docker set in each container if a service is called millstream."""
 
@@ -58,7 +58,7 @@ ConfigFile = Annotated[
         dir_okay=False,
         envvar="MILLSTREAM_CONFIG_FILE",
         show_envvar=True,
-        help="The client's settings: TOML if the name ends in .toml, else lines of name=value.",
+        help="The client's settings: TOML if the name ends in .toml, or else lines of name=value.",
     ),
 ]
 Setting = Annotated[
@@ -68,8 +68,7 @@ Setting = Annotated[
         "-s",
         metavar="KEY=VALUE",
         help="One setting of the client, such as num.stream.threads=2. Can be given more than once. "
-        "Overrides the "
-        "environment (MILLSTREAM_NUM_STREAM_THREADS), which overrides the file.",
+        "Overrides the environment (MILLSTREAM_NUM_STREAM_THREADS), which overrides the file.",
     ),
 ]
 BootstrapServer = Annotated[
@@ -92,7 +91,7 @@ def settings(
     """All given settings; flags override the environment, which overrides the file.
 
     Args:
-        named: the values of flags with a name of their own, by key; None: not given.
+        named: the values of flags that have their own name, by key; None: not given.
 
     Raises:
         typer.BadParameter: the file, or a flag, cannot be read.
@@ -128,13 +127,13 @@ def from_properties(text: str, name: str) -> dict[str, Any]:
             continue
         key, equals, value = stripped.partition("=")
         if not equals or not key.strip():
-            raise _unreadable(f"{name}, line {number}: a setting is name=value")
+            raise _unreadable(f"{name}, line {number}: a setting must have the form name=value")
         found[key.strip()] = value.strip()
     return found
 
 
 def from_toml(text: str, name: str) -> dict[str, Any]:
-    """TOML: `application.id = "orders"`, or the same in tables, whose names come first in the keys."""
+    """TOML: `application.id = "orders"`, or the same in tables, whose names are the keys' first parts."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -156,7 +155,7 @@ def _flatten(table: Mapping[str, Any], prefix: str, name: str, found: dict[str, 
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The settings among the variables, and the variables that only look like one."""
+    """The settings among the variables, and the variables that only look like settings."""
     found: dict[str, Any] = {}
     unknown = []
     for variable, value in sorted(environ.items()):
@@ -180,7 +179,7 @@ def _key_of(variable: str) -> str | None:
         begins = prefix.replace(".", "_").upper()
         if variable.startswith(begins) and len(variable) > len(begins):
             rest = variable.removeprefix(begins)
-            # A prefix is followed by a key of ours, of Kafka's, or an unknown one.
+            # A prefix is followed by a key of Millstream's, of Kafka's, or an unknown one.
             return prefix + _BY_VARIABLE.get(rest, rest.replace("_", ".").lower())
     return None
 

@@ -33,7 +33,7 @@ def describe(program: Program, app_dir: AppDir = None, json: Json = False, debug
 
 
 def explain(program: Program, app_dir: AppDir = None, json: Json = False, debug: Debug = False) -> None:
-    """Print the Spark queries that run a program: what each reads, stores and writes, and why there."""
+    """Print the Spark queries that run a program: what each one reads, stores and writes, and why."""
     topology = load_topology(program, app_dir)
     tell(json, explained(topology), topology.explain())
 
@@ -88,7 +88,7 @@ def format_of(given: GraphFormat | None, output: Path | None) -> GraphFormat:
 
 
 def described(description: TopologyDescription) -> dict[str, Any]:
-    """A description, ready for `json.dumps`."""
+    """A description in a form for `json.dumps`."""
     return {
         "subtopologies": [
             {"id": each.id, "nodes": [_node(node) for node in each.nodes]}
@@ -115,7 +115,7 @@ def _node(node: NodeDescription) -> dict[str, Any]:
 
 
 def explained(topology: Topology) -> dict[str, Any]:
-    """The pipelines, ready for `json.dumps`."""
+    """The pipelines in a form for `json.dumps`."""
     from millstream.topology.pipeline import input_label
 
     return {

@@ -1,6 +1,6 @@
 """`millstream top`: a running client on the whole screen, redrawn each second. q quits, p pauses.
 
-Pure functions turn samples into the picture; the loop only queries, draws and reads keys.
+Pure functions turn samples into the picture; the loop only queries the client, draws, and reads keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Sample", "key_of", "picture", "rates", "sample", "spark", "top", "to
 _KEPT = 120
 _BARS = "▁▂▃▄▅▆▇█"
 _FEW_LINES = 3
-"""A table is left out if there is no room for this many of its rows."""
+"""A table is omitted if there is no room for this many of its rows."""
 
 Cells = tuple["str | Text", ...]
 Rows = tuple[Sequence[str], Sequence[str], Sequence[Cells]]
@@ -42,7 +42,7 @@ Rows = tuple[Sequence[str], Sequence[str], Sequence[Cells]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The client's answers at one moment; `error`: why it did not answer, and the rest is older."""
+    """The client's answers at one moment. With `error`, the reason why it did not answer, they are older."""
 
     url: str
     health: Mapping[str, Any] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Sample:
     error: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for `json.dumps`."""
+        """The sample in a form for `json.dumps`."""
         parts = ("url", "health", "threads", "stores", "clients", "failures")
         return {name: getattr(self, name) for name in parts}
 
@@ -80,10 +80,10 @@ def top(
 
 
 def sample(client: Client) -> Sample:
-    """Ask for everything.
+    """The client's current answers.
 
     Raises:
-        StreamsException: it cannot be reached.
+        StreamsException: the client cannot be reached.
     """
     deadline = deadline_of_one()
     return Sample(
@@ -130,7 +130,7 @@ def spark(values: Sequence[float], width: int) -> str:
 def picture(
     shown: Sample, past: Mapping[str, Sequence[float]], *, width: int, height: int, held: bool
 ) -> RenderableType:
-    """The whole screen, up to the given height: what matters most comes first."""
+    """The whole screen, up to the given height; what matters most comes first."""
     from rich.console import Group
     from rich.text import Text
 
@@ -172,7 +172,7 @@ def _head(shown: Sample) -> list[Text]:
 
 
 def _table(heads: Sequence[str], right: Sequence[str], rows: Sequence[Cells], most: int) -> RenderableType:
-    """A table with at most this many rows; the last says how many more there are."""
+    """A table with at most this many rows; the last one says how many more there are."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
@@ -255,7 +255,7 @@ def _failures(shown: Sample) -> Rows:
 
 
 def _plain(value: object) -> Text:
-    """Text from outside: nothing in it is taken as markup or as a command to the terminal."""
+    """Text from outside; nothing in it is interpreted as markup, or by the terminal."""
     from rich.text import Text
 
     return Text(printable(value, 200))
@@ -301,7 +301,7 @@ def _drawn(
 
 
 def _again(client: Client, before: Sample) -> Sample:
-    """The next sample; the one before, with the reason, while the client does not answer."""
+    """The next sample or, while the client does not answer, the one before with the reason."""
     try:
         return sample(client)
     except StreamsException as error:
@@ -310,7 +310,7 @@ def _again(client: Client, before: Sample) -> Sample:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[int]:
-    """Standard input without line editing and echo, put back at the end."""
+    """Standard input without line editing and echo, which are restored at the end."""
     import termios
     import tty
 
@@ -324,7 +324,7 @@ def _keys() -> Iterator[int]:
 
 
 def _key(descriptor: int, until: float) -> str | None:
-    """The first key pressed; None: none in time."""
+    """The first key pressed; None if there is none in time."""
     ready, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
     if not ready:
         return None
@@ -333,7 +333,7 @@ def _key(descriptor: int, until: float) -> str | None:
 
 
 def key_of(pressed: bytes) -> str:
-    """The key in a terminal's input; empty: not one of ours, such as an arrow. End of input is q."""
+    """The key in a terminal's input; empty if it has no meaning here, such as an arrow. End of input is q."""
     if len(pressed) > 1 and pressed.startswith(b"\x1b"):
         return ""
     return pressed[:1].decode("latin-1") or "q"

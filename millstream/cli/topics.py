@@ -40,7 +40,7 @@ __all__ = ["Begin", "begin_of", "first_offsets", "produce", "record_of_line", "t
 _USUALLY = 10
 _MOST = 10_000
 _WITHIN_S = 0.5
-"""How long a line waits for more before it is written: the writer of a pipe may pause."""
+"""How long a line waits for more lines before it is written, because the writer of a pipe may pause."""
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 KeyForm = Annotated[Form, typer.Option("--key", "-k", help="The format of keys.")]
@@ -87,7 +87,7 @@ def tail(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print records of a topic: at most the last ten, or from where you say.
+    """Print records of a topic: at most the last ten, or from a chosen place.
 
     --follow keeps printing new records. 'auto' shows text as text and other bytes as 0x and hexadecimal
     digits. avro, json_schema and protobuf use the registry in the setting schema.registry.url. With --json
@@ -96,7 +96,7 @@ def tail(
     from millstream.kafka.records import read_records
 
     if last is not None and from_ is not None:
-        raise typer.BadParameter("--last and --from cannot be combined; give one of them")
+        raise typer.BadParameter("--last and --from cannot be combined; use one of them")
     begin = begin_of(from_)
     config = cluster_config(config_file, set_, bootstrap_server)
     key_reader = reader_of(key, lambda name: serde_of(config, name, topic, is_key=True))
@@ -141,10 +141,10 @@ class Begin:
 
 
 def begin_of(text: str | None) -> Begin:
-    """What `--from` says.
+    """The place that `--from` names.
 
     Raises:
-        typer.BadParameter: it is not a known form.
+        typer.BadParameter: it has no known form.
     """
     if text is None or text == "earliest":
         return Begin()
@@ -194,7 +194,7 @@ def produce(
     key_text: Annotated[str | None, typer.Option("--with-key", "-K", help="The key of all records.")] = None,
     separator: Annotated[
         str | None,
-        typer.Option(help="What separates the key from the value in values and lines, such as ':' or a tab."),
+        typer.Option(help="What separates key and value in values and lines, such as ':' or a tab."),
     ] = None,
     lines_are_json: Annotated[
         bool,
@@ -285,10 +285,10 @@ def record_of_line(
     key_form: Form = Form.STRING,
     value_form: Form = Form.STRING,
 ) -> Record:
-    """The record in one line. `usual` has defaults for what the line omits; None as line is a tombstone.
+    """The record in one line. `usual` has defaults for what the line omits; a line of None is a tombstone.
 
     Raises:
-        typer.BadParameter: it does not fit.
+        typer.BadParameter: the line cannot be read as a record.
     """
     if line is not None and is_json:
         return _record_of_json(

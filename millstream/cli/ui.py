@@ -30,7 +30,7 @@ def ui(
     asks for it: a token is never part of an address.
     """
     with Client(url, token, ca_file) as client:
-        client.get(path_of("dashboard"))  # the error says what to do if there is none
+        client.get(path_of("dashboard"))  # if there is none, the error says what to do
         address = f"{client.url}/ui/"
     opened = open_ and not json and webbrowser.open(address)
     tell(json, {"url": address}, f"the dashboard is at {address}" + ("" if opened else "; open it there"))

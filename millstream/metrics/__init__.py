@@ -1,1 +1,1 @@
-"""Metrics, by Kafka Streams' names: snapshots made by pure functions, and the recorder of RocksDB's."""
+"""Metrics under Kafka Streams' names: snapshots made by pure functions, and the recorder of RocksDB's."""

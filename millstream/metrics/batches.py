@@ -12,7 +12,7 @@ from millstream.model import BatchReport, TaskId, TopicPartition
 __all__ = ["Readers", "Writers", "consumer_id", "forget_pipeline", "record_batch"]
 
 Writers = Callable[[str], str | None]
-"""The sink that writes a topic, by name; None: no sink does, as for a changelog."""
+"""The name of the sink that writes a topic; None if no sink does, as for a changelog."""
 
 Readers = Callable[[str], Sequence[tuple[int, str]]]
 """The processors that read a topic: the numbers of their subtopologies, and their names."""
@@ -27,7 +27,7 @@ _ROCKSDB = {
     "state-compaction": "rocksdbTotalCompactionLatencyMs",
     "state-stall": "rocksdbWriterStallLatencyMs",
 }
-"""Sensors, and Spark's names of what they count."""
+"""Sensors, and Spark's names for what they count."""
 
 
 def _owner(pipeline: str) -> Hashable:
@@ -35,7 +35,7 @@ def _owner(pipeline: str) -> Hashable:
 
 
 def forget_pipeline(meter: Meter, pipeline: str) -> None:
-    """Another client has it now, or none has."""
+    """Remove a pipeline's values: another client has it now, or none."""
     meter.forget(_owner(pipeline))
 
 
@@ -53,7 +53,7 @@ def record_batch(
     """Process one report.
 
     Args:
-        thread: the stream thread that has the pipeline; what is the thread's stays when the pipeline goes.
+        thread: the stream thread that has the pipeline; the thread's values stay when the pipeline leaves.
         interval_ms: the shortest time between two micro-batches; in Real-Time Mode the report has its own.
         at_ms: the time since the epoch.
     """
@@ -136,7 +136,7 @@ def _record_time(meter: Meter, report: BatchReport, tags: tuple[str, ...], owner
             meter.record("batch-part", (*tags, part), took, owner=owner)
     if _PROCESS in parts:
         meter.record("thread-busy", thread, parts[_PROCESS], owner=mine)
-        # A batch in Real-Time Mode lasts as long as configured: that says nothing about a record.
+        # A batch in Real-Time Mode lasts as long as configured, which says nothing about a record.
         if report.records and report.real_time_ms is None:
             meter.record("thread-process-latency", thread, parts[_PROCESS] / report.records, owner=mine)
     if any(part in parts for part in _POLL):
@@ -168,7 +168,7 @@ def _record_read(
 
 
 def _places(at: TopicPartition, readers: Readers) -> list[tuple[str, str]]:
-    """The tasks and nodes that a partition's records go to."""
+    """The tasks and nodes to which a partition's records go."""
     return [(str(TaskId(subtopology, at.partition)), node) for subtopology, node in readers(at.topic)]
 
 

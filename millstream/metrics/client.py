@@ -124,7 +124,7 @@ class ClientMetrics(Mapping[MetricName, Metric]):
             if key.name == name and group in (None, key.group) and wanted <= set(key.tags)
         ]
         if len(found) != 1:
-            raise KeyError(f"{len(found)} metrics are called '{name}' with {tags or 'any tags'}")
+            raise KeyError(f"{len(found)} metrics have the name '{name}' and {tags or 'any tags'}")
         return found[0].value
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class ClientMetrics(Mapping[MetricName, Metric]):
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: a table for each group, on a click. The client's id is shown once."""
+        """The notebook display: a table for each group, opened by a click. The client's id is shown once."""
         groups: dict[str, list[tuple[str, str, object]]] = {}
         for key in self._in_order():
             own = [
@@ -162,7 +162,7 @@ class ClientMetrics(Mapping[MetricName, Metric]):
 
 
 def client_metrics(view: MetricsView, readings: Iterable[Reading] = ()) -> ClientMetrics:
-    """The metrics of a client: its state and its measurements. None once it has closed, as in Kafka
+    """The metrics of a client: its state and its measurements. Empty once it has closed, as in Kafka
     Streams."""
     if view.state in _CLOSED:
         return ClientMetrics({}, view.client_id)
@@ -208,15 +208,15 @@ def rocksdb_readings(
     figures: Mapping[tuple[TaskId, str], Mapping[str, int]],
     places: Mapping[tuple[TaskId, str], tuple[str, StoreKind]],
 ) -> Iterator[Reading]:
-    """RocksDB's figures of the stores that are open.
+    """RocksDB's figures for the open stores.
 
     Args:
-        figures: by task and store, as they were last read.
+        figures: by task and store, as last read.
         places: the thread and the kind of each open store.
     """
     for (task, store), values in figures.items():
         if (task, store) not in places:
-            continue  # closed since they were read
+            continue  # the store was closed after they were read
         thread, kind = places[task, store]
         tags = {"thread-id": thread, "task-id": str(task), f"{_SCOPES[kind]}-state-id": store}
         for name, value in values.items():

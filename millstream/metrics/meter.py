@@ -22,7 +22,7 @@ Tags = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A metric, the values of its tags, and its own."""
+    """A metric, the values of its tags, and its own value."""
 
     metric: Definition
     tags: Tags
@@ -30,10 +30,10 @@ class Reading:
 
 
 class Meter:
-    """One client's.
+    """The measurements of one client.
 
     Args:
-        clock: whose `now` the windows go by.
+        clock: the windows are measured by its `now`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -65,7 +65,7 @@ class Meter:
             self._sensor(sensor, tags, owner).record_all(count, total, least, most, now)
 
     def make(self, sensor: str, tags: Tags, *, owner: Hashable = None) -> None:
-        """Create it before there is a value: a counter that has counted nothing is 0, not missing."""
+        """Create a sensor before it has a value: a counter that has counted nothing is 0, not missing."""
         with self._lock:
             self._sensor(sensor, tags, owner)
 
@@ -86,7 +86,7 @@ class Meter:
         *,
         owner: Hashable = None,
     ) -> None:
-        """Set a value of the table that has no sensor."""
+        """Set a value of the table without a sensor."""
         metric = definition(group, name, tuple(tags))
         with self._lock:
             self._values[metric, tuple(tags.values())] = (value, owner)

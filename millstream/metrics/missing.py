@@ -1,5 +1,5 @@
-"""The metrics of Kafka Streams that Millstream does not have, with the reason: not measured here, or
-meaningless here.
+"""The metrics of Kafka Streams that Millstream does not have, with the reason: they are not measured here, or
+mean nothing here.
 
 A test compares this with Kafka Streams 4.3.1: each of its metrics is either in the table or here, never in
 both.
@@ -27,37 +27,34 @@ class Missing(NamedTuple):
         return fnmatchcase(group, self.group) and any(fnmatchcase(name, each) for each in self.names)
 
 
-_CACHE = (
-    "There is no record cache: Spark's micro-batch is what gathers updates, and it is written as a whole."
-)
+_CACHE = "There is no record cache: Spark's micro-batch combines updates, and is written as a whole."
 _INSIDE = (
-    "The Kafka clients that read and write records are inside Spark's executors, which do not report it."
+    "The Kafka clients that read and write records are inside Spark's executors, which do not report this."
 )
-_NO_TASK = "Spark reports the time of a micro-batch, and not what of it was spent for which partition."
+_NO_TASK = "Spark reports the time of a micro-batch, but not how much of it each partition took."
 _COUNTED = (
-    "RocksDB has it only when told to count, which slows down each write; Kafka Streams counts it only with "
-    "`metrics.recording.level` DEBUG. Of Spark's state, by operator, it is in spark-state-metrics."
+    "RocksDB counts this only on request, which slows down each write; Kafka Streams counts it only with "
+    "`metrics.recording.level` DEBUG. For Spark's state, by operator, it is in spark-state-metrics."
 )
 _CALLS = (
     "Operators keep their state inside Spark, and the stores that queries read are written from the "
-    "changelog: so there "
-    "are no such calls. What is written to a store is `records-applied` of store-metrics; how often Spark's "
-    "state is read and written, and how long that takes, is in spark-state-metrics."
+    "changelog, so there are no such calls. `records-applied` of store-metrics counts what is written to a "
+    "store; spark-state-metrics has how often Spark's state is read and written, and how long that takes."
 )
 
 MISSING: tuple[Missing, ...] = (
-    Missing(CLIENT, ("commit-id",), "A package of Python does not know the commit that it was made from."),
-    Missing(CLIENT, ("recording-level",), "Everything is recorded: there are no levels."),
+    Missing(CLIENT, ("commit-id",), "A Python package does not know the commit from which it was built."),
+    Missing(CLIENT, ("recording-level",), "There are no levels: everything is recorded."),
     Missing(
         THREAD,
         ("blocked-time-ns-total",),
-        "A stream thread here supervises queries, and never waits for Kafka on their way.",
+        "A stream thread here supervises queries, and never waits for Kafka while they run.",
     ),
     Missing(
-        THREAD, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report it."
+        THREAD, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report this."
     ),
     Missing(
-        TASK, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report it."
+        TASK, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report this."
     ),
     Missing(
         TASK, ("active-buffer-count",), "Records are not fetched before the micro-batch that needs them."
@@ -67,17 +64,17 @@ MISSING: tuple[Missing, ...] = (
     Missing(
         TASK,
         ("enforced-processing-*",),
-        "A micro-batch takes what there is of each partition: none is waited for.",
+        "A micro-batch takes what each partition has, and waits for none.",
     ),
     Missing(
         TASK,
         ("record-lateness-*",),
-        "It would take a look at each record; what came too late is in dropped-record-metrics.",
+        "It would need a look at each record; dropped-record-metrics counts those that came too late.",
     ),
     Missing(
         NODE,
         ("suppression-emit-*", "window-aggregate-final-emit-*"),
-        "The operator that does it does not report it.",
+        "The operator that does this does not report it.",
     ),
     Missing(
         TOPIC,
@@ -118,18 +115,18 @@ MISSING: tuple[Missing, ...] = (
     Missing(
         STATE,
         ("record-e2e-latency-*",),
-        "It would take a look at each record.",
+        "It would need a look at each record.",
     ),
     Missing(
         STATE,
         ("restore-*",),
-        "How much is restored is in stream-task-metrics; how long it took is in the log, and a restore "
-        "listener is told.",
+        "stream-task-metrics has how much is restored; the log has how long it took, and a restore listener "
+        "receives it.",
     ),
     Missing(
         STATE,
         ("suppression-buffer-*",),
-        "It is part of the operator's state, whose rows nobody counts.",
+        "It is part of the operator's state, whose rows are not counted.",
     ),
     Missing(
         UPDATER,
@@ -139,7 +136,7 @@ MISSING: tuple[Missing, ...] = (
     Missing(
         UPDATER,
         ("active-paused-tasks", "standby-paused-tasks"),
-        "pause() stops queries, and stores go on filling.",
+        "pause() stops queries; stores continue to be filled.",
     ),
     Missing(
         CONSUMER,
@@ -166,14 +163,13 @@ MISSING: tuple[Missing, ...] = (
             "rebalance-latency-*",
             "sync-*",
         ),
-        "The member of the group is the client's own, which does not measure its requests. How long a "
-        "fail-over takes "
-        "is `recovery-time` of group-metrics.",
+        "The client has its own implementation of a group member, which does not measure its requests. "
+        "`recovery-time` of group-metrics has how long a fail-over takes.",
     ),
     Missing("consumer-metrics", ("*",), _INSIDE),
     Missing("producer-*", ("*",), _INSIDE),
-    Missing("admin-*", ("*",), "The administrative client is not one of Kafka's Java clients."),
-    Missing("app-info", ("*",), "It describes Kafka's Java clients."),
+    Missing("admin-*", ("*",), "The admin client is not one of Kafka's Java clients."),
+    Missing("app-info", ("*",), "They describe Kafka's Java clients."),
     Missing("kafka-metrics-count", ("*",), "It counts a registry of Java metrics."),
 )
-"""One row for each reason."""
+"""One row for each group and reason."""

@@ -1,4 +1,4 @@
-"""The metrics of a client for OpenTelemetry: an observable instrument for each, read at export.
+"""The metrics of a client for OpenTelemetry: for each, an observable instrument, read at export.
 
     from millstream.metrics.otel import observe
 
@@ -37,7 +37,7 @@ def observe(streams: HasMetrics, provider: MeterProvider | None = None) -> None:
 
     Args:
         streams: a `KafkaStreams`.
-        provider: whose; without one, the program's own.
+        provider: the meter provider; by default, the program's own.
 
     Raises:
         SetupException: OpenTelemetry is not installed.

@@ -1,4 +1,4 @@
-"""The metrics of clients as text for Prometheus, by the names that jmx_exporter gives those of Kafka Streams.
+"""The metrics of clients as text for Prometheus, under the names that jmx_exporter gives Kafka Streams' own.
 
     print(text(streams.metrics()))
 
@@ -7,10 +7,10 @@ jmx-monitoring-stacks), which also match jmx_exporter's defaults: `kafka_streams
 `kafka_consumer_…` for a consumer's, in lower case, with `_` for `-`. Tags become labels, by the same rules.
 States and names of a client are labels of `kafka_streams_stream_metrics`.
 
-Differs: each metric has a label `client_id`, even where Kafka's tags have none; metrics of our own groups
-begin with `millstream_`. In Prometheus' own text format each of Kafka's counters appears twice: as `…_total`,
-as jmx_exporter wrote it before version 1.0, and without `_total`, as it has since. In OpenMetrics both would
-be families of one name, which it forbids: what a registry collects has `…_total` alone.
+Differs: each metric has a label `client_id`, even if Kafka's tags have none; metrics of Millstream's own
+groups begin with `millstream_`. In Prometheus' own text format, each of Kafka's counters appears twice: as
+`…_total`, as jmx_exporter wrote it before version 1.0, and without `_total`, as it has since. OpenMetrics
+forbids two families of the same name, which these would be, so a registry collects only `…_total`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""The content type of what `text` returns."""
+"""The content type of the result of `text`."""
 
 _CONSUMER = (CONSUMER, COORDINATOR)
 _LABELS = ("state", "version", "application-id")
@@ -49,7 +49,7 @@ def text(*clients: ClientMetrics) -> str:
     """The metrics in Prometheus' text format; its content type is `CONTENT_TYPE`.
 
     Args:
-        clients: what `KafkaStreams.metrics()` returned, of one client or several.
+        clients: the results of `KafkaStreams.metrics()`, for one client or several.
 
     Raises:
         SetupException: prometheus-client is not installed.
@@ -61,10 +61,10 @@ def text(*clients: ClientMetrics) -> str:
 
 
 def families(clients: Iterable[ClientMetrics], *, twins: bool = False) -> Iterator[Family]:
-    """The same as prometheus-client's own objects, in the order of their names.
+    """The metrics as prometheus-client's own objects, ordered by name.
 
     Args:
-        twins: whether counters of Kafka's are there without `_total`, too.
+        twins: whether to include Kafka's counters without `_total`, too.
     """
     _check()
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily
@@ -102,7 +102,7 @@ class HasMetrics(Protocol):
 
 
 class ClientCollector:
-    """A client's metrics for a registry of prometheus-client, whatever serves it.
+    """A client's metrics for a registry of prometheus-client, however it is served.
 
     prometheus_client.REGISTRY.register(ClientCollector(streams))
     """
@@ -116,7 +116,7 @@ class ClientCollector:
         return families([self._streams.metrics()])
 
     def describe(self) -> Iterator[Family]:
-        """Nothing: which metrics there are depends on what the client does."""
+        """Empty, because the existing metrics depend on what the client does."""
         return iter(())
 
 
@@ -146,7 +146,7 @@ def _check() -> None:
 
 
 class _Snapshot:
-    """What prometheus-client can write: anything that can be collected."""
+    """Families in the form that prometheus-client can write: an object with `collect`."""
 
     def __init__(self, families: Iterator[Family]) -> None:
         self._families = families

@@ -28,7 +28,7 @@ class _Loading:
 
     @property
     def remaining(self) -> int:
-        """How many offsets are still to be restored."""
+        """The number of offsets that are still to be restored."""
         return max(0, self.until - self.position)
 
 
@@ -65,7 +65,7 @@ class Restoring:
         with self._lock:
             loading = self._loading.get(at)
             if loading is None:
-                return  # closed since
+                return  # closed in the meantime
             restores = loading.remaining > 0
             loading.position = position
         task = (loading.thread, str(loading.task))
@@ -93,10 +93,10 @@ class Restoring:
             self._meter.forget(("task", thread, task))
 
     def tell(self, lags: Mapping[TopicPartition, LagInfo]) -> None:
-        """Set the values that are not counts to their current state.
+        """Set the values that are not counts to the current state.
 
         Args:
-            lags: of all stores of stream threads, as last known.
+            lags: those of all stores of stream threads, as last known.
         """
         with self._lock:
             loading = [(at, each.remaining, each) for at, each in self._loading.items()]
@@ -135,14 +135,14 @@ class UpdaterWatch:
         self._restoring, self._thread, self._updater = restoring, thread, updater
 
     def begun(self, partition: TopicPartition, store: BytesStore, start: int, end: int) -> None:
-        """It starts at the first offset; the changelog ends before the second."""
+        """A store starts at offset `start`; its changelog ends before `end`."""
         loading = _Loading(self._updater, self._thread, store.task_id, store.name, end, start)
         self._restoring.begun(partition, loading)
 
     def loaded(
         self, partition: TopicPartition, store: BytesStore, records: int, position: int, end: int
     ) -> None:
-        """This many more records are in it, up to `position`, excluded."""
+        """A store has loaded this many more records, up to `position` (exclusive)."""
         self._restoring.loaded(partition, records, position)
 
 

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @runtime_checkable
 class HasProperties(Protocol):
-    """A store that RocksDB keeps; one in memory has no such figures."""
+    """A store in RocksDB; one in memory has no such figures."""
 
     def properties(self) -> Mapping[str, int]:
         """The figures of `rocksdb_properties.PROPERTIES`, by name. Raises if the store is closed."""
@@ -33,7 +33,7 @@ class RocksDBMetricsRecorder:
     latest.
 
     Args:
-        stores: the client's open stores, asked anew each time.
+        stores: returns the client's open stores; called each time.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RocksDBMetricsRecorder:
             every_s,
             self.record,
             log=log,
-            failure="RocksDB's figures could not be read; it is tried again",
+            failure="RocksDB's figures could not be read; retrying",
         )
 
     def start(self) -> None:
@@ -55,11 +55,11 @@ class RocksDBMetricsRecorder:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """End the thread at once; returns whether it has ended. The last figures stay. Idempotent."""
+        """End the thread at once; return whether it has ended. The last figures stay. Idempotent."""
         return self._thread.stop(timeout_s)
 
     def values(self) -> Mapping[tuple[TaskId, str], Mapping[str, int]]:
-        """The latest figures, by task and store; of stores that were open then."""
+        """The latest figures, by task and store, for the stores that were open then."""
         return self._values
 
     def record(self) -> None:

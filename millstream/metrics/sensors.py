@@ -34,7 +34,7 @@ class _Sample:
 
 
 class Sensor:
-    """Values that were recorded, as a total and over the window. For one thread at a time."""
+    """Recorded values, as a total and over the window. Used by one thread at a time."""
 
     __slots__ = ("_current", "_samples", "_window_ms", "count", "last", "total")
 
@@ -44,7 +44,7 @@ class Sensor:
         self.total = 0.0
         """Their sum."""
         self.last = nan
-        """The latest one."""
+        """The latest value."""
         self._window_ms = window_ms
         self._samples: list[_Sample] = []
         self._current = 0
@@ -70,7 +70,7 @@ class Sensor:
         sample.least = min(sample.least, least)
 
     def _advance(self, now_ms: int) -> None:
-        # One sample more than the window has: it is the one that overlaps the window's beginning.
+        # One sample more than the window has, because one overlaps the window's beginning.
         self._current = (self._current + 1) % (SAMPLES + 1)
         if self._current == len(self._samples):
             self._samples.append(_Sample(now_ms, now_ms))

@@ -65,9 +65,9 @@ class Definition:
 
     Attributes:
         tags: the names of its tags.
-        unit: of its value: `records`, `ms`, `1/s`, `text`, …
-        told: what it says, in Kafka Streams' words where the metric is Kafka Streams'.
-        measure: how its value comes from its sensor; None: it is a value by itself.
+        unit: the unit of its value: `records`, `ms`, `1/s`, `text`, …
+        told: its meaning; for a metric of Kafka Streams, in Kafka Streams' words.
+        measure: calculates its value from its sensor; None for a value without a sensor.
         differs: how it differs from Kafka Streams' metric of this name.
     """
 
@@ -81,7 +81,7 @@ class Definition:
 
 
 def is_counter(name: str) -> bool:
-    """Whether the value of a metric of this name only grows, for as long as what it belongs to is there."""
+    """Whether the value of a metric of this name only grows, until its owner is gone."""
     return name.endswith("-total") and not name.endswith("-remaining-records-total")
 
 
@@ -105,7 +105,7 @@ def _per_hour(sensor: Sensor, now_ms: int) -> float:
 
 
 def _share(sensor: Sensor, now_ms: int) -> float:
-    """Of milliseconds that were spent: which part of all the time that is."""
+    """The share of all the time that the recorded milliseconds take."""
     return sensor.rate(now_ms) / 1000
 
 
@@ -121,16 +121,15 @@ _STORE = (*_TASK, "store")
 
 _BY_THREAD = "A stream thread's batches are Spark's micro-batches of the pipelines that it has."
 _OF_SOURCES = (
-    "Counts what Spark has read of the task's source partitions, by their offsets: at the end of the "
-    "micro-batch, and "
-    "with the offsets of transaction markers. Tasks that get their records by Spark's own shuffle have none."
+    "Counts what Spark has read of the task's source partitions, by offsets: at the end of the micro-batch, "
+    "including those of transaction markers. Tasks that get their records by Spark's own shuffle have none."
 )
 _OF_SINKS = (
-    "Of sinks, by their topics, without `task-id`: Spark's tasks are not those of the topology. A topic that "
+    "For sinks only, by topic, without `task-id`: Spark's tasks are not those of the topology. A topic that "
     "two sinks write counts for the first of them."
 )
 _E2E = (
-    f"{_OF_SINKS} Measured when a record is handed to the producer; what an aggregation writes has the time "
+    f"{_OF_SINKS} Measured when a record is handed to the producer; a result of an aggregation has the time "
     "of the newest record in it."
 )
 _APPLIED = "By the offsets of the changelog."
@@ -149,7 +148,7 @@ def _calls(group: str, tags: tuple[str, ...], what: str, rate: str, differs: str
 
 
 def _state(name: str, unit: str, told: str, measure: Measure) -> Definition:
-    """Of one of Spark's stateful operators, over its partitions."""
+    """A metric of one of Spark's stateful operators, over its partitions."""
     return Definition(SPARK_STATE, name, (*_PIPELINE, "operator"), unit, told, measure)
 
 
@@ -158,15 +157,14 @@ _PER_SECOND = "The average per-second number of"
 _PROCESS_RECORDS = "Records that Spark has read of the sources, by their offsets. " + _BY_THREAD
 _PROCESS_TIME = (
     "The time of a micro-batch's `addBatch`, in which Spark reads, computes and writes, divided by its "
-    "records; none in Real-Time Mode, where a batch lasts as long as it is told to. " + _BY_THREAD
+    "records; none in Real-Time Mode, where a batch lasts as long as configured. " + _BY_THREAD
 )
 _POLLING = (
-    "A call to poll is a micro-batch; its latency is Spark's `latestOffset` and `getBatch`, which ask Kafka "
-    "where its "
-    "topics end. The records themselves are fetched while the batch is computed."
+    "A call to poll is a micro-batch; its latency is Spark's `latestOffset` and `getBatch`, which query "
+    "Kafka for the ends of its topics. The records themselves are fetched while the batch is computed."
 )
 _COMMITTING = (
-    "A commit is that of a micro-batch: Spark's `walCommit` and `commitOffsets`, which write its checkpoint."
+    "A commit is a micro-batch's: Spark's `walCommit` and `commitOffsets`, which write its checkpoint."
 )
 _RATIO = "Pipelines of one thread run side by side, so it may be more than 1."
 
@@ -278,7 +276,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "1/s",
             f"{_PER_SECOND} newly created tasks",
             _COUNT_RATE,
-            "Tasks that keep state: others have no object here.",
+            "Only tasks with state: others have no object here.",
         ),
         Definition(
             THREAD,
@@ -401,7 +399,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "bytes",
             "The total number of bytes produced to this topic",
             _total,
-            f"{_OF_SINKS} What a record takes at most, before compression.",
+            f"{_OF_SINKS} The maximum size of a record, before compression.",
         ),
     ),
     "node-e2e": tuple(
@@ -493,7 +491,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "rebalances",
             "The total number of failed rebalance events",
             _count,
-            "How often the group went on without this client, or its leader could not give work.",
+            "How often the group continued without this client, or its leader could not assign work.",
         ),
     ),
     "recovery": (
@@ -510,8 +508,8 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "recovery-time-last",
             _CLIENT,
             "ms",
-            "How long the client was REBALANCING before it last became RUNNING: of a fail-over, until it had "
-            "taken the work over, restored its stores and started its queries",
+            "How long the client was REBALANCING before it last became RUNNING: in a fail-over, until it had "
+            "taken over the work, restored its stores and started its queries",
             _last,
         ),
         Definition(
@@ -527,7 +525,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "failures-total",
             (*_CLIENT, "exception", "response"),
             "failures",
-            "Failures of threads, by the exception and by what was done about it",
+            "Failures of threads, by exception and response",
             _count,
         ),
     ),
@@ -537,10 +535,9 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "dropped-records-total",
             (*_CLIENT, "pipeline", "kind", "processor-node-id"),
             "records",
-            "Records that a node has dropped. `kind` says why: `deserialization`, `processing` and "
-            "`production` are "
-            "those that a handler was asked about, `late` came after the end of their window's grace period, "
-            "`timestamp` had a negative time",
+            "Records that a node has dropped. `kind` says why: for `deserialization`, `processing` and "
+            "`production`, a handler decided to continue; `late` ones came after the grace period of their "
+            "window; `timestamp` had a negative time",
             _total,
         ),
         Definition(
@@ -634,7 +631,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "commit-time-avg",
             (*_PIPELINE, "operator"),
             "ms",
-            "How long writing down the state of a micro-batch takes, summed over its partitions, on average",
+            "How long committing the state of a micro-batch takes, summed over its partitions, on average",
             _AVG,
         ),
     ),
@@ -650,12 +647,12 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
         _state(
             "block-cache-hit-ratio",
             "ratio",
-            "Which part of the blocks of Spark's state that were read was in RocksDB's cache, in the window",
+            "The share of the blocks of Spark's state read in the window that were in RocksDB's cache",
             _AVG,
         ),
     ),
     "state-bytes-read": (
-        _state("bytes-read-total", "bytes", "Bytes that were read of Spark's state in RocksDB", _total),
+        _state("bytes-read-total", "bytes", "Bytes of Spark's state that were read in RocksDB", _total),
     ),
     "state-bytes-written": (
         _state("bytes-written-total", "bytes", "Bytes that were written to Spark's state in RocksDB", _total),
@@ -712,7 +709,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "1/s",
             f"{_PER_SECOND} records restored",
             _RATE,
-            "Of standbys too.",
+            "Includes standbys.",
         ),
         Definition(
             UPDATER,
@@ -739,7 +736,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
 """The metrics of each kind of sensor."""
 
 
-# --- values by themselves ----------------------------------------------------------------------------------
+# --- values without sensors --------------------------------------------------------------------------------
 
 _STATE_TAGS = {
     scope: (*_TASK, f"{scope}-state-id") for scope in ("rocksdb", "rocksdb-window", "rocksdb-session")
@@ -812,7 +809,7 @@ VALUES: tuple[Definition, ...] = (
         ("client-id", "topic", "partition"),
         "records",
         "The latest lag of the partition",
-        differs="As Spark knew when it planned its last micro-batch.",
+        differs="As known to Spark when it planned its last micro-batch.",
     ),
     Definition(
         CONSUMER,
@@ -832,14 +829,14 @@ VALUES: tuple[Definition, ...] = (
         "The number of seconds since the last successful rebalance event",
         differs="-1: there was none.",
     ),
-    Definition(GROUP, "paused", _CLIENT, "number", "1 while the client is paused by `pause()`, else 0"),
+    Definition(GROUP, "paused", _CLIENT, "number", "1 while the client is paused by `pause()`, or else 0"),
     Definition(GROUP, "members", _CLIENT, "clients", "Clients of the application, as the group last agreed"),
     Definition(
         FAILURES,
         "last-failure-timestamp",
         _CLIENT,
         "ms",
-        "When a thread last failed, since the epoch; 0: none has",
+        "When a thread last failed, since the epoch; 0 if none has",
     ),
     Definition(SPARK, "batch-id", _PIPELINE, "number", "The number of the last micro-batch"),
     Definition(
@@ -847,7 +844,7 @@ VALUES: tuple[Definition, ...] = (
         "batch-interval",
         _PIPELINE,
         "ms",
-        "The shortest time from one micro-batch to the next (`commit.interval.ms`); in Real-Time Mode how "
+        "The shortest time from one micro-batch to the next (`commit.interval.ms`); in Real-Time Mode, how "
         "long a batch lasts (`real.time.batch.ms`)",
     ),
     Definition(
@@ -855,14 +852,14 @@ VALUES: tuple[Definition, ...] = (
         "input-rows-per-second",
         _PIPELINE,
         "1/s",
-        "At which rate records came in before the last micro-batch, as Spark reports it",
+        "The rate at which records came in before the last micro-batch, as reported by Spark",
     ),
     Definition(
         SPARK,
         "processed-rows-per-second",
         _PIPELINE,
         "1/s",
-        "At which rate the last micro-batch processed its records, as Spark reports it",
+        "The rate at which the last micro-batch processed its records, as reported by Spark",
     ),
     Definition(
         SPARK,
@@ -886,13 +883,13 @@ VALUES: tuple[Definition, ...] = (
             tags,
             unit_of(name),
             told,
-            differs="Of active stores and standbys. Read once a minute.",
+            differs="For active stores and standbys. Read once a minute.",
         )
         for tags in _STATE_TAGS.values()
         for name, told in PROPERTIES.items()
     ),
 )
-"""The metrics that are no sensor's."""
+"""The metrics without sensors."""
 
 
 def _all() -> Iterator[Definition]:

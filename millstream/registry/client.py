@@ -108,8 +108,8 @@ class Registry:
             said = self._ask("POST", path, body, unknown=(40401, 40403))
             if said is None:
                 raise SchemaRegistryException(
-                    f"the schema registry at {self._where} has no subject '{subject}' with this schema, and "
-                    f"auto.register.schemas is false; register it there: {_shown(text)}",
+                    f"the schema registry at {self._where} does not have this schema in subject '{subject}', "
+                    f"and auto.register.schemas is false; register the schema there: {_shown(text)}",
                     error_code=40403,
                 )
             return int(said["id"])
@@ -164,7 +164,7 @@ class Registry:
             found = known.get(name)
             if found is None:
                 raise SchemaRegistryException(
-                    f"the schema registry at {self._where} has a schema with references that do not end"
+                    f"the schema registry at {self._where} has a schema whose references do not end"
                 )
             texts += [each for each in found if each not in texts]
         return [*texts, said["schema"]]
@@ -189,14 +189,14 @@ class Registry:
                     raise SchemaRegistryException(
                         _refused(url, error.code, code, said), error_code=code
                     ) from None
-                last = f"it answers with status {error.code}: {said}"
+                last = f"it answered with status {error.code}: {said}"
             except (OSError, HTTPException, ValueError) as error:
                 reason = getattr(error, "reason", None) or error
                 last = f"{type(reason).__name__}: {reason}"
             wait = random.uniform(0.05, 0.1 * 2 ** min(attempt, 5))  # noqa: S311 - jitter
             if deadline - time.monotonic() <= wait:
                 raise SchemaRegistryException(
-                    f"the schema registry at {self._where} cannot be asked: {last}; tried for "
+                    f"the schema registry at {self._where} cannot be queried: {last}; tried for "
                     f"{self.settings.patience_ms} ms (schema.registry.timeout.ms)"
                 )
             pause(wait)
@@ -213,12 +213,12 @@ class Registry:
         with self._opener.open(request, timeout=timeout_s) as reply:
             said = json.loads(_body(reply, until))
         if not isinstance(said, dict):
-            raise ValueError("its answer is no JSON object")
+            raise ValueError("its answer is not a JSON object")
         return said
 
 
 class _Straight(urllib.request.HTTPRedirectHandler):
-    """Does not follow redirects: the login is for this address, and the kernel does not follow them
+    """Does not follow redirects: the login is only for this address, and the kernel does not follow them
     either."""
 
     def redirect_request(self, *_: Any) -> None:
@@ -231,7 +231,7 @@ def _body(reply: Any, until: float) -> bytes:
     while part := reply.read1(65536):
         parts.append(part)
         if time.monotonic() > until:
-            raise TimeoutError("its answer does not end")
+            raise TimeoutError("its answer did not end in time")
     return b"".join(parts)
 
 
@@ -248,9 +248,8 @@ def _context(options: dict[str, str]) -> ssl.SSLContext | None:
         kind = options.get(f"{store}.type", "PEM" if f"{store}.location" not in options else "JKS").upper()
         if kind != "PEM" and f"{store}.location" in options:
             raise ConfigException(
-                f"'schema.registry.{store}.type' is {kind}; Python reads PEM, and so does Java: give the "
-                "files as "
-                f"PEM, with schema.registry.{store}.type=PEM"
+                f"'schema.registry.{store}.type' is {kind}, but Python reads only PEM, which Java reads too; "
+                f"convert the files to PEM, and set schema.registry.{store}.type=PEM"
             )
     trusted = options.get("ssl.truststore.location")
     context = ssl.create_default_context(cafile=trusted, cadata=options.get("ssl.truststore.certificates"))
@@ -270,18 +269,17 @@ def _said(error: urllib.error.HTTPError) -> tuple[int | None, str]:
 def _refused(url: str, status: int, code: int | None, said: str) -> str:
     where = f"the schema registry at {url}"
     if status in (401, 403):
-        return f"{where} says no ({status}): it takes another user or password, 'basic.auth.user.info'"
+        return f"{where} denies access ({status}); check user and password in 'basic.auth.user.info'"
     if 300 <= status < 400:
-        return f"what answers at {url} sends elsewhere ({status}); give the address of the registry itself"
+        return f"the server at {url} redirects requests ({status}); set the address of the registry itself"
     if status == 409:
         return (
-            f"{where} does not take the schema: it does not go together with those before it ({said}); "
-            "change "
-            "the schema, or the subject's compatibility"
+            f"{where} rejects the schema, because it is incompatible with earlier ones ({said}); change the "
+            "schema, or the subject's compatibility"
         )
     if status == 404 and code in (None, 404):
-        return f"what answers at {url} is no schema registry: it knows no such path"
-    return f"{where} says no ({code or status}): {said}"
+        return f"the server at {url} is not a schema registry: it does not know the path"
+    return f"{where} rejects the request ({code or status}): {said}"
 
 
 def _shown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether a reader with one Avro schema can read what was written with another. Pure.
+"""Whether a reader with one Avro schema can read data written with another. Pure.
 
 Source: the Avro specification, "Schema Resolution".
 """
@@ -18,7 +18,7 @@ _PROMOTED: Mapping[str, tuple[str, ...]] = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""A value written as one type can be read as one of the others."""
+"""For each type, the other types as which its values can be read."""
 
 _PRIMITIVE = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
@@ -59,11 +59,11 @@ def _named(schema: Any, space: str, names: Named) -> Any:
             return full
         if schema in names:
             return schema
-        raise _NoSchemaError(f"it has the type '{schema}', which nothing defines")
+        raise _NoSchemaError(f"it has the type '{schema}', which is not defined")
     if isinstance(schema, list):
         return [_named(each, space, names) for each in schema]
     if not isinstance(schema, dict) or "type" not in schema:
-        raise _NoSchemaError("a schema is a name, a list, or an object with a type")
+        raise _NoSchemaError("a schema must be a name, a list, or an object with a type")
     kind = schema["type"]
     if kind == "array":
         return {"type": "array", "items": _named(schema.get("items"), space, names)}
@@ -102,13 +102,13 @@ class _Check:
         if isinstance(reader, list):
             if any(self.why(each, writer, place) is None for each in reader):
                 return None
-            return f"{_at(place)}nothing in the union reads {_word(writer)}"
+            return f"{_at(place)}no type of the union can read {_word(writer)}"
         mine, theirs = self._of(reader, self._mine), self._of(writer, self._theirs)
         kind, written = _kind(mine), _kind(theirs)
         if kind != written:
             if kind in _PROMOTED.get(written, ()):
                 return None
-            return f"{_at(place)}{_word(writer)} is not read as {_word(reader)}"
+            return f"{_at(place)}{_word(writer)} cannot be read as {_word(reader)}"
         if kind == "array":
             return self.why(mine["items"], theirs["items"], place)
         if kind == "map":
@@ -123,7 +123,7 @@ class _Check:
         aliases = {str(each).rpartition(".")[2] for each in mine.get("aliases", ())}
         short = writer.rpartition(".")[2]
         if reader.rpartition(".")[2] != short and short not in aliases:
-            return f"{_at(place)}{writer} is not read as {reader}"
+            return f"{_at(place)}{writer} cannot be read as {reader}"
         if mine["type"] == "fixed":
             same = mine["size"] == theirs["size"]
             return None if same else f"{_at(place)}the sizes of {reader} differ"
@@ -136,7 +136,7 @@ class _Check:
             return None
         self._under_way.add((reader, writer))
         why = self._why_fields(mine, theirs, place)
-        if why is not None:  # another part may check the same
+        if why is not None:  # another part may check the same types
             self._under_way.discard((reader, writer))
         return why
 

@@ -32,7 +32,7 @@ class RegistryServer:
         port: 0 takes a free port.
         known: the state from the log so far.
         append: saves changes before they take effect; without it, they are only in memory.
-        users: passwords by user; without them, there is no login.
+        users: passwords by user; without them, no login is required.
     """
 
     def __init__(
@@ -173,14 +173,14 @@ def _formatted(kind: str, text: str, query: Mapping[str, str]) -> str:
     except ValueError:
         raise RefusedError(
             42201,
-            "this registry, which is for development, reads no .proto text: register the file's descriptor",
+            "this registry is for development and cannot read .proto text: register the file's descriptor",
         ) from None
     return text
 
 
 def _object(body: Any) -> Mapping[str, Any]:
     if not isinstance(body, dict):
-        raise RefusedError(42201, "a JSON object is wanted")
+        raise RefusedError(42201, "the body must be a JSON object")
     return body
 
 
@@ -230,11 +230,11 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 body = json.loads(data) if data else None
             except ValueError:
-                raise RefusedError(400, "the body is no JSON") from None
+                raise RefusedError(400, "the body is not JSON") from None
             status, said = 200, self.registry.answer(self.command, self.path, body)
         except RefusedError as error:
             status, said = error.status, {"error_code": error.code, "message": str(error)}
-        except Exception as error:  # for example, the log cannot be written: the client retries
+        except Exception as error:  # for example, if the log cannot be written; the client retries
             status, said = 500, {"error_code": 50001, "message": f"{type(error).__name__}: {error}"}
         reply = json.dumps(said).encode()
         self.send_response(status)

@@ -1,4 +1,4 @@
-"""The schema registry settings of a configuration. Frozen and pure; contains secrets, but shows none.
+"""The schema registry settings of a configuration. Frozen and pure; they contain secrets, but show none.
 
 The keys are those of Confluent's serializers, with or without the prefix `schema.registry.`, so an existing
 configuration can be reused. The kernel gets the same settings (`for_kernel`), and makes its own requests.
@@ -83,7 +83,7 @@ class RegistrySettings:
         for name in given:
             if name not in _KNOWN and not name.startswith("ssl."):
                 raise ConfigException(
-                    f"unknown configuration '{PREFIX}{name}'; of a schema registry there are "
+                    f"unknown configuration '{PREFIX}{name}'; the settings of a schema registry are "
                     f"{', '.join(sorted(_KNOWN))}, and {PREFIX}ssl.*"
                 )
         urls, users = _addresses(url)
@@ -119,9 +119,8 @@ class RegistrySettings:
         strategy = self.key_strategy if is_key else self.value_strategy
         if strategy != "topic" and not record:
             raise ConfigException(
-                f"the subject of the {'keys' if is_key else 'values'} of topic '{topic}' is called after "
-                "their "
-                "record, and this schema has no name: give a schema of a record, or use TopicNameStrategy"
+                f"the subject of the {'keys' if is_key else 'values'} of topic '{topic}' is named after "
+                "their record, but this schema has no name; use a record's schema, or TopicNameStrategy"
             )
         if strategy == "record":
             return record
@@ -167,23 +166,22 @@ def _addresses(url: Any) -> tuple[tuple[str, ...], list[str]]:
         if split.scheme not in ("http", "https") or not split.hostname:
             shown = text.rpartition("@")[2]
             raise ConfigException(
-                f"'{_URL}' is '{shown}'; it is an address such as http://localhost:8081, several separated "
-                "by "
-                "commas, or mock:// and a name for tests"
+                f"'{_URL}' is '{shown}'; it must be an address such as http://localhost:8081, several "
+                "separated by commas, or mock:// and a name for tests"
             )
         if "@" in split.path + split.query + split.fragment:
             raise ConfigException(
                 f"'{_URL}' has a user or password with a character that an address cannot have, such as / or "
-                "#; give them as 'basic.auth.user.info', or write the character as %2F or %23"
+                "#; set 'basic.auth.user.info' instead, or write the character as %2F or %23"
             )
         user, found, host = split.netloc.rpartition("@")
         if not re.fullmatch(r"(\[[^]]+\]|[^:]+)(:\d{1,5})?", host):
-            raise ConfigException(f"'{_URL}' has a port that is no number; such as http://localhost:8081")
+            raise ConfigException(f"'{_URL}' has a port that is not a number; use http://localhost:8081")
         if found:
             users.append(unquote(user))
         urls.append(urlunsplit((split.scheme, host, split.path, "", "")))
     if not urls:
-        raise ConfigException(f"'{_URL}' is empty; it is an address such as http://localhost:8081")
+        raise ConfigException(f"'{_URL}' is empty; it must be an address such as http://localhost:8081")
     return tuple(urls), users
 
 
@@ -191,33 +189,32 @@ def _login(given: Mapping[str, Any], users: list[str]) -> tuple[tuple[str, str],
     source = given.get("basic.auth.credentials.source")
     if source not in (None, "URL", "USER_INFO"):
         raise ConfigException(
-            f"'basic.auth.credentials.source' is '{source}'; it can be URL or USER_INFO: give user and "
-            "password as 'basic.auth.user.info'"
+            f"'basic.auth.credentials.source' is '{source}'; it can be URL, or USER_INFO with user and "
+            "password in 'basic.auth.user.info'"
         )
     bearer = given.get("bearer.auth.credentials.source")
     if bearer not in (None, "STATIC_TOKEN"):
         raise ConfigException(
             f"'bearer.auth.credentials.source' is '{bearer}'; it can be STATIC_TOKEN, with "
-            "'bearer.auth.token': "
-            "tokens that have to be fetched and renewed are not there yet"
+            "'bearer.auth.token'. Tokens that have to be fetched and renewed are not supported yet"
         )
     token = given.get("bearer.auth.token")
     if token is not None:
         token = str(token).strip()  # a token from a file ends with a newline
         if not re.fullmatch(r"[!-~]+", token):
-            raise ConfigException("'bearer.auth.token' is of letters, digits and signs, without spaces")
+            raise ConfigException("'bearer.auth.token' must consist of printable characters without spaces")
         return (("Authorization", f"Bearer {token}"),)
     user = given.get("basic.auth.user.info") if source != "URL" else None
     user = user if user is not None else (users[0] if users else None)
     if user is None:
         if source is not None:
             raise ConfigException(
-                f"'basic.auth.credentials.source' is {source}, and there is no user: give "
+                f"'basic.auth.credentials.source' is {source}, but there is no user; set "
                 "'basic.auth.user.info', such as user:password"
             )
         return ()
     if ":" not in str(user):
-        raise ConfigException("'basic.auth.user.info' is a user and a password, with a colon between them")
+        raise ConfigException("'basic.auth.user.info' must be a user and a password, separated by a colon")
     return (("Authorization", f"Basic {base64.b64encode(str(user).encode()).decode()}"),)
 
 
@@ -227,7 +224,7 @@ def _flag(given: Mapping[str, Any], name: str, default: bool) -> bool:
         return value
     if str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
-    raise ConfigException(f"'{name}' is {value!r}; it is true or false")
+    raise ConfigException(f"'{name}' is {value!r}; it must be true or false")
 
 
 def _milliseconds(given: Mapping[str, Any], name: str, default: int) -> int:
@@ -237,7 +234,7 @@ def _milliseconds(given: Mapping[str, Any], name: str, default: int) -> int:
     except (TypeError, ValueError):
         number = 0
     if number < 1:
-        raise ConfigException(f"'{name}' is {value!r}; it is a number of milliseconds, 1 or more")
+        raise ConfigException(f"'{name}' is {value!r}; it must be a number of milliseconds of at least 1")
     return number
 
 

@@ -155,16 +155,16 @@ class RegistryState:
             return None
         for other in reversed(before) if level.endswith("_TRANSITIVE") else [before[-1]]:
             if other.kind != kind:
-                return f"it is {kind}, and version {other.version} is {other.kind}"
+                return f"it is {kind}, but version {other.version} is {other.kind}"
             mine, theirs = self._whole(text, references), self._whole(other.text, other.references)
             if kind != "AVRO":
-                continue  # this registry does not compare these, and says so
+                continue  # this registry does not compare these, as its documentation says
             why = None if level.startswith("FORWARD") else incompatibility(reader=mine, writer=theirs)
             if why is not None:
-                return f"it cannot read what version {other.version} wrote: {why}"
+                return f"it cannot read data of version {other.version}: {why}"
             why = None if level.startswith("BACKWARD") else incompatibility(reader=theirs, writer=mine)
             if why is not None:
-                return f"version {other.version} cannot read what it writes: {why}"
+                return f"version {other.version} cannot read its data: {why}"
         return None
 
     def _whole(self, text: str, references: tuple[Mapping[str, Any], ...]) -> list[str]:
@@ -236,7 +236,7 @@ def _given(body: Mapping[str, Any]) -> tuple[str, str, tuple[Mapping[str, Any], 
     """A schema's kind, normalized text and references."""
     kind, text = str(body.get("schemaType") or "AVRO"), body.get("schema")
     if kind not in KINDS or not isinstance(text, str) or not text.strip():
-        raise RefusedError(42201, f"Invalid schema: a text of type {', '.join(KINDS)} is wanted")
+        raise RefusedError(42201, f"Invalid schema: it must be a text of type {', '.join(KINDS)}")
     if kind == "PROTOBUF":
         return kind, text, tuple(body.get("references") or ())
     try:
@@ -244,9 +244,9 @@ def _given(body: Mapping[str, Any]) -> tuple[str, str, tuple[Mapping[str, Any], 
     except ValueError:
         plain = text.strip()
         if kind == "JSON" or not plain.isidentifier():
-            raise RefusedError(42201, "Invalid schema: it is no JSON") from None
+            raise RefusedError(42201, "Invalid schema: it is not JSON") from None
     whole = [json.dumps(plain)]
-    # References may define its names.
+    # The referenced schemas may define its names.
     wrong = kind == "AVRO" and not body.get("references") and incompatibility(reader=whole, writer=whole)
     if wrong:
         raise RefusedError(42201, f"Invalid schema: {wrong}")

@@ -29,8 +29,8 @@ class RegistryTopic:
     Args:
         options: options for librdkafka's clients, such as `bootstrap.servers`.
 
-    Raises:
-        SchemaRegistryException: from all methods: Kafka does not respond.
+    Raises, from all methods:
+        SchemaRegistryException: Kafka does not respond.
     """
 
     def __init__(self, options: Mapping[str, Any], topic: str = "_schemas") -> None:
@@ -50,7 +50,7 @@ class RegistryTopic:
             admin.create_topics([wanted])[self._topic].result(_TIMEOUT_S)
         except confluent_kafka.KafkaException as error:
             if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
-                raise self._failed("made", error) from error
+                raise self._failed("created", error) from error
 
     def load(self) -> list[Change]:
         """All records of the topic, in order."""
@@ -59,7 +59,7 @@ class RegistryTopic:
                 **self._options,
                 "group.id": "millstream-registry",
                 "enable.auto.commit": False,
-                "enable.partition.eof": True,  # not by offsets: the last records may be compacted away
+                "enable.partition.eof": True,  # offsets do not tell: the last records may be compacted away
             }
         )
         changes: list[Change] = []
@@ -85,7 +85,7 @@ class RegistryTopic:
         return changes
 
     def append(self, changes: Sequence[Change]) -> None:
-        """Write the records; returns when the topic has them."""
+        """Write the records; return when the topic has them."""
         failed: list[Any] = []
         for key, value in changes:
             self._producer.produce(
@@ -96,7 +96,7 @@ class RegistryTopic:
             )
         if self._producer.flush(_TIMEOUT_S) or failed:
             raise SchemaRegistryException(
-                f"the topic '{self._topic}' has not taken a schema: {failed or 'no answer'}"
+                f"a schema could not be written to the topic '{self._topic}': {failed or 'no answer'}"
             )
 
     def _failed(self, what: str, error: Exception) -> SchemaRegistryException:

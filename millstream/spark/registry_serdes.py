@@ -67,7 +67,7 @@ def to_bytes(serde: RegistrySerde, value: Column, type_: T.DataType, what: str) 
 
     Raises:
         TopologyException: the schema does not fit the column's type.
-        SchemaRegistryException: the registry cannot be asked, or says no.
+        SchemaRegistryException: the registry cannot be queried, or rejects the request.
     """
     serde = serde.writing().derived(type_.jsonValue())
     if isinstance(serde, AvroSerde):

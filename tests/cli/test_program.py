@@ -87,7 +87,7 @@ def test_what_is_not_there_is_told_with_what_is(folder: Path) -> None:
     """A slip in the module's name, or in the attribute's."""
     assert "did you mean 'cli_app'?" in refused("cli_ap:topology", folder)
     assert "has no 'topolgy'; it has builder, topology" in refused("cli_app:topolgy", folder)
-    assert "is of type int; a program is a Topology" in refused("cli_app:number", folder)
+    assert "is of type int; a program must be a Topology" in refused("cli_app:number", folder)
     assert "is of type type" in refused("cli_app:App", folder)
 
 

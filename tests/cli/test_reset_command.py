@@ -67,12 +67,12 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
     env = {"NO_COLOR": "1", "COLUMNS": "200"}
     result = run.invoke(app, ["reset", "my-app"], env=env)
     assert result.exit_code == 2
-    assert "say where Kafka is" in result.output
+    assert "Kafka's address is missing" in result.output
     settings = tmp_path / "client.properties"
     settings.write_text("# of the clients\nbootstrap.servers=127.0.0.1:1\nwhat is this\n")
     result = run.invoke(app, ["reset", "my-app", "--config-file", str(settings)], env=env)
     assert result.exit_code == 2
-    assert "line 3: a setting is name=value" in result.output
+    assert "line 3: a setting must have the form name=value" in result.output
     settings.write_text("bootstrap.servers=127.0.0.1:1\nrequest.timeout.ms=300\n")
     state = tmp_path / "state"
     result = run.invoke(

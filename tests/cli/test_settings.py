@@ -63,7 +63,10 @@ def test_properties_are_names_and_values() -> None:
 @pytest.mark.parametrize(
     ("read", "said"),
     [
-        (lambda: from_properties("a.b\n", "x.properties"), "x.properties, line 1: a setting is name=value"),
+        (
+            lambda: from_properties("a.b\n", "x.properties"),
+            "x.properties, line 1: a setting must have the form name=value",
+        ),
         (lambda: from_toml("a = ", "x.toml"), "x.toml is not TOML"),
         (lambda: from_toml("a.b = 2026-01-01", "x.toml"), "'a.b' is a date"),
         (lambda: from_flags(["a.b"]), "'a.b' is not a setting"),

@@ -81,6 +81,6 @@ def test_a_run_without_what_is_required_says_where_it_goes() -> None:
     code, text = run("run", ORDERS)
     assert (code, "as MILLSTREAM_APPLICATION_ID, or in --config-file" in text) == (2, True)
     code, text = run("run", ORDERS, MILLSTREAM_APPLICATION_ID="orders")
-    assert (code, "as MILLSTREAM_BOOTSTRAP_SERVERS" in text) == (2, True)
+    assert (code, "in MILLSTREAM_BOOTSTRAP_SERVERS" in text) == (2, True)
     code, text = run("run", ORDERS, "-a", "orders", "-b", "no server")
     assert (code, "error: 'bootstrap.servers'" in text) == (1, True), text

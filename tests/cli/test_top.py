@@ -141,6 +141,6 @@ def test_a_busy_server_is_not_taken_for_a_health_report() -> None:
 
 def test_a_thread_that_is_still_ending_is_not_told_as_removed() -> None:
     """The server does not wait for as long as it takes."""
-    assert change_text(Change.REMOVE, {"done": True}) == "a thread is removed"
+    assert change_text(Change.REMOVE, {"done": True}) == "a thread was removed"
     assert "still ending" in change_text(Change.REMOVE, {"done": False})
-    assert change_text(Change.ADD, {"done": True}) == "a thread is added"
+    assert change_text(Change.ADD, {"done": True}) == "a thread was added"

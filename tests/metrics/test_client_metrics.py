@@ -55,7 +55,7 @@ def test_a_name_that_is_not_enough_is_refused() -> None:
     metrics = client_metrics(view(t1="RUNNING", t2="DEAD"))
     assert metrics.value("state", client_id="app-1") == "RUNNING"
     assert metrics.value("state", thread_id="t2") == "DEAD"
-    with pytest.raises(KeyError, match="3 metrics are called 'state'"):
+    with pytest.raises(KeyError, match="3 metrics have the name 'state'"):
         metrics.value("state")
     with pytest.raises(KeyError, match="0 metrics"):
         metrics.value("nothing")

@@ -96,7 +96,7 @@ def test_the_thread_reads_again_and_again_and_outlives_failures(
     assert recorder.stop()
     assert set(calls) == {"app-1-RocksDBMetrics"}
     assert key in recorder.values()
-    assert "it is tried again" in caplog.text
+    assert "could not be read; retrying" in caplog.text
     store.close()
 
 

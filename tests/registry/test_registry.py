@@ -206,37 +206,37 @@ def test_bytes_that_are_deeper_than_a_stack_are_refused(server: RegistryServer) 
 def test_a_registry_that_is_away_or_says_no_is_told_of_in_time(server: RegistryServer) -> None:
     """With its address, and without the password."""
     guarded = RegistryServer(users={"u": "secret-word"})
-    with pytest.raises(SchemaRegistryException, match=r"says no \(401\): it takes another user"):
+    with pytest.raises(SchemaRegistryException, match=r"denies access \(401\); check user and password"):
         Registry(settings(guarded.url)).latest("s")
     with_user = settings(guarded.url.replace("//", "//u:secret-word@"), schema_registry_timeout_ms=200)
     assert Registry(with_user).latest("s") is None
     guarded.close()
-    with pytest.raises(SchemaRegistryException, match=r"cannot be asked: .*tried for 200 ms") as caught:
+    with pytest.raises(SchemaRegistryException, match=r"cannot be queried: .*tried for 200 ms") as caught:
         Registry(with_user).latest("s")
     assert "secret-word" not in f"{caught.value}{with_user!r}"
-    with pytest.raises(SchemaRegistryException, match="is no schema registry"):
+    with pytest.raises(SchemaRegistryException, match="is not a schema registry"):
         Registry(settings(f"{server.url}/elsewhere")).latest("s")
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"schema.registry.url": "localhost:8081"}, "it is an address such as http://localhost:8081"),
-        ({"schema.registry.url": ""}, "is empty|it is an address"),
+        ({"schema.registry.url": "localhost:8081"}, "it must be an address such as http://localhost:8081"),
+        ({"schema.registry.url": ""}, "is empty|it must be an address"),
         ({"schema.registry.url": "http://a", "schema.registry.user": "x"}, "unknown configuration"),
-        ({"schema.registry.url": "http://a:80x"}, "a port that is no number"),
-        ({"schema.registry.url": "http://a", "basic.auth.user.info": "x"}, "with a colon between"),
+        ({"schema.registry.url": "http://a:80x"}, "a port that is not a number"),
+        ({"schema.registry.url": "http://a", "basic.auth.user.info": "x"}, "separated by a colon"),
         (
             {"schema.registry.url": "http://a", "basic.auth.credentials.source": "SASL_INHERIT"},
-            "URL or USER_INFO",
+            "URL, or USER_INFO",
         ),
         (
             {"schema.registry.url": "http://a", "bearer.auth.credentials.source": "OAUTHBEARER"},
-            "not there yet",
+            "not supported yet",
         ),
         ({"schema.registry.url": "http://a", "value.subject.name.strategy": "Mine"}, "TopicNameStrategy"),
         ({"schema.registry.url": "http://a", "auto.register.schemas": "often"}, "true or false"),
-        ({"schema.registry.url": "http://a", "schema.registry.timeout.ms": 0}, "1 or more"),
+        ({"schema.registry.url": "http://a", "schema.registry.timeout.ms": 0}, "at least 1"),
     ],
 )
 def test_a_configuration_that_does_not_fit_gets_a_sentence(options: dict[str, Any], said: str) -> None:
@@ -335,7 +335,7 @@ def test_references_are_asked_for_once_each_and_have_an_end(odd: tuple[Registry,
     assert found.texts == (*rungs, "/schemas/ids/3")
     assert len(seen) == 41
     seen.clear()
-    with pytest.raises(SchemaRegistryException, match="references that do not end"):
+    with pytest.raises(SchemaRegistryException, match="whose references do not end"):
         client.by_id(4)
 
 

@@ -76,7 +76,7 @@ def test_two_clients_cannot_use_one_directory(tmp_path: Path) -> None:
     first.lock()
     first.lock()
     message = (
-        rf"'{tmp_path}/app' is in use by another client in this process \({os.getpid()}\); give each client"
+        rf"'{tmp_path}/app' is in use by another client in this process \({os.getpid()}\); set another state"
     )
     with pytest.raises(LockException, match=message):
         second.lock()

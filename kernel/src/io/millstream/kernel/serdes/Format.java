@@ -6,7 +6,7 @@ interface Format {
      * The value that bytes are.
      *
      * @throws UnreadableException they are none
-     * @throws RegistryError the registry cannot be asked
+     * @throws RegistryError the registry cannot be queried
      */
     Object read(byte[] data);
 

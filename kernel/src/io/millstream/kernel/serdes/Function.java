@@ -11,7 +11,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * One half of a serde, as a function of Spark's.
  *
  * <p>One that reads is null for bytes that it cannot read, so that Spark can go on to say which record it was; one
- * that complains says why they cannot be read. If the registry cannot be asked, both throw a
+ * that complains says why they cannot be read. If the registry cannot be queried, both throw a
  * {@link RegistryError}. It is an {@code Error} so that no handler takes it for a mistake of the record's.
  */
 public final class Function implements ScalarFunction<Object> {

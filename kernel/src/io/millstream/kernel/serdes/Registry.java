@@ -77,7 +77,7 @@ final class Registry {
     /**
      * The schema of an id; before it those that it refers to. Null: the registry has no such id.
      *
-     * @throws RegistryError it cannot be asked, or does not say
+     * @throws RegistryError it cannot be queried, or does not say
      */
     List<String> schema(int id) {
         return found("/schemas/ids/" + id, 0);
@@ -186,6 +186,6 @@ final class Registry {
     }
 
     private static String message(String url, String what) {
-        return "the schema registry at " + url + " cannot be asked: " + what;
+        return "the schema registry at " + url + " cannot be queried: " + what;
     }
 }

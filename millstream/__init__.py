@@ -142,10 +142,10 @@ from millstream.processors.stores import (
     VersionedKeyValueStore,
     WindowStore,
 )
-from millstream.query.composite import ReadOnlyKeyValueStore
+from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore
 from millstream.query.iterators import AsyncKeyValueIterator, KeyValueIterator, WindowStoreIterator
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
-from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.query.position import (
     Position,
     PositionBound,

@@ -21,7 +21,8 @@ import pytest
 from millstream.errors import ArtifactException, SetupException
 from millstream.jars import BROKER_SET, Jar, connector_set, ensure_jars, ivy, jar_sets
 from millstream.jars import cache as jars_cache
-from millstream.jars.cache import Transport, ensure
+from millstream.jars.cache import ensure
+from millstream.jars.progress import Transport
 from millstream.jars.repository import from_repository
 from millstream.jars.table import connector_versions
 from millstream.java import find_java

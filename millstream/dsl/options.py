@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from millstream.clock import milliseconds
-from millstream.dsl.store_suppliers import StoreSupplier
+from millstream.dsl.store_builders import StoreSupplier
 from millstream.dsl.timestamps import Extractor, extractor
 from millstream.errors import TopologyException
 from millstream.serdes.serde import Serde

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 from millstream.errors import StreamsRebalancingException
 from millstream.metrics.client import ClientMetrics
 from millstream.model import LagInfo, StoreKind, ThreadMetadata
+from millstream.query.composite import QueryableStoreTypes
 from millstream.query.local import LocalReader
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
-from millstream.query.parameters import QueryableStoreTypes
 from millstream.query.provider import Presence, StoreDeclaration, StoreSnapshot, StoreView, parts_by_partition
 from millstream.query.read import Read, remaining
 from millstream.remote.answers import BEFORE_HISTORY, Refused

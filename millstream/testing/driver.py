@@ -33,8 +33,8 @@ from millstream.metrics.client import Metric, MetricName
 from millstream.model import KeyValue, Record, StoreKind, TaskId
 from millstream.ports import BytesStore
 from millstream.processors.filling import filled
-from millstream.query.composite import ReadOnlyKeyValueStore, open_store
-from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
+from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.registry.settings import RegistrySettings, is_of_registry

@@ -8,7 +8,8 @@ import pytest
 
 from millstream.errors import InvalidStateStoreException
 from millstream.model import StoreKind, TaskId
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import (
     LocalStore,
     Outcome,

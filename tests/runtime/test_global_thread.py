@@ -24,8 +24,8 @@ from millstream.errors import (
 )
 from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.ports import BytesStore, ChangelogBatch, KeyValueBytesStore
-from millstream.query.composite import open_store
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes, open_store
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name

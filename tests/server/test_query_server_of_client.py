@@ -30,8 +30,9 @@ from millstream.errors import (
 )
 from millstream.metrics.prometheus import CONTENT_TYPE
 from millstream.model import TopicPartition
+from millstream.query.composite import QueryableStoreTypes
 from millstream.query.metadata import HostInfo, default_partition
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.wiring import real_parts
 from millstream.serdes.serdes import Serdes

@@ -30,9 +30,9 @@ from millstream.errors import (
 )
 from millstream.metrics.client import ClientMetrics
 from millstream.model import KeyValue, SessionWindow, TimeWindow, ValueAndTimestamp, Windowed
-from millstream.query.composite import ReadOnlyKeyValueStore, open_store
+from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
 from millstream.query.metadata import KeyQueryMetadata, StreamsMetadata
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.serdes.serde import Serde

@@ -27,7 +27,6 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 __all__ = [
     "Changes",
     "Do",
-    "OwnThread",
     "Threads",
     "Until",
     "Wait",
@@ -198,18 +197,12 @@ async def _outcome(call: Callable[[], T], begin: Callable[[Callable[[], None]], 
     return await future
 
 
-OwnThread: TypeAlias = str | Callable[[Any], str | None]
-"""The name of a thread of its own for each call of a method; or a function that gives it, or None for a short
-call, from the object that has the method."""
-
-
-def awaitable(method: Callable[P, T], thread: OwnThread | None = None) -> Callable[P, Coroutine[Any, Any, T]]:
+def awaitable(method: Callable[P, T], thread: str | None = None) -> Callable[P, Coroutine[Any, Any, T]]:
     """The same method for coroutines: a short call, or one on a thread of its own, as `run`."""
 
     @wraps(method)
     async def method_async(*arguments: P.args, **named: P.kwargs) -> T:
-        own = thread(arguments[0]) if callable(thread) else thread
-        return await run(partial(method, *arguments, **named), thread=own)
+        return await run(partial(method, *arguments, **named), thread=thread)
 
     return for_coroutines(method, method_async, "`await` it")
 

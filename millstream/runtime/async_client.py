@@ -1,54 +1,43 @@
 """The client's methods for coroutines: `KafkaStreams` inherits them.
 
 Each is one of the client's methods with `_async` appended to its name, and does the same: it takes the same
-arguments and raises the same exceptions. Nothing here blocks the event loop (coroutines.py). Those that only
-call the method on another thread stand beside it, made by `long_call`; the others are here.
+arguments and raises the same exceptions. Nothing here blocks the event loop (coroutines.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial, wraps
+from functools import partial
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from millstream import program_end
 from millstream.clock import seconds_of
-from millstream.coroutines import Wait, awaitable, awaited, run
+from millstream.coroutines import Wait, awaited, run
+from millstream.dsl.frames import DataFrameTable
 from millstream.foreign import ESCAPED
+from millstream.model import TopicPartition
 from millstream.query.parameters import StoreQueryParameters
+from millstream.query.position import PositionBound
+from millstream.query.request import StateQueryRequest
+from millstream.query.result import StateQueryResult
 from millstream.runtime.close_options import CloseOptions
+from millstream.runtime.reset_plan import ResetPlan, To
 from millstream.states import State
 
-__all__ = ["AsyncClient", "long_call"]
+__all__ = ["AsyncClient"]
 
 log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Client = TypeVar("Client", bound="AsyncClient")
 
 _ENDING_S = 30.0
 """How long leaving `async with` waits for a client that ends by a failure."""
-
-
-def long_call(method: Callable[P, T], what: str) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A client's method for coroutines, each call on a thread of its own, `<client>-Async<what>`.
-
-    If it is cancelled, the call goes on to its end in the background.
-    """
-
-    @wraps(method)
-    def overridden(*arguments: P.args, **named: P.kwargs) -> T:
-        client, *others = arguments
-        result: T = getattr(client, method.__name__)(*others, **named)  # of a subclass, perhaps
-        return result
-
-    return awaitable(overridden, lambda client: f"{client._client_id}-Async{what}")
 
 
 class AsyncClient:
@@ -66,6 +55,14 @@ class AsyncClient:
     state: Any
     start: Callable[[], None]
     close: Callable[..., bool]
+    query: Callable[..., Any]
+    sql: Callable[..., Any]
+    position_bound_now: Callable[[str], PositionBound]
+    position_bound_after: Callable[..., PositionBound]
+    clean_up: Callable[..., None]
+    reset: Callable[..., ResetPlan]
+    remove_stream_thread: Callable[[timedelta | None], str | None]
+    refresh_table: Callable[[DataFrameTable | str], int]
 
     async def start_async(self) -> None:
         """`start()` for coroutines. Cancelling it closes the client, and waits until that is done."""
@@ -100,6 +97,62 @@ class AsyncClient:
     ) -> None:
         """`wait_until_queryable()` for coroutines."""
         await awaited(self._until_queryable(store, timeout))
+
+    async def query_async(
+        self, request: StateQueryRequest[Any], *, wait: timedelta = timedelta(0)
+    ) -> StateQueryResult[Any]:
+        """`query()` for coroutines."""
+        result: StateQueryResult[Any] = await self._call(partial(self.query, request, wait=wait), "Query")
+        return result
+
+    async def sql_async(
+        self,
+        query: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        timeout: timedelta = timedelta(seconds=30),
+        memory_limit: str = "1GB",
+    ) -> Any:
+        """`sql()` for coroutines."""
+        ask = partial(self.sql, query, parameters, timeout=timeout, memory_limit=memory_limit)
+        return await self._call(ask, "Query")
+
+    async def position_bound_now_async(self, store: str) -> PositionBound:
+        """`position_bound_now()` for coroutines."""
+        return await self._call(partial(self.position_bound_now, store), "Query")
+
+    async def position_bound_after_async(
+        self,
+        store: str,
+        written: Mapping[TopicPartition, int],
+        timeout: timedelta = timedelta(seconds=30),
+    ) -> PositionBound:
+        """`position_bound_after()` for coroutines."""
+        return await self._call(partial(self.position_bound_after, store, written, timeout), "Query")
+
+    async def clean_up_async(self, *, checkpoints: bool = False) -> None:
+        """`clean_up()` for coroutines. Cancelled, it goes on to its end in the background."""
+        await self._call(partial(self.clean_up, checkpoints=checkpoints), "CleanUp")
+
+    async def reset_async(
+        self,
+        to: To = "earliest",
+        *,
+        topics: Sequence[str] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> ResetPlan:
+        """`reset()` for coroutines. Cancelled, it goes on to its end in the background."""
+        ask = partial(self.reset, to, topics=topics, dry_run=dry_run, force=force)
+        return await self._call(ask, "Reset")
+
+    async def remove_stream_thread_async(self, timeout: timedelta | None = None) -> str | None:
+        """`remove_stream_thread()` for coroutines. Cancelled, the thread ends all the same."""
+        return await self._call(partial(self.remove_stream_thread, timeout), "RemoveThread")
+
+    async def refresh_table_async(self, table: DataFrameTable | str) -> int:
+        """`refresh_table()` for coroutines. Cancelled, it goes on to its end in the background."""
+        return await self._call(partial(self.refresh_table, table), "Refresh")
 
     async def _call(self, call: Callable[[], T], what: str) -> T:
         return await run(call, thread=f"{self._client_id}-Async{what}")

@@ -35,7 +35,7 @@ from millstream.model import LagInfo, TaskId, ThreadMetadata
 from millstream.registry.settings import RegistrySettings
 from millstream.runtime.afresh import delete_internal, forget_later, internal_topics
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
-from millstream.runtime.async_client import AsyncClient, long_call
+from millstream.runtime.async_client import AsyncClient
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.checkup import health_view
 from millstream.runtime.client_html import client_html
@@ -482,9 +482,6 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             with self._directory:
                 self._start_afresh()
 
-    clean_up_async = long_call(clean_up, "CleanUp")
-    """`clean_up()` for coroutines. Cancelled, it goes on to its end in the background."""
-
     def _start_afresh(self) -> None:
         checkpoints = Checkpoints(self._config, self._directory.path)
         names = internal_topics(self._topology, self._config.application_id, checkpoints.files)
@@ -545,9 +542,6 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             spark=self._spark,
             dry_run=dry_run,
         )
-
-    reset_async = long_call(reset, "Reset")
-    """`reset()` for coroutines. Cancelled, it goes on to its end in the background."""
 
     # --- settings before start ---------------------------------------------------------------------------
 
@@ -666,9 +660,6 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         if name != asker and not self._owner.wait_for(lambda value: not value.has(number), seconds):
             raise TimeoutException(f"Thread {name} did not stop in the allotted time")
         return name
-
-    remove_stream_thread_async = long_call(remove_stream_thread, "RemoveThread")
-    """`remove_stream_thread()` for coroutines. Cancelled, the thread ends all the same."""
 
     def pause(self) -> None:
         """Stop processing until `resume()`. Stores still answer queries, and the client stays in its group.

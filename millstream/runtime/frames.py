@@ -10,7 +10,6 @@ from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.errors import IllegalStateException, StreamsNotStartedException, TopologyException
 from millstream.foreign import ESCAPED
 from millstream.runtime.assembly import Assembly
-from millstream.runtime.async_client import long_call
 from millstream.runtime.store_thread import Stopped
 from millstream.states import State
 from millstream.topology.topology import Topology
@@ -61,9 +60,6 @@ class DataFrames:
             known = ", ".join(f"'{each}'" for each in self._topology.frame_tables) or "none"
             raise TopologyException(f"no DataFrame table is called {name!r}; the program has {known}")
         return self._while_running(lambda: self._assembly.refresh(found))
-
-    refresh_table_async = long_call(refresh_table, "Refresh")
-    """`refresh_table()` for coroutines. Cancelled, it goes on to its end in the background."""
 
     def dataframe(self, stream: StreamDataFrame | str, **options: Any) -> Any:
         """A streaming DataFrame of what the program writes to a topic, for a query that you start and stop.

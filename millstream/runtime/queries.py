@@ -40,7 +40,6 @@ from millstream.query.request import StateQueryRequest
 from millstream.query.result import StateQueryResult
 from millstream.query.state_query import raise_if_none_can_answer, run_query
 from millstream.runtime.assembly import Assembly
-from millstream.runtime.async_client import long_call
 from millstream.runtime.crew import Crew
 from millstream.runtime.own_writes import bound_after, bound_at_ends
 from millstream.runtime.participation import Participation
@@ -190,9 +189,6 @@ class InteractiveQueries(TellsWhatIsMissing):
             result = run_query(self._view, request)
         return result
 
-    query_async = long_call(query, "Query")
-    """`query()` for coroutines."""
-
     def sql(
         self,
         query: str,
@@ -243,9 +239,6 @@ class InteractiveQueries(TellsWhatIsMissing):
             clock=self._clock,
         )
 
-    sql_async = long_call(sql, "Query")
-    """`sql()` for coroutines."""
-
     def position_bound_now(self, store: str) -> PositionBound:
         """How far a store has to be to have all that is in its changelog at this moment.
 
@@ -258,9 +251,6 @@ class InteractiveQueries(TellsWhatIsMissing):
         node = self._store_node(store)
         progress = self._progress(store, 0.0)
         return bound_at_ends(node, self._config.application_id, progress)
-
-    position_bound_now_async = long_call(position_bound_now, "Query")
-    """`position_bound_now()` for coroutines."""
 
     def position_bound_after(
         self,
@@ -291,9 +281,6 @@ class InteractiveQueries(TellsWhatIsMissing):
         node = self._store_node(store)
         progress = self._progress(store, seconds_of(timeout))
         return bound_after(node, written, self._topology, self._config.application_id, progress)
-
-    position_bound_after_async = long_call(position_bound_after, "Query")
-    """`position_bound_after()` for coroutines."""
 
     def _progress(self, store: str, timeout_s: float) -> _Progress:
         return _Progress(

@@ -79,7 +79,7 @@ def test_what_is_called_wrongly_is_an_error_of_usage(arguments: tuple[str, ...],
 def test_a_run_without_what_is_required_says_where_it_goes() -> None:
     """Nothing was started."""
     code, text = run("run", ORDERS)
-    assert (code, "as MILLSTREAM_APPLICATION_ID, or in --config-file" in text) == (2, True)
+    assert (code, "in MILLSTREAM_APPLICATION_ID, or in --config-file" in text) == (2, True)
     code, text = run("run", ORDERS, MILLSTREAM_APPLICATION_ID="orders")
     assert (code, "in MILLSTREAM_BOOTSTRAP_SERVERS" in text) == (2, True)
     code, text = run("run", ORDERS, "-a", "orders", "-b", "no server")

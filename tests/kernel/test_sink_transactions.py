@@ -228,7 +228,7 @@ def test_a_marker_that_is_not_settled_is_waited_for_and_not_taken_for_none(steps
         )[4:]
     ]
     for unsettled in (batches[0], batches[4]):
-        assert unsettled.startswith("TimeoutException: Kafka has not told the markers of [app-p0-")
+        assert unsettled.startswith("TimeoutException: Kafka did not return the markers of [app-p0-")
         assert "a transaction that writes them is open" in unsettled
     assert batches[1:4] == ["ok", "1", "0"]
     assert batches[5:] == ["ok", "2", "0"]
@@ -238,7 +238,7 @@ def test_one_of_two_runs_of_the_same_epoch_is_last(steps: Steps) -> None:
     """Where a file system lets two clients have the same claim, the broker does not."""
     came = steps("claim 1", "provide 1 1", "claim 1 0 other", "open a 1 0", "provide 1 2")
     assert came[2] == "ok"
-    assert "of epoch 1 was fenced by the run of epoch 1 (run-1other); nothing of this run (run-1)" in came[3]
+    assert "of epoch 1 was fenced by the run of epoch 1 (run-1other); what this run (run-1)" in came[3]
     assert "FencedException" in came[4]
 
 

@@ -32,9 +32,9 @@ def test_only_what_a_record_is_refused_for_goes_to_the_handler(kernel_java: Kern
     assert lines[-4] == (
         "topic 'out' did not take a record (key: null, value: 2000 bytes, 1 header; about 2099 bytes in all)"
         ": RecordTooLargeException: too large for the broker; "
-        "let the topic take more (max.message.bytes) and the producer send more (producer.max.request.size), "
+        "raise the topic's max.message.bytes and the producer's limit (producer.max.request.size), "
         "or make records smaller; production.exception.handler=continue drops such records"
     )
     assert "the partitioner chose partition 9 of topic 'out', which has 3 partitions, 0 to 2" in lines[-3]
-    assert "out of range; let the topic take such times (message.timestamp.before.max.ms" in lines[-2]
-    assert "no key; a compacted topic takes no record without a key; production" in lines[-1]
+    assert "out of range; make the topic accept such times (message.timestamp.before.max.ms" in lines[-2]
+    assert "no key; a compacted topic accepts no record without a key; production" in lines[-1]

@@ -199,7 +199,7 @@ def test_a_session_store_behaves_like_a_mapping_where_that_is_meant(client: Wind
     assert session("aa", (0, 1)) not in store
     with pytest.raises(KeyError):
         store[session("?", SPANS[0])]
-    with pytest.raises(TypeError, match="takes a Windowed, not 'aa'"):
+    with pytest.raises(TypeError, match="takes a Windowed; got 'aa'"):
         store["aa"]
     assert list(store) == [key for key, _ in entries(WORDS, SPANS)]
     assert list(store.values()) == [value for _, value in entries(WORDS, SPANS)]
@@ -266,7 +266,7 @@ def test_times_must_be_times_and_arguments_as_many_as_there_are(client: Windowed
     """The message names the method, the store and the forms."""
     store = client.windowed()
     with pytest.raises(
-        TypeError, match=r"find_sessions\(\) of store 'counts': the earliest end is a datetime"
+        TypeError, match=r"find_sessions\(\) of store 'counts': the earliest end must be a datetime"
     ):
         store.find_sessions("a", "now", None)
     with pytest.raises(TypeError, match=r"fetch_session\(\) of store 'counts': the start is a datetime"):

@@ -199,7 +199,7 @@ def test_a_window_store_behaves_like_a_mapping_where_that_is_meant(client: Windo
     assert windowed("aa", now + 1) not in store
     with pytest.raises(KeyError):
         store[windowed("?", now)]
-    with pytest.raises(TypeError, match="takes a Windowed, not 'aa'"):
+    with pytest.raises(TypeError, match="takes a Windowed; got 'aa'"):
         store["aa"]
     assert dict(store.items())[key] == value_of("aa", now)
     assert list(store) == list(store.keys()) == [key for key, _ in entries(WORDS, STARTS)]
@@ -314,7 +314,7 @@ def test_a_time_must_be_a_time(client: WindowedClient) -> None:
         TypeError, match=r"fetch\(\) of store 'counts': the time must be a datetime, or milliseconds"
     ):
         store.fetch("a", 1.5)
-    with pytest.raises(TypeError, match=r"fetch_all\(\) of store 'counts': the last time is a datetime"):
+    with pytest.raises(TypeError, match=r"fetch_all\(\) of store 'counts': the last time must be a datetime"):
         store.fetch_all(None, "now")
     with pytest.raises(
         ValueError, match=r"backward_fetch\(\) of store 'counts': the first time is .*no time zone"

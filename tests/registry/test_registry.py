@@ -137,9 +137,9 @@ def test_a_log_says_all_that_a_registry_knows(server: RegistryServer) -> None:
         (ONE, TWO, None),
         (record("R", {**B, "name": "c"}, {"name": "d", "type": "int"}), ONE, "'d' is new and has no default"),
         ('"long"', '"int"', None),
-        ('"int"', '"long"', "long is not read as int"),
+        ('"int"', '"long"', "long cannot be read as int"),
         ('["null","int"]', '"int"', None),
-        ('"int"', '["null","int"]', "null is not read as int"),
+        ('"int"', '["null","int"]', "null cannot be read as int"),
         (
             '{"type":"enum","name":"E","symbols":["A"]}',
             '{"type":"enum","name":"E","symbols":["A","B"]}',
@@ -151,8 +151,8 @@ def test_a_log_says_all_that_a_registry_knows(server: RegistryServer) -> None:
             None,
         ),
         ('{"type":"fixed","name":"F","size":2}', '{"type":"fixed","name":"F","size":3}', "sizes of F differ"),
-        ('{"type":"map","values":"int"}', '{"type":"array","items":"int"}', "array is not read as map"),
-        (record("S", A), ONE, "R is not read as S"),
+        ('{"type":"map","values":"int"}', '{"type":"array","items":"int"}', "array cannot be read as map"),
+        (record("S", A), ONE, "R cannot be read as S"),
         ('{"type":"record"}', ONE, "has no name"),
         (
             record("T", {"name": "u", "type": [UNREADABLE, READABLE]}, {"name": "v", "type": "a.R"}),
@@ -315,13 +315,13 @@ def odd() -> Iterator[tuple[Registry, list[str]]]:
 
 def test_an_answer_without_an_end_does_not_hold_anybody_up(odd: tuple[Registry, list[str]]) -> None:
     """Each of its bytes comes in time."""
-    with pytest.raises(SchemaRegistryException, match="its answer does not end; tried for 300 ms"):
+    with pytest.raises(SchemaRegistryException, match="its answer did not end in time; tried for 300 ms"):
         odd[0].by_id(1)
 
 
 def test_the_login_goes_nowhere_else(odd: tuple[Registry, list[str]]) -> None:
     """The kernel does not follow either."""
-    with pytest.raises(SchemaRegistryException, match=r"sends elsewhere \(307\)"):
+    with pytest.raises(SchemaRegistryException, match=r"redirects requests \(307\)"):
         odd[0].by_id(2)
     assert odd[1] == ["/schemas/ids/2"]
 

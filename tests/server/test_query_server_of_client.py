@@ -297,7 +297,7 @@ def test_a_short_token_is_told_where_others_reach_the_server(
     for name, token, warned in (("A", "s3cret", True), ("B", "s3cret-and-much-longer", False)):
         caplog.clear()
         make(name, query__server__listen=f"0.0.0.0:{free_port()}", query__server__token=token).start()
-        assert ("'query.server.token' has 6 characters" in caplog.text) is warned
+        assert ("'query.server.token' has only 6 characters" in caplog.text) is warned
         assert "s3cret" not in caplog.text
 
 

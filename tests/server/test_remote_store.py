@@ -315,7 +315,7 @@ def test_tables_are_those_of_a_local_store(stage: Stage, store: str, kind: Any) 
         assert there.to_pandas().equals(here.to_pandas())
         with pytest.raises(TypeError):
             there.to_spark(None)
-        with pytest.raises(ValueError, match="at least 1"):
+        with pytest.raises(ValueError, match="rows must be at least 1"):
             there.to_arrow_batches(0)
 
 

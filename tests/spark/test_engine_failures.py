@@ -266,7 +266,7 @@ def test_a_record_that_is_too_large_is_said_to_be(world: EngineWorld) -> None:
     world.produce(source, "x")
     error = failed(world)
     assert "did not take a record (key: 1 bytes, value: 2000000 bytes" in str(error)
-    assert "the topic's max.message.bytes is 1048588; let the topic take more" in str(error)
+    assert "the topic's max.message.bytes is 1048588; raise the topic's max.message.bytes" in str(error)
 
 
 def test_a_source_topic_that_is_deleted_is_missing_and_one_made_anew_is_told_apart(
@@ -458,7 +458,7 @@ def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: 
     world.produce(source, "1000")
     error = failed(world)
     assert isinstance(error, PythonWorkerException)
-    assert "a function has not returned within 5000 ms (max.poll.interval.ms)" in str(error)
+    assert "a function did not return within 5000 ms (max.poll.interval.ms)" in str(error)
     world.engine._settings = replace(world.engine._settings, consumer={})
     source, compiled = folding(world, sleep, "folded-too")
     running = world.start(compiled, world.claim(directory="other"))

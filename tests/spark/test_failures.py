@@ -457,7 +457,7 @@ TAKEN_BACK = "io.millstream.kernel.sink.TransactionLostException"
         ),
         (
             TAKEN_BACK,
-            "the broker has taken back a transaction of 'a-p0-1'",
+            "the broker has aborted a transaction of 'a-p0-1'",
             "producer.transaction.timeout.ms",
         ),
         (

@@ -260,9 +260,9 @@ def test_tasks_lose_nothing_by_what_others_send(sink: Sink) -> None:
         ),
         (
             "compacted",
-            r"topic 'compacted-\w+' did not take a record \(key: null, .*takes no record without a key",
+            r"topic 'compacted-\w+' did not take a record \(key: null, .*accepts no record without a key",
         ),
-        ("three", r"partition 9 of topic 'three-\w+', which has 3 partitions, 0 to 2; have the partitioner"),
+        ("three", r"partition 9 of topic 'three-\w+', which has 3 partitions, 0 to 2; let the partitioner"),
     ],
 )
 def test_a_refused_record_fails_the_task_with_a_sentence(sink: Sink, which: str, sentence: str) -> None:
@@ -417,6 +417,6 @@ def test_a_pipeline_that_may_drop_nothing_ends_with_the_sentence(worlds: World) 
     assert re.fullmatch(
         rf"pipeline p0: its query failed: topic '{small}' did not take a record \(key: 1 bytes, "
         r"value: 50000 bytes, 0 headers; about \d+ bytes in all\): RecordTooLargeException: "
-        r".*; let the topic take more .*",
+        r".*; raise the topic .*",
         str(error),
     ), str(error)

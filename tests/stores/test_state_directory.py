@@ -180,7 +180,9 @@ def test_a_state_directory_that_cannot_be_made_is_told_with_its_cause(tmp_path: 
     """A file is in the way."""
     (tmp_path / "file").write_text("x")
     directory = StateDirectory(tmp_path / "file", "app")
-    with pytest.raises(ProcessorStateException, match=r"file/app' cannot be made.*set state.dir") as caught:
+    with pytest.raises(
+        ProcessorStateException, match=r"file/app' cannot be created or locked.*set state.dir"
+    ) as caught:
         directory.lock()
     assert isinstance(caught.value.__cause__, OSError)
     assert not directory.is_locked

@@ -296,7 +296,7 @@ def test_remove_waits_for_the_batch_that_is_being_applied(world: World) -> None:
     assert applying.wait(SOON)
     with pytest.raises(TimeoutException, match="still uses the store of changelog 'app-counts-changelog-0'"):
         world.updater.remove(P0, 0.01)
-    with pytest.raises(TimeoutException, match=r"has not ended in 0\.01 s"):
+    with pytest.raises(TimeoutException, match=r"did not end within 0\.01 s"):
         world.updater.close(0.01)
     go_on.set()
     world.updater.remove(P0)
@@ -337,7 +337,7 @@ def test_records_of_an_older_epoch_are_left_out_and_told_of_now_and_then(
 def test_a_partition_fills_one_store(world: World) -> None:
     """A second one is refused, by name."""
     world.add(P0)
-    with pytest.raises(IllegalStateException, match="fills store 'counts' of task 1_0 already"):
+    with pytest.raises(IllegalStateException, match="already fills store 'counts' of task 1_0"):
         world.add(P0, MemoryStore("other", TaskId(2, 0)))
 
 

@@ -6,32 +6,32 @@ import java.io.UncheckedIOException;
 import java.util.Properties;
 
 /**
- * Which kernel this is. Python asks the one that Spark has found, and compares it with its own.
+ * The version of this kernel. Python reads that of the kernel that Spark has found, and compares it with its own.
  *
- * <p>An executor may have another kernel on its class path. So the sink carries the driver's version and digest
- * there, and calls {@link #require}.
+ * <p>An executor may have another kernel on its class path. So the sink takes the driver's version and digest there,
+ * and calls {@link #require}.
  */
 public final class Kernel {
     private static final Properties MADE_FROM = read();
 
     private Kernel() {}
 
-    /** The version of Millstream that this kernel is a part of. */
+    /** The version of Millstream to which this kernel belongs. */
     public static String version() {
         return MADE_FROM.getProperty("version");
     }
 
-    /** A digest of the sources that this kernel was compiled from. */
+    /** A digest of the sources of this kernel. */
     public static String digest() {
         return MADE_FROM.getProperty("digest");
     }
 
     /**
-     * Does nothing, if this is the kernel that is wanted.
+     * Checks that this is the required kernel.
      *
-     * @param version the version that is wanted
+     * @param version the required version
      * @param digest its digest
-     * @throws IllegalStateException it is another
+     * @throws IllegalStateException it is another one
      */
     public static void require(String version, String digest) {
         if (!digest.equals(digest())) {
@@ -48,7 +48,7 @@ public final class Kernel {
 
     private static Properties read() {
         Properties properties = new Properties();
-        // By the class, not by its loader: it is then the file of the very jar that the class is from.
+        // From the class, not from its loader, so that it is the file of the very jar that has the class.
         try (InputStream file = Kernel.class.getResourceAsStream("kernel.properties")) {
             if (file == null) {
                 throw new IllegalStateException("the Millstream kernel was built without kernel.properties");

@@ -4,8 +4,8 @@ import org.apache.kafka.common.utils.Utils;
 import org.apache.spark.sql.api.java.UDF2;
 
 /**
- * Which partition a key lies in, as every Kafka client decides it by default. As a function of Spark's it takes a
- * binary column and a number, and is null where the key is.
+ * The partition of a key, as Kafka's clients choose it by default. As a Spark function, it takes a binary column and a
+ * number, and returns null for a null key.
  */
 public final class Partitions implements UDF2<byte[], Integer, Integer> {
     private static final long serialVersionUID = 1;
@@ -14,8 +14,8 @@ public final class Partitions implements UDF2<byte[], Integer, Integer> {
      * The partition of a key.
      *
      * @param key its serialized bytes; not null
-     * @param partitions how many there are
-     * @return from 0 on
+     * @param partitions their number
+     * @return a number from 0
      */
     public static int of(byte[] key, int partitions) {
         return Utils.toPositive(Utils.murmur2(key)) % partitions;

@@ -1,12 +1,12 @@
 package io.millstream.kernel.core;
 
-/** The numbers that a core has of a bucket. They are kept beyond a micro-batch, beside the slices. */
+/** The numbers that a core keeps for a bucket. They outlast a micro-batch, beside the slices. */
 public final class Clock {
-    /** How many numbers of its own a core can have. */
+    /** The maximum number of a core's own numbers. */
     public static final int OWN = 2;
 
-    /** The largest timestamp of the records so far; -1 when there was none. */
+    /** The largest timestamp of the records so far; -1 if there was none. */
     public long streamTime = -1;
-    /** What they mean is the core's affair. */
+    /** Their meaning is up to the core. */
     public final long[] own = new long[OWN];
 }

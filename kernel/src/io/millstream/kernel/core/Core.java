@@ -1,16 +1,16 @@
 package io.millstream.kernel.core;
 
 /**
- * What records do to what is kept: one aggregation, in one bucket of keys, as a task of Kafka Streams has it.
+ * How records change the state: one aggregation, in one bucket of keys, as in a Kafka Streams task.
  *
- * <p>Records come in the order of that task. No core knows of Spark, or of a clock on a wall.
+ * <p>Records come in the order of that task. No core knows Spark, or the time of day.
  */
 public abstract class Core {
     protected final Parts parts;
     protected final Table table;
     protected final Told told;
     protected final Clock clock;
-    /** Whether it notes what a value was before it changes. */
+    /** Whether it remembers the previous value of what changes. */
     protected final boolean remembers;
 
     protected Core(Task task) {
@@ -22,11 +22,11 @@ public abstract class Core {
     }
 
     /**
-     * Takes in a record.
+     * Processes a record.
      *
-     * @param key not null; kept as it is
+     * @param key not null; kept without a copy
      * @param at its timestamp
-     * @param record its parts; not changed, and not kept as they are
+     * @param record its parts; they are neither changed nor kept without a copy
      */
     public final void record(byte[] key, long at, Object[] record) {
         table.makeRoom();
@@ -34,9 +34,9 @@ public abstract class Core {
     }
 
     /**
-     * Takes in what was kept before, somewhere else. Nobody is told. Not for what tells when windows close.
+     * Adds a window of an earlier state, without telling it. Not for cores that tell when windows close.
      *
-     * @param key not null; kept as it is
+     * @param key not null; kept without a copy
      */
     public final void restore(byte[] key, Window window) {
         table.makeRoom();
@@ -45,26 +45,26 @@ public abstract class Core {
         table.mark(slice);
     }
 
-    /** Where a window is kept that is not there yet; moves the clock to it. */
+    /** The slice for a window that does not exist yet; advances the clock to it. */
     protected abstract Slice place(byte[] key, Window window);
 
-    /** Tells what has changed so far. To be followed by {@link #finish}. */
+    /** Tells what has changed so far. Call {@link #finish} afterwards. */
     public final void tell() {
         table.tell();
     }
 
-    /** After the records of a micro-batch: tells and writes what is left of it. */
+    /** Called after the records of a micro-batch: tells and writes the rest. */
     public void finish() {
         table.flush();
     }
 
-    /** To be called before a value changes, or goes. */
+    /** Call it before a value changes or is removed. */
     protected final void changing(Window window) {
         if (remembers && !window.changed) {
             window.before = parts.copy(window.parts);
         }
     }
 
-    /** Takes in a record; moves the clock. */
+    /** Processes a record; advances the clock. */
     protected abstract void process(byte[] key, long at, Object[] record);
 }

@@ -6,23 +6,23 @@ import java.time.LocalTime;
 import java.time.ZoneId;
 
 /**
- * The days of a time zone, each from one hour of the clock to the same hour of the next day: 23 or 25 hours where
- * clocks change.
+ * The days of a time zone, each from one hour of the clock to the same hour of the next day: 23 or 25 hours if clocks
+ * change.
  *
- * <p>If clocks skip that hour, a day begins when they do; if they show it twice, the first time. The first day begins
- * with 1970, if not later.
+ * <p>If clocks skip that hour, a day begins when they do. If they show it twice, it begins the first time. The first
+ * day begins with 1970 or later.
  */
 public final class DailyWindows extends TimedWindows {
     private static final long DAY = 86_400_000;
     private final ZoneId zone;
     private final LocalTime hour;
-    /** The window that was asked for last. */
+    /** The window that was requested last. */
     private long start = -1;
 
     private long end = -1;
 
     public DailyWindows(Task task, String zone, long hour, long grace) {
-        // No day has been longer than two, of those that had clocks put back by one.
+        // Even where clocks were put back by a day, no day was longer than two.
         super(task, DAY, 2 * DAY + grace, grace);
         this.zone = ZoneId.of(zone);
         this.hour = LocalTime.of((int) hour, 0);
@@ -35,7 +35,7 @@ public final class DailyWindows extends TimedWindows {
     @Override
     protected long first(long at) {
         if (at < start || at >= end) {
-            // Where clocks are put back around midnight, a day may have begun whose date it is not yet again.
+            // If clocks are put back around midnight, a day may have begun although its date is not yet back.
             LocalDate day = Instant.ofEpochMilli(at).atZone(zone).toLocalDate().plusDays(1);
             while (beginning(day) > at) {
                 day = day.minusDays(1);

@@ -9,10 +9,10 @@ import java.util.PriorityQueue;
 import java.util.TreeMap;
 
 /**
- * What has to be looked at when stream time has come so far.
+ * What has to be checked when stream time reaches a certain time.
  *
- * <p>Entries are kept in pages, by spans of time. What a micro-batch adds is one more page, and only pages of spans
- * that have begun are read; so nothing is read or written but what is new or nearly due.
+ * <p>Entries are kept in pages, by spans of time. A micro-batch adds one more page to a span, and only pages of spans
+ * that have begun are read. So only what is new or nearly due is read or written.
  */
 public final class Due {
     private static final int PAGE = 4_096;
@@ -20,11 +20,11 @@ public final class Due {
     private final Pages pages;
     private final long span;
     private final boolean exact;
-    /** How many pages each span has. */
+    /** The number of pages of each span. */
     private final TreeMap<Long, Integer> counts;
-    /** What is new, by spans that have not begun. */
+    /** New entries, by spans that have not begun. */
     private final TreeMap<Long, ArrayList<Entry>> fresh = new TreeMap<>();
-    /** Everything of the spans that have begun. */
+    /** All entries of the spans that have begun. */
     private final PriorityQueue<Entry> begun = new PriorityQueue<>(
             Comparator.comparingLong(Entry::time).thenComparing(Entry::key, Arrays::compareUnsigned));
 
@@ -47,9 +47,9 @@ public final class Due {
     }
 
     /**
-     * @param counts how many pages each span has, as {@link #counts} gave it; becomes the object's own
-     * @param span of times whose entries are kept together
-     * @param exact entries are due at their times; otherwise up to a span later, which is cheaper
+     * @param counts the number of pages of each span, from {@link #counts}; becomes this object's own
+     * @param span the span of time whose entries are kept together
+     * @param exact entries are due exactly at their times; otherwise up to a span later, which is cheaper
      */
     public Due(Pages pages, TreeMap<Long, Integer> counts, long span, boolean exact) {
         this.pages = pages;
@@ -77,7 +77,7 @@ public final class Due {
         }
     }
 
-    /** Takes out what is due at this time, in the order of times and keys. */
+    /** Removes and returns what is due at this time, in the order of times and keys. */
     List<Entry> take(long time) {
         begin(Math.floorDiv(time, span));
         if (begun.isEmpty() || begun.peek().time() > time) {
@@ -90,7 +90,7 @@ public final class Due {
         return taken;
     }
 
-    /** Takes out what is due first. There has to be something. */
+    /** Removes and returns the first due entry. There has to be one. */
     Entry first() {
         if (begun.isEmpty()) {
             long kept = counts.isEmpty() ? Long.MAX_VALUE : counts.firstKey();

@@ -1,7 +1,7 @@
 package io.millstream.kernel.core;
 
-/** The value of a part that is kept as bytes, and is something else as long as it is worked on. */
+/** The value of a part that is kept as bytes, but has another form while it is in use. */
 public interface Encoded {
-    /** What is kept; null for nothing. */
+    /** The bytes to keep; null for nothing. */
     byte[] bytes();
 }

@@ -1,6 +1,6 @@
 package io.millstream.kernel.core;
 
-/** Windows of one size that begin every {@code advance}, from an origin on. */
+/** Windows of one size that begin every {@code advance}, from an origin. */
 public final class FixedWindows extends TimedWindows {
     private final long size;
     private final long advance;
@@ -10,9 +10,9 @@ public final class FixedWindows extends TimedWindows {
         this(task, size, advance, grace, 0);
     }
 
-    /** @param origin where the first one begins; what is earlier is in none */
+    /** @param origin where the first window begins; earlier records are in none */
     public FixedWindows(Task task, long size, long advance, long grace, long origin) {
-        // The windows of a record are in two slices at most. The last one of a slice begins an advance before the next.
+        // The windows of a record are in at most two slices. A slice's last one begins one advance before the next.
         super(task, size / advance * advance, size - advance + grace, grace);
         this.size = size;
         this.advance = advance;

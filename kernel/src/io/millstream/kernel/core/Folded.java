@@ -4,15 +4,15 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * An aggregate that functions compute which are not here: what it comes from is noted, and it is computed with many
- * others as soon as somebody needs one of them.
+ * An aggregate that is computed by functions outside the kernel: its inputs are recorded, and it is computed together
+ * with many others as soon as one of them is needed.
  *
- * <p>It begins with another one, or with what the functions begin with; that one is merged with; and then come
- * records. It is changed only until somebody else has it.
+ * <p>It starts from another aggregate, or from the functions' initial value; may be merged with another one; and then
+ * gets records. It changes only until it is shared.
  */
 public final class Folded implements Encoded {
     private final Folds folds;
-    /** Whose functions compute it, and the key that they are told. */
+    /** The item whose functions compute it, and the key that they get. */
     public final int fold;
 
     public final byte[] key;
@@ -22,13 +22,13 @@ public final class Folded implements Encoded {
     private ArrayList<byte[]> records;
     private byte[] bytes;
     private boolean known;
-    /** About how many bytes it will have. */
+    /** Its approximate size in bytes. */
     private long size;
-    /** How many others come from it. */
+    /** How many others are computed from it. */
     private int uses;
     /** Whether something else needs it, now or later. */
     private boolean shared;
-    /** Among those that are computed now. */
+    /** Its number among those that are being computed. */
     int number;
 
     private Folded(Folds folds, int fold, byte[] key) {
@@ -37,27 +37,27 @@ public final class Folded implements Encoded {
         this.key = key;
     }
 
-    /** A record's value, which may be null. */
+    /** The value of a record, which may be null. */
     record Added(Folds folds, int fold, byte[] key, byte[] value) {
         Folded first() {
             return folds.noted(new Folded(folds, fold, key)).add(value);
         }
     }
 
-    /** One that was computed before; null: there is none. */
+    /** An aggregate that was computed earlier; null if there is none. */
     static Folded kept(Folds folds, int fold, byte[] key, byte[] bytes) {
         Folded kept = new Folded(folds, fold, key);
         kept.set(bytes);
         return kept;
     }
 
-    /** It will be needed as it is now. */
+    /** Keeps it as it is now, because others need it. */
     public Folded share() {
         shared = true;
         return this;
     }
 
-    /** This and one more record. */
+    /** This aggregate and one more record. */
     Folded add(byte[] value) {
         folds.makeRoom();
         Folded sum = this;
@@ -75,7 +75,7 @@ public final class Folded implements Encoded {
         return sum;
     }
 
-    /** This and another one. */
+    /** This aggregate merged with another one. */
     Folded merge(Folded other) {
         Folded sum = folds.noted(new Folded(folds, fold, key));
         sum.before = used(sum);
@@ -83,7 +83,7 @@ public final class Folded implements Encoded {
         return sum;
     }
 
-    /** What the functions begin with, and this one. */
+    /** The functions' initial value merged with this aggregate. */
     Folded begin() {
         Folded sum = folds.noted(new Folded(folds, fold, key));
         sum.merged = used(sum);
@@ -97,7 +97,7 @@ public final class Folded implements Encoded {
         return this;
     }
 
-    /** What has been computed; null for nothing. */
+    /** The computed bytes; null for nothing. */
     @Override
     public byte[] bytes() {
         if (!known) {
@@ -115,7 +115,7 @@ public final class Folded implements Encoded {
         records = null;
     }
 
-    // --- for who computes it -------------------------------------------------------------------------------
+    // --- for its computation -------------------------------------------------------------------------------
 
     public boolean isKnown() {
         return known;
@@ -133,7 +133,7 @@ public final class Folded implements Encoded {
         return records == null ? List.of() : records;
     }
 
-    /** Whether it is asked for; otherwise it is only on the way to others. */
+    /** Whether its value is needed; otherwise it is only a step to others. */
     public boolean isWanted() {
         return shared || uses == 0;
     }

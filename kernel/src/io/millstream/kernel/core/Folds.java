@@ -3,9 +3,9 @@ package io.millstream.kernel.core;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Aggregates that somebody else computes ({@link Folded}), and how they are merged. */
+/** Aggregates that are computed elsewhere ({@link Folded}), and how they are merged. */
 public final class Folds {
-    /** So many bytes, about, or records, are computed together. */
+    /** About how many bytes, or records, are computed together. */
     private static final int MOST_BYTES = 1 << 22;
 
     private static final int MOST_RECORDS = 20_000;
@@ -15,12 +15,12 @@ public final class Folds {
     private int records;
     private long bytes;
 
-    /** Who computes aggregates. */
+    /** Computes aggregates. */
     public interface Computer {
         /**
-         * Their bytes, where they are wanted; the others' do not count.
+         * The bytes of the aggregates that are needed; those of the others are ignored.
          *
-         * @param all each comes after those that it comes from, or those are known
+         * @param all each comes after those from which it is computed, unless these are known
          */
         byte[][] compute(List<Folded> all);
     }
@@ -29,12 +29,12 @@ public final class Folds {
         this.computer = computer;
     }
 
-    /** A value of a record. */
+    /** The value of a record. */
     public Object record(int fold, byte[] key, byte[] value) {
         return new Folded.Added(this, fold, key, value);
     }
 
-    /** An aggregate that was computed before. */
+    /** An aggregate that was computed earlier. */
     public Object kept(int fold, byte[] key, byte[] computed) {
         return Folded.kept(this, fold, key, computed);
     }
@@ -66,7 +66,7 @@ public final class Folds {
         bytes = 0;
     }
 
-    /** The rule of a part with such aggregates. A record's part is not yet one. */
+    /** The rule of a part with such aggregates. The part of a record is not one yet. */
     static final class Rule implements Parts.Rule {
         @Override
         public Object first(Object value) {

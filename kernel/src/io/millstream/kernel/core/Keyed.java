@@ -1,6 +1,6 @@
 package io.millstream.kernel.core;
 
-/** A core with one value of a key, for all time. */
+/** A core with one value for each key, for all time. */
 public abstract class Keyed extends Core implements TableView {
     protected Keyed(Task task) {
         super(task);
@@ -11,7 +11,7 @@ public abstract class Keyed extends Core implements TableView {
         return table.slice(key, 0);
     }
 
-    /** What the key has now; null for nothing. Not to be changed. */
+    /** The key's current value; null if it has none. Must not be changed. */
     public final Window now(byte[] key) {
         return valueOf(table.slice(key, 0));
     }
@@ -20,7 +20,7 @@ public abstract class Keyed extends Core implements TableView {
         return slice.windows.isEmpty() ? null : slice.windows.get(0);
     }
 
-    /** Whether it is a row: not, where a key has been deleted. */
+    /** Whether it is a row, and not a deleted key. */
     static boolean isThere(Window window) {
         if (window != null) {
             for (Object part : window.parts) {

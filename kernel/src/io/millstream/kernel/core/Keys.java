@@ -9,12 +9,12 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A sorted set of keys that is kept in pages, because what keeps it can only find a page by its name. Keys are compared
- * byte by byte, as unsigned numbers.
+ * A sorted set of keys in pages, for a storage that can only look up a page by its name. Keys are compared byte by
+ * byte, as unsigned numbers.
  *
- * <p>The keys are on the pages of level 0. A page is called by the least key that belongs on it; the names of a level's
- * pages are a sorted set too, on the pages of the next level, up to one with a single page. The first page of a level
- * is called by the empty key. A page that is not kept is an empty one; above level 0, one with its own name alone.
+ * <p>The keys are on the pages of level 0. The name of a page is the smallest key that belongs on it. The names of a
+ * level's pages are a sorted set, too, on the pages of the next level, up to a level with a single page. The name of a
+ * level's first page is the empty key. A page that is not stored is empty or, above level 0, has only its own name.
  */
 public final class Keys {
     private static final int LARGEST = 100;
@@ -24,12 +24,12 @@ public final class Keys {
     private final Map<ByteBuffer, Page> read = new HashMap<>();
     private int top;
 
-    /** Whoever keeps pages, by a name that begins with the level. */
+    /** The storage for pages, by names that begin with the level. */
     public interface Pages {
-        /** Null: there is none. */
+        /** The content of a page; null if there is none. */
         byte[] read(byte[] name);
 
-        /** Null as the content: there is none any more. */
+        /** Replaces a page; a content of null deletes it. */
         void write(byte[] name, byte[] content);
     }
 
@@ -47,7 +47,7 @@ public final class Keys {
     }
 
     /**
-     * @param top the level with a single page, as {@link #top} said it; 0 for a new set
+     * @param top the level with a single page, from {@link #top}; 0 for a new set
      */
     public Keys(Pages pages, int top) {
         this.pages = pages;
@@ -58,7 +58,7 @@ public final class Keys {
         return top;
     }
 
-    /** Whether it was not there. */
+    /** Adds a key; whether it is new. */
     public boolean add(byte[] key) {
         return add(0, key);
     }
@@ -74,7 +74,7 @@ public final class Keys {
         if (page.keys.size() <= LARGEST) {
             return true;
         }
-        // What is added behind all others leaves full pages behind.
+        // Keys that are added in order leave full pages behind.
         int half = place == -LARGEST - 1 ? LARGEST : LARGEST / 2;
         ArrayList<byte[]> rest = new ArrayList<>(page.keys.subList(half, page.keys.size()));
         page.keys.subList(half, page.keys.size()).clear();
@@ -85,7 +85,7 @@ public final class Keys {
         return add(level + 1, next.name);
     }
 
-    /** Whether it was there. */
+    /** Removes a key; whether it existed. */
     public boolean remove(byte[] key) {
         Page page = find(0, key);
         int place = place(page, key);
@@ -103,7 +103,7 @@ public final class Keys {
             return;
         }
         Page above = find(page.level + 1, page.name);
-        // A page is found by its name, so the first on the one above stays, as long as there are others.
+        // A page is found by its name, so the first name on the page above stays while there are others.
         if (!Arrays.equals(page.name, above.name)) {
             above.keys.remove(place(above, page.name));
             above.changed = true;
@@ -140,7 +140,7 @@ public final class Keys {
         return page.keys.get(next);
     }
 
-    /** The one before; null if there is none. With null, the last one. */
+    /** The previous key; null if there is none. For null, the last key. */
     public byte[] lower(byte[] key) {
         return lower(0, key);
     }
@@ -172,7 +172,7 @@ public final class Keys {
         return page(level, name);
     }
 
-    /** The page of that level that a key belongs on. */
+    /** The page of a level on which a key belongs. */
     private Page find(int level, byte[] key) {
         byte[] name = FIRST;
         for (int above = top; above > level; above--) {
@@ -218,7 +218,7 @@ public final class Keys {
                 .array());
     }
 
-    /** Writes the pages that have changed; and forgets all, so that there is room. */
+    /** Writes the changed pages, and forgets all pages to free memory. */
     public void flush() {
         read.forEach((name, page) -> {
             if (page.changed) {

@@ -1,6 +1,6 @@
 package io.millstream.kernel.core;
 
-/** The last record of a key, with its own time; a part that is null is a value too. Source: KTableSource. */
+/** The last record of each key, with its own time; null parts are values, too. Source: KTableSource. */
 public final class Latest extends Keyed {
     public Latest(Task task) {
         super(task);

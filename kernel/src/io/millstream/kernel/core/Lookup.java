@@ -2,13 +2,13 @@ package io.millstream.kernel.core;
 
 import java.util.function.Supplier;
 
-/** Each record of a stream, with the row of its key at the record's time. Source: KStreamKTableJoinProcessor. */
+/** Joins each record of a stream with the row of its key at the record's time. Source: KStreamKTableJoinProcessor. */
 public final class Lookup {
     private final Supplier<TableView> table;
     private final boolean isLeft;
     private final Matches matches;
 
-    /** @param isLeft whether records without a row are told, too */
+    /** @param isLeft whether records without a row have results, too */
     public Lookup(Supplier<TableView> table, boolean isLeft, Matches matches) {
         this.table = table;
         this.isLeft = isLeft;

@@ -1,20 +1,20 @@
 package io.millstream.kernel.core;
 
-/** What comes of joins. Nothing that it is given may be kept. */
+/** Receives the results of joins. It must not keep any argument. */
 public interface Matches {
     /**
-     * Two records that belong together, or one that has no other.
+     * Two records that match, or one without a match.
      *
-     * @param left the parts of the left one; null for none
-     * @param right those of the right one
+     * @param left the parts of the left record; null if there is none
+     * @param right those of the right record
      */
     void match(byte[] key, long at, Object[] left, Object[] right);
 
     /**
-     * A key has another row on one side.
+     * The row of a key has changed on one side.
      *
-     * @param isLeft whether it is the left one; it has what there was before
-     * @param left null for nothing, as `right`
+     * @param isLeft whether it is the left side; this side's window has the previous value
+     * @param left null if there is none, as for `right`
      */
     void change(byte[] key, long at, boolean isLeft, Window left, Window right);
 }

@@ -9,19 +9,19 @@ import java.util.List;
 import java.util.function.LongPredicate;
 
 /**
- * Rows of a table in memory, by their keys: packed into few large arrays, so that a collection of the heap does not
- * have to look at each of them.
+ * Rows of a table in memory, by their keys: packed into few large arrays, so that garbage collections do not have to
+ * visit each of them.
  *
- * <p>A row that it does not have may be kept elsewhere; unless it {@link #isWhole}. Where there is no room it leaves
- * rows out, and is not whole any more.
+ * <p>A row that is not here may be kept elsewhere, unless this {@link #isWhole}. If there is no room, rows are omitted,
+ * and this is no longer whole.
  */
 public final class PackedRows {
     private static final int CHUNK = 1 << 20;
     private static final int FIRST = 1 << 12;
     private static final int SLOTS = 1 << 6;
-    /** Addresses count these. */
+    /** The unit of addresses, as a shift. */
     private static final int UNIT = 3;
-    /** As many as addresses reach: 16 GB. */
+    /** As many as can be addressed: 16 GB. */
     private static final int CHUNKS = Integer.MAX_VALUE / (CHUNK >> UNIT);
 
     private static final VarHandle INTS =
@@ -29,15 +29,15 @@ public final class PackedRows {
     private static final VarHandle LONGS =
             MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.nativeOrder());
 
-    /** Each row: its time, the length of its key and of its parts, -1 for null; and what is so long. */
+    /** Each row: its time, the lengths of its key and parts (-1 for null), and then their bytes. */
     private List<byte[]> chunks = new ArrayList<>();
-    /** By the keys' hashes, with the next free one where one is taken: hash and address + 1; 0 for a free one. */
+    /** A hash table with linear probing: hash and address + 1; 0 for a free slot. */
     private long[] slots = new long[SLOTS];
 
     private final int parts;
     private final LongPredicate room;
     private int rows;
-    /** Of the last chunk. */
+    /** The number of bytes used in the last chunk. */
     private int filled;
 
     private long wasted;
@@ -45,9 +45,9 @@ public final class PackedRows {
     private boolean isWhole;
 
     /**
-     * @param parts how many a row has: bytes, or null
+     * @param parts the number of a row's parts, which are bytes or null
      * @param isWhole whether no row is kept elsewhere
-     * @param room whether there are so many bytes more; if so they count as taken. Fewer than 0 are given back
+     * @param room whether so many more bytes are available, which then count as taken; a negative number returns them
      */
     public PackedRows(int parts, boolean isWhole, LongPredicate room) {
         this.parts = parts;
@@ -55,12 +55,12 @@ public final class PackedRows {
         this.room = room;
     }
 
-    /** Whether a key that is not here is nowhere. */
+    /** Whether a key that is not here does not exist. */
     public boolean isWhole() {
         return isWhole;
     }
 
-    /** How many it has asked for, and got. */
+    /** The number of bytes that it has taken. */
     public long bytes() {
         return bytes;
     }
@@ -86,7 +86,7 @@ public final class PackedRows {
         return new Window(0, 0, (long) LONGS.get(chunk, start), found);
     }
 
-    /** The row of a key from now on. */
+    /** Sets the row of a key. */
     public void put(byte[] key, Window row) {
         int size = header() + key.length;
         for (Object part : row.parts) {
@@ -123,7 +123,7 @@ public final class PackedRows {
         }
     }
 
-    /** There is no row of the key any more. */
+    /** Removes the row of a key. */
     public void remove(byte[] key) {
         int place = place(key, hash(key));
         if (slots[place] != 0) {
@@ -136,7 +136,7 @@ public final class PackedRows {
         return SliceName.mixed(Arrays.hashCode(key));
     }
 
-    /** Where a key is, or where there is room for it. */
+    /** The slot of a key, or a free slot for it. */
     private int place(byte[] key, int hash) {
         int mask = slots.length - 1;
         int place = hash & mask;
@@ -154,7 +154,7 @@ public final class PackedRows {
                 && Arrays.equals(chunk, from, from + key.length, key, 0, key.length);
     }
 
-    /** Nothing is in this slot any more; what comes behind it is found where there is no gap before it. */
+    /** Frees a slot, and closes the gap, because keys behind it could not be found otherwise. */
     private void free(int place) {
         if (slots[place] == 0) {
             return;
@@ -233,7 +233,7 @@ public final class PackedRows {
         }
     }
 
-    /** The address of so many bytes; negative: there is no room for them. */
+    /** The address of so many free bytes; negative if there is no room. */
     private int allocate(int size) {
         int last = chunks.size() - 1;
         int length = last < 0 ? 0 : chunks.get(last).length;
@@ -248,7 +248,7 @@ public final class PackedRows {
             chunks.add(new byte[first]);
             last++;
             filled = 0;
-        } else if (filled + size > length) { // the first one grows until it is as large as the others
+        } else if (filled + size > length) { // the first chunk grows until it is as large as the others
             int longer = larger(length, filled + size);
             if (!more(longer - length)) {
                 return -1;
@@ -276,7 +276,7 @@ public final class PackedRows {
         return true;
     }
 
-    /** Leaves out what nobody finds any more. */
+    /** Drops bytes that are not used any more. */
     private void pack() {
         PackedRows packed = new PackedRows(parts, isWhole, more -> true);
         for (long slot : slots) {

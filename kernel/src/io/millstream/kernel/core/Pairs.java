@@ -6,8 +6,8 @@ import java.util.Comparator;
 import java.util.List;
 
 /**
- * Pairs of records of two streams, of one key and near each other in time; and, of an outer side, those that have
- * no other by the time that there can be none. Sources: KStreamKStreamJoin, KStreamJoinWindow.
+ * Pairs of records of two streams with the same key and close in time; and, for an outer side, records without a match
+ * once none can come any more. Sources: KStreamKStreamJoin, KStreamJoinWindow.
  */
 public final class Pairs {
     private final Clock clock;
@@ -18,12 +18,12 @@ public final class Pairs {
     private final Matches matches;
 
     /**
-     * What belongs together.
+     * Which records match.
      *
      * @param before how long before the left record the right one may be
      * @param after how long after it
-     * @param grace how much later results for records without another come
-     * @param isLeftOuter whether a left record without another has a result
+     * @param grace how much later the results of records without a match come
+     * @param isLeftOuter whether a left record without a match has a result
      * @param isRightOuter whether a right one has
      */
     public record Limits(long before, long after, long grace, boolean isLeftOuter, boolean isRightOuter) {
@@ -31,7 +31,7 @@ public final class Pairs {
             return before + after + grace;
         }
 
-        /** For how long, at least, a record is there that waits. */
+        /** The minimum time for which a waiting record is kept. */
         public long patience() {
             return Math.max(before, after) + grace;
         }
@@ -40,13 +40,13 @@ public final class Pairs {
             return isLeft ? isLeftOuter : isRightOuter;
         }
 
-        /** How far ahead in time the other one may be. */
+        /** How far ahead in time the other record may be. */
         private long ahead(boolean isLeft) {
             return isLeft ? after : before;
         }
     }
 
-    /** @param waiting when records are told that wait; each with its side and key, and its time as the number */
+    /** @param waiting when waiting records are told, each with its side and key, and its time as the number */
     public Pairs(Clock clock, Due waiting, Limits limits, Records left, Records right, Matches matches) {
         this.clock = clock;
         this.waiting = waiting;
@@ -94,7 +94,7 @@ public final class Pairs {
         matches.match(key, at, isLeft ? parts : other, isLeft ? other : parts);
     }
 
-    /** Tells of the records that have waited, and for which nothing can come any more. */
+    /** Tells the waiting records for which no match can come any more. */
     private void tellAlone() {
         List<Due.Entry> alone = new ArrayList<>(waiting.take(clock.streamTime));
         alone.sort(Comparator.comparingLong(Due.Entry::number).thenComparing(Due.Entry::key, Arrays::compareUnsigned));
@@ -107,7 +107,7 @@ public final class Pairs {
         }
     }
 
-    /** In whose order those of one time come: the right ones first. */
+    /** The order of records with the same time: the right ones first. */
     private static byte[] name(boolean isLeft, byte[] key) {
         byte[] name = new byte[key.length + 1];
         name[0] = (byte) (isLeft ? 1 : 0);
@@ -115,7 +115,7 @@ public final class Pairs {
         return name;
     }
 
-    /** After the records of a micro-batch, and of both sides. */
+    /** Called after the records of both sides in a micro-batch. */
     public void finish() {
         waiting.flush();
     }

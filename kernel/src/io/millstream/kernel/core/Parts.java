@@ -4,9 +4,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * How partial results are merged, part by part. A record's parts are those of an aggregate of one.
+ * How partial results are merged, part by part. The parts of a record are those of an aggregate of one.
  *
- * <p>A part that is null counts for nothing.
+ * <p>Null parts are ignored.
  */
 public final class Parts {
     private final Rule[] rules;
@@ -19,14 +19,14 @@ public final class Parts {
         return rules.length;
     }
 
-    /** An aggregate of this record alone. */
+    /** An aggregate of only this record. */
     public Object[] first(Object[] record) {
         Object[] aggregate = new Object[rules.length];
         add(aggregate, record);
         return aggregate;
     }
 
-    /** Merges a record, or another aggregate, into an aggregate. The other stays as it is. */
+    /** Merges a record, or another aggregate, into an aggregate. The other one is unchanged. */
     public void add(Object[] aggregate, Object[] other) {
         for (int i = 0; i < rules.length; i++) {
             Object value = other[i];
@@ -36,12 +36,12 @@ public final class Parts {
         }
     }
 
-    /** An aggregate that can be changed while the other stays as it is. */
+    /** A copy of an aggregate, which can be changed without changing the original. */
     public Object[] copy(Object[] aggregate) {
         return first(aggregate);
     }
 
-    /** Of the aggregate of a session, one that becomes a larger session's. */
+    /** Prepares the aggregate of a session to become that of a larger one. */
     public void begin(Object[] aggregate) {
         for (int i = 0; i < rules.length; i++) {
             if (aggregate[i] != null) {
@@ -52,24 +52,24 @@ public final class Parts {
 
     /** How the values of one part are merged. */
     public interface Rule {
-        /** What merges are done into. Takes a copy of what merges change in its place. */
+        /** The value into which others are merged: a copy, if merges change it in place. */
         default Object first(Object value) {
             return value;
         }
 
-        /** What other aggregates are merged into, and records; it has this one to begin with. */
+        /** The value into which other aggregates and records are merged, starting with this one. */
         default Object begin(Object value) {
             return value;
         }
 
         /**
-         * @param one of an aggregate; may be changed, and given back
-         * @param other stays as it is
+         * @param one the aggregate's value; may be changed and returned
+         * @param other is unchanged
          */
         Object merge(Object one, Object other);
     }
 
-    /** All values, in their order: lists. */
+    /** All values in their order, as lists. */
     static final class Concat implements Rule {
         @Override
         public Object first(Object value) {

@@ -3,14 +3,14 @@ package io.millstream.kernel.core;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The records of one side of a stream-stream join, as long as the other side may look for them. */
+/** The records of one side of a stream-stream join, while the other side may look for them. */
 public final class Records extends Windowed {
     private final long retention;
 
     /**
-     * @param reach how far apart in time two records of the other side can be that both find one of these
+     * @param reach how far apart two records of the other side can be in time if both find the same record here
      * @param retention how long a record is found, by the times of its side
-     * @param patience how long it is there at least
+     * @param patience the minimum time for which it is kept
      */
     public Records(Task task, long reach, long retention, long patience) {
         super(task, reach / 2, Math.max(2 * retention, patience) + 1);
@@ -56,7 +56,7 @@ public final class Records extends Windowed {
         return found;
     }
 
-    /** Those of exactly this time that wait for a match, and do not any more. */
+    /** The records of exactly this time that wait for a match; from now on, they do not. */
     List<Window> takeWaiting(byte[] key, long at) {
         Slice slice = slice(key, at);
         List<Window> taken = new ArrayList<>();

@@ -7,19 +7,19 @@ import java.util.List;
 import java.util.function.Supplier;
 
 /**
- * What refers to a key of a table, each under a name: told with the table's row when it comes, and whenever the row
- * changes. Sources: SubscriptionReceiveProcessorSupplier, SubscriptionJoinProcessorSupplier,
+ * The references to the keys of a table, each under a name: told with the table's row when they come, and whenever the
+ * row changes. Sources: SubscriptionReceiveProcessorSupplier, SubscriptionJoinProcessorSupplier,
  * ForeignTableJoinProcessorSupplier.
  *
- * <p>What refers to one key is on pages, by the names, so there may be many: one page, and twice as many each time
- * that one is full.
+ * <p>There may be many references to one key, so they are on pages, by their names: at first one page, and twice as
+ * many whenever one is full.
  */
 public final class References extends Core {
-    /** Of the parts: under which name, and whether it is kept; it takes the place of another with that name. */
+    /** The parts with the name, and with whether it is kept; a reference replaces another one of the same name. */
     private static final int NAME = 1;
 
     private static final int STAYS = 2;
-    /** The slice that says how many pages there are, where there is more than one. */
+    /** The slice with the number of pages, if there is more than one. */
     private static final long HEAD = -1;
 
     private static final int FULL = 64;
@@ -45,7 +45,7 @@ public final class References extends Core {
         if ((boolean) record[STAYS]) {
             page.windows.add(new Window(0, 0, at, record.clone()));
             table.mark(page);
-            if (page.windows.size() > Math.max(FULL, pages(key) / FULL)) { // an end, where hashes are all the same
+            if (page.windows.size() > Math.max(FULL, pages(key) / FULL)) { // this ends even if all hashes are equal
                 spread(key);
             }
         }
@@ -68,7 +68,7 @@ public final class References extends Core {
     }
 
     private static long page(byte[] name, long pages) {
-        // FNV-1a: keys that are counted up have hashes of their own.
+        // FNV-1a: consecutive keys have different hashes.
         long hash = 0xCBF29CE484222325L;
         for (byte each : name) {
             hash = (hash ^ each & 0xFF) * 0x100000001B3L;
@@ -81,7 +81,7 @@ public final class References extends Core {
         return head.windows.isEmpty() ? 1 : head.windows.get(0).start;
     }
 
-    /** Twice as many pages: half of each goes to a new one. */
+    /** Doubles the number of pages: half of each goes to a new one. */
     private void spread(byte[] key) {
         long pages = pages(key);
         for (long number = 0; number < pages; number++) {
@@ -101,7 +101,7 @@ public final class References extends Core {
         table.mark(head);
     }
 
-    /** Whoever the table tells, besides `first`. */
+    /** The receiver of the table's changes, in addition to `first`. */
     public Told of(Told first) {
         return new TableTold() {
             @Override
@@ -114,7 +114,7 @@ public final class References extends Core {
         };
     }
 
-    /** What refers to a key, by name: in the order in which Kafka Streams finds it. */
+    /** The references to a key, by name, which is the order in which Kafka Streams finds them. */
     private List<Window> all(byte[] key) {
         table.makeRoom();
         List<Window> found = new ArrayList<>();

@@ -11,7 +11,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.function.LongBinaryOperator;
 
-/** The rules there are, by their names. Values are what Spark's rows hold; lists are lists here. */
+/** The existing rules, by their names. Values are those of Spark's rows, with arrays and structs as lists. */
 public final class Rules {
     private Rules() {}
 
@@ -110,7 +110,7 @@ public final class Rules {
         return ((Comparable<Object>) one).compareTo(other);
     }
 
-    /** As {@link #compare}, and -0.0 before 0.0: so the smallest is the same one, whatever came first. */
+    /** As {@link #compare}, but -0.0 is before 0.0, so that the smallest does not depend on the order of arrival. */
     private static int order(Object one, Object other) {
         if (one instanceof Double a) {
             return a.compareTo((Double) other);
@@ -125,7 +125,7 @@ public final class Rules {
         return compare(one, other);
     }
 
-    /** Each value once, in the order in which they came: lists. */
+    /** Each value once, in the order of arrival, as lists. */
     private static final class Union implements Rule {
         @Override
         public Object first(Object value) {
@@ -146,7 +146,7 @@ public final class Rules {
             return values;
         }
 
-        /** What is equal exactly where Spark finds values equal. */
+        /** An object that equals another exactly if Spark considers the values equal. */
         private static Object name(Object value) {
             if (value instanceof byte[] bytes) {
                 return ByteBuffer.wrap(bytes);
@@ -161,7 +161,7 @@ public final class Rules {
         }
     }
 
-    /** Count, mean and sum of squared differences from it: what variances are made of. Source: Chan et al., 1979. */
+    /** Count, mean and the sum of squared differences from it, for variances. Source: Chan et al., 1979. */
     private static final class Moments implements Rule {
         @Override
         public Object merge(Object one, Object other) {

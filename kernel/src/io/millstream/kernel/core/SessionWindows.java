@@ -9,17 +9,17 @@ import java.util.List;
  * Sessions: records of a key that are at most a gap apart; both ends belong to them. Source:
  * KStreamSessionWindowAggregate.
  *
- * <p>The sessions of a key are apart from each other, so their order is that of their starts and of their ends.
+ * <p>The sessions of a key do not overlap, so the orders of their starts and of their ends are the same.
  */
 public final class SessionWindows extends Windowed {
     private final long gap;
     private final long grace;
     private final long retention;
-    /** What a record is merged with; one list for all records. */
+    /** The sessions with which a record is merged; one list for all records. */
     private final ArrayList<Window> near = new ArrayList<>();
 
     /**
-     * @param retention how long after its end, in stream time, a session can become a part of another
+     * @param retention how long after its end, in stream time, a session can become part of another
      */
     public SessionWindows(Task task, long gap, long grace, long retention) {
         super(task, span(gap, grace), retention);
@@ -28,7 +28,7 @@ public final class SessionWindows extends Windowed {
         this.retention = retention;
     }
 
-    /** Of a slice. A session is in the slice of its end. Few sessions are in one, and few can still change. */
+    /** The span of a slice. A session is in the slice of its end. A slice has few sessions, and few can change. */
     public static long span(long gap, long grace) {
         return Math.max(4 * gap, (gap + grace) / 8);
     }
@@ -67,9 +67,9 @@ public final class SessionWindows extends Windowed {
         near.clear();
         long closes = closes(clock.streamTime);
         if (at < closes && !reaches(key, at, closes)) {
-            return; // late, whatever it would belong to
+            return; // late, whichever session it would belong to
         }
-        // What ended before, the store that Kafka Streams would have has forgotten.
+        // Kafka Streams' store would have forgotten what ended before this.
         long from = Math.max(0, Math.max(at - gap, streamTime - retention + 1));
         for (long number = number(from); number <= number(clock.streamTime); number++) {
             for (Window session : table.slice(key, number).windows) {
@@ -83,7 +83,7 @@ public final class SessionWindows extends Windowed {
         }
     }
 
-    /** Whether a record that is late by itself belongs to a session that has not closed. */
+    /** Whether a record that would be late on its own belongs to a session that has not closed. */
     private boolean reaches(byte[] key, long at, long closes) {
         for (long number = number(closes); number <= number(clock.streamTime); number++) {
             for (Window session : table.slice(key, number).windows) {
@@ -129,11 +129,11 @@ public final class SessionWindows extends Windowed {
     }
 
     /**
-     * @param isFirst nobody waits yet for it to close, nor for a session that it was made of
+     * @param isFirst its closing is not awaited yet, nor that of a session that it was merged from
      */
     private void put(byte[] key, Window session, boolean isFirst) {
         Slice slice = slice(key, session.end);
-        // What the store has forgotten can still be here. There, too, the new one would be written over it.
+        // What Kafka Streams' store has forgotten can still be here. The new session would replace it there, too.
         for (int place = slice.from(session.start); place < slice.windows.size(); place++) {
             Window other = slice.windows.get(place);
             if (other.start != session.start) {
@@ -153,10 +153,10 @@ public final class SessionWindows extends Windowed {
     }
 
     /**
-     * Tells what closed. Not when the micro-batch is over: a record can make one session of one that has closed and
-     * others that have not.
+     * Tells the closed sessions. Not at the end of the micro-batch, because a record can merge a session that has
+     * closed with others that have not.
      *
-     * <p>Who waits knows a moment in the session, which is in it still when the session has grown.
+     * <p>A waiting entry has a moment of its session, which is still in the session after it has grown.
      */
     private void tellWhatCloses(long closes) {
         List<Due.Entry> closed = new ArrayList<>();
@@ -169,7 +169,7 @@ public final class SessionWindows extends Windowed {
                 closing.add(session.end, entry.key(), session.end);
             }
         }
-        // As a store gives them that is ordered by time: by their ends, then starts, then keys.
+        // In the order of a store that is ordered by time: by end, then start, then key.
         closed.sort(Comparator.comparingLong(Due.Entry::time)
                 .thenComparingLong(Due.Entry::number)
                 .thenComparing(Due.Entry::key, Arrays::compareUnsigned));

@@ -4,11 +4,11 @@ import org.apache.datasketches.hll.HllSketch;
 import org.apache.datasketches.hll.TgtHllType;
 import org.apache.datasketches.hll.Union;
 
-/** Sketches of how many different values there are, as Spark's {@code hll_*} functions keep them. */
+/** Sketches of the number of different values, as in Spark's {@code hll_*} functions. */
 public final class Sketches {
     private Sketches() {}
 
-    /** Of one value, a number or bytes. */
+    /** The sketch of one value, a number or bytes. */
     public static byte[] of(Object value, int logOfSize) {
         HllSketch sketch = new HllSketch(logOfSize, TgtHllType.HLL_8);
         if (value instanceof byte[] bytes) {
@@ -19,7 +19,7 @@ public final class Sketches {
         return sketch.toUpdatableByteArray();
     }
 
-    /** One that others are merged into. */
+    /** A sketch into which others are merged. */
     private static final class Growing implements Encoded {
         private final Union union;
 

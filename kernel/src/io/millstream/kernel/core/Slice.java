@@ -3,16 +3,16 @@ package io.millstream.kernel.core;
 import java.util.ArrayList;
 
 /**
- * The windows of one key that are kept together: read and written as a whole. In order of their starts, then
- * ends.
+ * Windows of one key that are kept together, and read and written as a whole. They are ordered by start, then by
+ * end.
  */
 final class Slice extends SliceName {
     final ArrayList<Window> windows;
-    /** Windows that are gone, and of which somebody was told; null for none. */
+    /** Windows that are gone and were told before; null for none. */
     ArrayList<Window> gone;
-    /** Whether there was none of it before. */
+    /** Whether it did not exist before. */
     final boolean isNew;
-    /** Whether it is known when it has to be looked at. */
+    /** Whether it is noted when it has to be checked. */
     boolean isDue;
 
     boolean changed;
@@ -32,7 +32,7 @@ final class Slice extends SliceName {
     int from(long start) {
         int low = 0;
         int high = windows.size();
-        // Most often it is the last one, or after it.
+        // Usually, it is the last one, or after it.
         if (high > 0 && windows.get(high - 1).start < start) {
             return high;
         }

@@ -10,7 +10,7 @@ class SliceName {
     private int hash;
 
     final void set(byte[] toKey, long toNumber) {
-        if (toKey != key) { // the same one is often asked for several times
+        if (toKey != key) { // the same key is often requested several times
             key = toKey;
             keyHash = Arrays.hashCode(toKey);
         }
@@ -18,7 +18,7 @@ class SliceName {
         hash = mixed(31 * keyHash + Long.hashCode(toNumber));
     }
 
-    /** Keys that are counted up, k001, k002, …, are close together otherwise. Source: MurmurHash3's fmix32. */
+    /** Spreads consecutive keys (k001, k002, …), which would be close together. Source: MurmurHash3's fmix32. */
     static int mixed(int hash) {
         int mixed = (hash ^ hash >>> 16) * 0x85EBCA6B;
         mixed = (mixed ^ mixed >>> 13) * 0xC2B2AE35;

@@ -3,28 +3,28 @@ package io.millstream.kernel.core;
 import java.util.ArrayList;
 
 /**
- * Windows of one size: a record ends one, and begins one that has the records right after it. Both ends belong to
- * them. Source: KStreamSlidingWindowAggregate.
+ * Windows of one size: a record ends one, and begins another right after it. Both ends belong to a window. Source:
+ * KStreamSlidingWindowAggregate.
  *
- * <p>None begins before 0: the window of 0 has all records that would end an earlier one.
+ * <p>No window begins before 0: the window of 0 has all records that would end an earlier one.
  */
 public final class SlidingWindows extends Windowed {
     private static final long NONE = -1;
-    /** Which of the clock's own numbers is the latest start of a window so far. */
+    /** The index of the clock's own number with the latest start of a window so far. */
     private static final int LATEST = 0;
 
     private final long size;
     private final long grace;
     private final long retention;
-    /** The windows that a record belongs to, and the one before them: the latest first. One list for all records. */
+    /** The windows to which a record belongs, and the one before them; latest first. One list for all records. */
     private final ArrayList<Window> near = new ArrayList<>();
 
     /**
      * @param size the largest difference between records of a window
-     * @param retention how long after its start a window is found, by the latest start of any window
+     * @param retention how long after its start a window is found, by the latest start of all windows
      */
     public SlidingWindows(Task task, long size, long grace, long retention) {
-        // A record that counts is at most this late, and looks at windows that began twice the size before it.
+        // A valid record is at most this late, and needs windows that began up to twice the size before it.
         super(task, 2 * size, 3 * size + grace + 1);
         this.size = size;
         this.grace = grace;
@@ -44,7 +44,7 @@ public final class SlidingWindows extends Windowed {
             told.late(key, at, at - size, at, clock.streamTime);
             return;
         }
-        // What began before, the store that Kafka Streams would have has forgotten.
+        // Kafka Streams' store would have forgotten what began before this.
         long from = Math.max(0, Math.max(at - 2 * size, clock.own[LATEST] - retention + 1));
         find(key, at, from);
         Window next = next(key, at, from);
@@ -77,7 +77,7 @@ public final class SlidingWindows extends Windowed {
         }
     }
 
-    /** The window that begins right after the record, if it is not there but has records; as it will be. */
+    /** The window that begins right after the record, as it will be, if it is missing but has records. */
     private Window next(byte[] key, long at, long from) {
         if (near.isEmpty() || near.get(0).at <= at || at + 1 >= from && slice(key, at + 1).find(at + 1) != null) {
             return null;
@@ -88,7 +88,7 @@ public final class SlidingWindows extends Windowed {
 
     private void usual(byte[] key, long at, Object[] record, Window next) {
         boolean hasOwn = false;
-        long previous = NONE; // of the record before this one
+        long previous = NONE; // the time of the previous record
         Object[] before = null;
         for (Window window : near) {
             if (window.end < at) {
@@ -100,7 +100,7 @@ public final class SlidingWindows extends Windowed {
                 hasOwn = true;
                 update(window, at, record);
                 if (!isFirst) {
-                    return; // there was a record of this time, which has made all windows
+                    return; // an earlier record of this time has created all windows
                 }
             } else {
                 update(window, at, record);
@@ -121,7 +121,7 @@ public final class SlidingWindows extends Windowed {
         }
     }
 
-    /** Of a record whose window would begin before 0. */
+    /** Processes a record whose window would begin before 0. */
     private void early(byte[] key, long at, Object[] record, Window next) {
         Window zero = null;
         for (int i = near.size() - 1; i >= 0; i--) {
@@ -144,7 +144,7 @@ public final class SlidingWindows extends Windowed {
         update(zero, at, record);
     }
 
-    /** The window after a record that was the last one so far, unless it is there. */
+    /** Creates the window after a record that was the last one so far, unless it exists. */
     private void begin(byte[] key, long start, long at, Object[] record) {
         if (slice(key, start).find(start) == null) {
             open(key, new Window(start, start + size, at, parts.first(record)), at);
@@ -173,7 +173,7 @@ public final class SlidingWindows extends Windowed {
     private void put(byte[] key, Window window) {
         Slice slice = slice(key, window.start);
         Window there = slice.find(window.start);
-        if (there != null) { // made for this very record, as the one after the record before it
+        if (there != null) { // created for this very record, as the window after the previous one
             table.changed(there);
             return;
         }

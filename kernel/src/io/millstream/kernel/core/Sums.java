@@ -3,15 +3,15 @@ package io.millstream.kernel.core;
 import java.util.Arrays;
 
 /**
- * What the records of each key come to, for a while: in a few arrays, as small as can be, so that a record costs
- * little. For rules that do not ask in which order records come.
+ * The intermediate aggregates of each key's records, in a few compact arrays, so that a record costs little. For rules
+ * that do not depend on the order of records.
  */
 public final class Sums {
     private static final int FREE = -1;
 
     private final Parts parts;
     private final int capacity;
-    /** By hash: the number of a key, or FREE. At most half of them are taken. */
+    /** The number of a key, by its hash, or FREE. At most half of the slots are taken. */
     private final int[] slots;
 
     private final int[] hashes;
@@ -23,7 +23,7 @@ public final class Sums {
     private final Object[][] sums;
     private int size;
 
-    /** @param capacity of how many keys it is full */
+    /** @param capacity the number of keys at which it is full */
     public Sums(Parts parts, int capacity) {
         this.parts = parts;
         this.capacity = capacity;
@@ -35,7 +35,7 @@ public final class Sums {
         Arrays.fill(slots, FREE);
     }
 
-    /** Takes in a record. It is not kept as it is. */
+    /** Adds a record, which is not kept itself. */
     public void add(byte[] key, long at, Object[] record) {
         int hash = SliceName.mixed(Arrays.hashCode(key));
         int slot = hash & slots.length - 1;
@@ -77,7 +77,7 @@ public final class Sums {
         return size == capacity;
     }
 
-    /** How many keys there are: they are numbered as they first came. */
+    /** The number of keys, which are numbered by first arrival. */
     public int size() {
         return size;
     }
@@ -95,7 +95,7 @@ public final class Sums {
         return sums[number];
     }
 
-    /** Begins anew. */
+    /** Removes all keys. */
     public void clear() {
         Arrays.fill(slots, FREE);
         Arrays.fill(sums, 0, size, null);

@@ -5,13 +5,13 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Holds the updates of a table back, and tells the last one of each key when its time has come, as closed.
+ * Holds back the updates of a table, and tells the last one of each key when its time has come, as closed.
  *
- * <p>It gets them as records, or as what another core tells (see {@link #of}). Sources: KTableSuppressProcessor,
+ * <p>It gets them as records, or as another core's changes (see {@link #of}). Sources: KTableSuppressProcessor,
  * InMemoryTimeOrderedKeyValueChangeBuffer.
  */
 public final class Suppress extends Core {
-    /** Which of the clock's own numbers is how many are held back, and how many bytes those are. */
+    /** The indexes of the clock's own numbers: how many updates are held back, and how many bytes. */
     private static final int RECORDS = 0;
 
     private static final int BYTES = 1;
@@ -21,16 +21,16 @@ public final class Suppress extends Core {
     private final Limits limits;
 
     /**
-     * When updates go on.
+     * When updates are released.
      *
-     * @param name of what holds them back, for messages
-     * @param untilClose when their window closes, and not that it is gone; otherwise after some time
+     * @param name the operation's name, for messages
+     * @param untilClose when their window closes (deletions are never released); otherwise after some time
      * @param delay how long after the window's end, or after the first update's time
-     * @param records as many are held back; then the first ones go on
-     * @param bytes the same, of an estimate
-     * @param stops when there are more, all ends
+     * @param records the maximum number of held updates; beyond it, the first ones are released
+     * @param bytes the same for their estimated size
+     * @param stops beyond the maximum, fail
      * @param isWindowed the first two parts of a record are its window's start and end
-     * @param isLogged tell as well what is held back, as updates, and as gone when it is not any more
+     * @param isLogged also tell what is held back, as updates, and as gone when it is released
      */
     public record Limits(
             String name,
@@ -48,7 +48,7 @@ public final class Suppress extends Core {
         this.limits = limits;
     }
 
-    /** Whoever is told instead of this one, so that the updates are held back too. */
+    /** The receiver to use instead of the given one, so that its updates are held back, too. */
     public Told of(Told first) {
         return new Told() {
             @Override
@@ -75,7 +75,7 @@ public final class Suppress extends Core {
         };
     }
 
-    /** Whoever the table tells what is held back: under the keys themselves, not under the names of slices. */
+    /** The receiver of the table of held updates, which converts names of slices to the keys themselves. */
     public static Told log(Told told) {
         return new Told() {
             @Override
@@ -121,7 +121,7 @@ public final class Suppress extends Core {
     private void hold(byte[] key, long start, long end, long at, Object[] value, boolean gone) {
         table.makeRoom();
         clock.streamTime = Math.max(clock.streamTime, at);
-        // In the order of these the updates of one time go on.
+        // Updates of the same time are released in this order.
         byte[] name = ByteBuffer.allocate(key.length + WINDOW)
                 .put(key).putLong(end).putLong(start).array();
         Slice slice = table.slice(name, 0);
@@ -171,7 +171,7 @@ public final class Suppress extends Core {
         }
     }
 
-    /** About the bytes that Kafka Streams would count: of key and value, two times, and where the record was. */
+    /** About the size that Kafka Streams would count: of key, value, two times, and the record's position. */
     private static long size(byte[] name, Window window) {
         return name.length + Long.BYTES + Integer.BYTES + size(Arrays.asList(window.parts));
     }

@@ -5,13 +5,13 @@ import java.util.HashMap;
 import java.util.List;
 
 /**
- * The slices of an aggregation, with a cache over what is kept: each is read once and written once a micro-batch.
+ * The slices of an aggregation, with a cache over the state: each is read once and written once per micro-batch.
  *
- * <p>What changes is told once a micro-batch as well, with its last value, as a store with a cache tells it; or at
- * once. When the cache is full, everything in it is written and told, and it begins anew.
+ * <p>A change is told once per micro-batch as well, with its last value, as by a store with a cache; or immediately.
+ * When the cache is full, everything in it is written and told, and it is emptied.
  */
 public final class Table {
-    /** How many slices a cache has unless somebody says something else. */
+    /** The default capacity of the cache, in slices. */
     public static final int CAPACITY = 200_000;
 
     private static final int SEEN = 1 << 12;
@@ -23,18 +23,18 @@ public final class Table {
     private final HashMap<SliceName, Slice> cache = new HashMap<>();
     /** In the order in which they first changed. */
     private final ArrayList<Slice> changed = new ArrayList<>();
-    /** What is asked for; one object for all questions. And the answer to the last one. */
+    /** The requested slice, in one object for all requests; and the last answer. */
     private final SliceName asked = new SliceName();
 
     private Slice last;
-    /** What was only looked at, of some keys each: most keys are looked up once, and would fill the cache. */
+    /** Slices that were only looked up, by hash: most keys are looked up once, and would fill the cache. */
     private Slice[] seen;
-    /** Whether it is telling, and who is told may look here. */
+    /** Whether it is telling changes, so that their receivers may look up slices. */
     private boolean isTelling;
 
     /**
-     * @param atOnce tell each change as it comes, not the last one of a micro-batch
-     * @param capacity of how many slices the cache is full
+     * @param atOnce tell each change as it comes, instead of the last one of a micro-batch
+     * @param capacity the number of slices at which the cache is full
      */
     public Table(Kept kept, Told told, boolean atOnce, int capacity) {
         this.kept = kept;
@@ -43,7 +43,7 @@ public final class Table {
         this.capacity = capacity;
     }
 
-    /** Before a record: makes room if the cache is full. Slices and windows from before are not good any more. */
+    /** Called before a record: makes room if the cache is full. Earlier slices and windows are then invalid. */
     void makeRoom() {
         if (cache.size() >= capacity && !isTelling) {
             flush();
@@ -65,7 +65,7 @@ public final class Table {
         return slice;
     }
 
-    /** The slice, to be looked at. Not to be changed. */
+    /** The slice for reading only. It must not be changed. */
     Slice look(byte[] key, long number) {
         asked.set(key, number);
         last = null;
@@ -83,7 +83,7 @@ public final class Table {
         return seen[place];
     }
 
-    /** The slice, whose windows will be replaced: what is kept of it is not read. */
+    /** The slice for replacing its windows, so that its stored content is not read. */
     Slice anew(byte[] key, long number) {
         asked.set(key, number);
         last = null;
@@ -95,7 +95,7 @@ public final class Table {
         return slice;
     }
 
-    /** A new window, in its place. To be followed by {@link #changed}. */
+    /** Adds a new window in its place. Call {@link #changed} afterwards. */
     void add(Slice slice, Window window) {
         int place = slice.from(window.start);
         while (place < slice.windows.size()
@@ -107,12 +107,12 @@ public final class Table {
         window.slice = slice;
     }
 
-    /** The window has another value. */
+    /** The value of a window has changed. */
     void changed(Window window) {
         mark(window.slice);
         if (atOnce) {
             boolean isNested = isTelling;
-            isTelling = true; // who is told may look here, and what the window was before has to stay
+            isTelling = true; // receivers may look up slices, and the window's previous value has to stay
             told.update(window.slice.key, window);
             isTelling = isNested;
         } else {
@@ -120,14 +120,14 @@ public final class Table {
         }
     }
 
-    /** The window stays, but is told to be gone and to be there again. To be followed by {@link #changed}. */
+    /** The window stays, but is told as gone and as new. Call {@link #changed} afterwards. */
     void again(Window window) {
         if (atOnce) {
             told.gone(window.slice.key, window);
         }
     }
 
-    /** There is no such window any more, and whoever was told of it is told so. */
+    /** Removes a window, and tells that it is gone if it was told before. */
     void remove(Window window) {
         Slice slice = window.slice;
         forget(window);
@@ -141,14 +141,14 @@ public final class Table {
         }
     }
 
-    /** There is no such window any more, and nobody is told. */
+    /** Removes a window without telling it. */
     void forget(Window window) {
         mark(window.slice);
         window.slice.windows.remove(window);
         window.slice = null;
     }
 
-    /** The slice is not needed any more. Its values stay for everybody else what they are. */
+    /** The slice is not needed any more. For all others, its values stay valid. */
     void drop(byte[] key, long number) {
         last = null;
         asked.set(key, number);
@@ -162,7 +162,7 @@ public final class Table {
         }
     }
 
-    /** The slice has to be written; nobody is told. */
+    /** The slice has to be written, without telling it. */
     void mark(Slice slice) {
         if (!slice.changed) {
             slice.changed = true;

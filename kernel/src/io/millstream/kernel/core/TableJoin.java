@@ -2,7 +2,7 @@ package io.millstream.kernel.core;
 
 import java.util.function.Supplier;
 
-/** Two tables, row by row. Sources: KTableKTableInnerJoin, KTableKTableLeftJoin, KTableKTableOuterJoin. */
+/** Joins two tables, row by row. Sources: KTableKTableInnerJoin, KTableKTableLeftJoin, KTableKTableOuterJoin. */
 public final class TableJoin {
     private final Supplier<TableView> left;
     private final Supplier<TableView> right;
@@ -14,7 +14,7 @@ public final class TableJoin {
         this.matches = matches;
     }
 
-    /** Whoever one side's table tells, besides `first`. */
+    /** The receiver of one side's changes, in addition to `first`. */
     public Told of(Told first, boolean isLeft) {
         return new TableTold() {
             @Override

@@ -1,6 +1,6 @@
 package io.millstream.kernel.core;
 
-/** Hears of the rows of a table, and of nothing else: a table has no windows. */
+/** Receives the changed rows of a table, and nothing else, because a table has no windows. */
 abstract class TableTold implements Told {
     @Override
     public final void gone(byte[] key, Window window) {

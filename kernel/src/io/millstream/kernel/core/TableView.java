@@ -1,10 +1,10 @@
 package io.millstream.kernel.core;
 
-/** A table, as joins look into it. What they are given is not to be changed. */
+/** A table as joins see it. They must not change what they get. */
 public interface TableView {
-    /** What the key has; null for nothing. */
+    /** The key's value; null if it has none. */
     Window look(byte[] key);
 
-    /** What the key had at a time, where the table knows that; otherwise what it has. */
+    /** The key's value at a time, if the table knows it, or else its current value. */
     Window lookAsOf(byte[] key, long at);
 }

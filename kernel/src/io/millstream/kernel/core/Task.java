@@ -1,10 +1,10 @@
 package io.millstream.kernel.core;
 
 /**
- * What a core works with: one aggregation, in one bucket of keys, for a micro-batch.
+ * The context of a core: one aggregation, in one bucket of keys, for a micro-batch.
  *
- * @param due which slices are not needed any more; null for a core of no windows
- * @param closing which windows are to be told when they close, or are held back; null if none is
- * @param remembers what a window had before it changed is noted
+ * @param due when slices are not needed any more; null for a core without windows
+ * @param closing when windows are to be told as closed, or released; null if none are
+ * @param remembers whether a window's previous value is kept
  */
 public record Task(Parts parts, Table table, Told told, Clock clock, Due due, Due closing, boolean remembers) {}

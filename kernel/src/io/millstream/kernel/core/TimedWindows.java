@@ -1,11 +1,11 @@
 package io.millstream.kernel.core;
 
-/** Windows whose starts and ends are known from a record's time alone. Source: KStreamWindowAggregate. */
+/** Windows whose starts and ends follow from a record's time alone. Source: KStreamWindowAggregate. */
 abstract class TimedWindows extends Windowed {
     private final long grace;
 
     /**
-     * @param span of time that a slice covers
+     * @param span the span of time that a slice covers
      * @param needed how long after its span a slice is needed, in stream time
      */
     TimedWindows(Task task, long span, long needed, long grace) {
@@ -13,13 +13,13 @@ abstract class TimedWindows extends Windowed {
         this.grace = grace;
     }
 
-    /** Where the first window begins that a record of this time is in; if there is none, after the record. */
+    /** The start of the first window that contains this time; if there is none, a time after it. */
     protected abstract long first(long at);
 
-    /** Where the window begins that comes after the one that begins there; if there is none, after all records. */
+    /** The start of the window that follows the one that begins there; if there is none, a time after all records. */
     protected abstract long after(long begin);
 
-    /** Where the window ends that begins there. */
+    /** The end of the window that begins there. */
     protected abstract long end(long begin);
 
     @Override

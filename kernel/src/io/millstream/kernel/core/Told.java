@@ -1,6 +1,6 @@
 package io.millstream.kernel.core;
 
-/** What comes of records: gets every change that is to be told. Nothing that it is given may be kept. */
+/** Receives every change that has to be told. It must not keep any argument. */
 public interface Told {
     /** A window has this value now. */
     void update(byte[] key, Window window);
@@ -8,9 +8,9 @@ public interface Told {
     /** There is no such window any more. */
     void gone(byte[] key, Window window);
 
-    /** A window has closed, with this value. Only of a core that is asked to tell so. */
+    /** A window has closed with this value. Only from cores that tell closed windows. */
     void closed(byte[] key, Window window);
 
-    /** A record came for a window that has closed, and does not count. */
+    /** A record came for a closed window, and is ignored. */
     void late(byte[] key, long at, long start, long end, long streamTime);
 }

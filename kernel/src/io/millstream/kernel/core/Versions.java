@@ -1,17 +1,17 @@
 package io.millstream.kernel.core;
 
 /**
- * What keys have, and what they had, as far back as the history goes. Sources: RocksDBVersionedStore, KTableSource.
+ * The values of keys, now and as far back as the history goes. Sources: RocksDBVersionedStore, KTableSource.
  *
- * <p>A version is valid from its start on, and before its end. One of nothing but nulls is a deletion. The last one of
- * a key is in a slice of its own; the others are in the slices of the times at which they end.
+ * <p>A version is valid from its start until before its end. A version with only nulls is a deletion. The last version
+ * of a key is in a slice of its own; the others are in the slices of the times at which they end.
  */
 public final class Versions extends Windowed implements TableView {
-    /** The end of a version that is valid still. */
+    /** The end of a version that is still valid. */
     public static final long NEVER = Long.MAX_VALUE;
 
     private static final long LAST = Long.MIN_VALUE;
-    /** How many slices of a key there are for the whole history: read one by one to find a time. */
+    /** The number of a key's slices for the whole history; they are read one by one to find a time. */
     private static final int SLICES = 16;
 
     private final long history;
@@ -60,7 +60,7 @@ public final class Versions extends Windowed implements TableView {
         table.changed(version);
     }
 
-    /** A version that is not the last one: in the middle of another, or before the first. */
+    /** Adds a version that is not the last one: in the middle of another, or before the first. */
     private Window between(byte[] key, long at, Object[] record, Window last) {
         Window around = after(key, at, last);
         long end = last.start;
@@ -77,7 +77,7 @@ public final class Versions extends Windowed implements TableView {
         return version;
     }
 
-    /** Keeps what was valid up to a time, if it ever was. */
+    /** Keeps a version that was valid up to a time, if it ever was. */
     private void keep(byte[] key, Window version, long end) {
         if (version.start < end) {
             Slice slice = slice(key, end);
@@ -86,7 +86,7 @@ public final class Versions extends Windowed implements TableView {
         }
     }
 
-    /** Of the versions before the last one, the first that ends after this time; null for none. */
+    /** The first of the versions before the last one that ends after this time; null for none. */
     private Window after(byte[] key, long at, Window last) {
         for (long number = number(at + 1); number <= number(last.start); number++) {
             for (Window version : table.slice(key, number).windows) {
@@ -103,7 +103,7 @@ public final class Versions extends Windowed implements TableView {
         return slice.windows.isEmpty() ? null : slice.windows.get(0);
     }
 
-    /** What was valid only before is forgotten, and what comes for it is. */
+    /** The time before which versions are forgotten, and new ones ignored. */
     private long horizon() {
         return clock.streamTime - history;
     }
@@ -124,7 +124,7 @@ public final class Versions extends Windowed implements TableView {
         return version != null && version.start <= at ? version : null;
     }
 
-    /** A deletion that is the last version is forgotten too, if it still is the last one. */
+    /** A deletion that is the last version is forgotten, too, if it still is the last one. */
     @Override
     protected void drop(Due.Entry entry) {
         if (entry.number() != LAST) {

@@ -3,8 +3,8 @@ package io.millstream.kernel.core;
 import java.util.List;
 
 /**
- * Records of a stream that look a row up when stream time is beyond them by a grace period: until then, the table may
- * hear of what it had at their time. In the order of their times, then keys, then arrival.
+ * Records of a stream that look up a row once stream time is beyond them by a grace period: until then, the table may
+ * still learn what it had at their time. They are ordered by time, then key, then arrival.
  *
  * <p>The stream time is that of these records alone. Sources: KStreamKTableJoinProcessor,
  * RocksDBTimeOrderedKeyValueBuffer.

@@ -1,6 +1,6 @@
 package io.millstream.kernel.core;
 
-/** What all records of a key come to. Source: KStreamAggregate. */
+/** The aggregate of all records of a key. Source: KStreamAggregate. */
 public final class WholeTime extends Keyed {
     public WholeTime(Task task) {
         super(task);

@@ -1,12 +1,12 @@
 package io.millstream.kernel.core;
 
 /**
- * One value that is kept of a key: of a span of time, or, with both ends 0, of all time.
+ * One value of a key: for a span of time or, with both ends 0, for all time.
  *
  * <p>Mutable, and owned by the {@link Slice} that it is in.
  */
 public final class Window {
-    /** Where it begins and ends, in milliseconds. Whether a record at the end belongs to it is up to the core. */
+    /** Its start and end, in milliseconds. Whether a record at the end belongs to it is up to the core. */
     public final long start;
 
     public final long end;
@@ -14,19 +14,19 @@ public final class Window {
     public long at;
     /** Partial results, as {@link Parts} merges them. */
     public Object[] parts;
-    /** Of one that is held back: that there is no such window any more is what goes on. */
+    /** For a held update: its release tells that the window is gone. */
     public boolean gone;
-    /** What it had when it was told the last time, where a core is asked to know that; null for nothing. */
+    /** Its value when it was last told, if the core remembers that; null for none. */
     public Object[] before;
-    /** Of a record of a join: whether it has no other yet, and one may come. */
+    /** For a record of a join: whether it has no match yet, but one may come. */
     public boolean waits;
-    /** Of a version of a row: whether there was a later one already when it came. */
+    /** For a version of a row: whether a later one already existed when it came. */
     public boolean isPast;
-    /** Where it is; null when it is nowhere any more. */
+    /** The slice that it is in; null if it was removed. */
     Slice slice;
-    /** Whether its value has to be told yet. */
+    /** Whether its value still has to be told. */
     boolean changed;
-    /** Whether what is kept beyond this micro-batch has it; only then does anybody hear that it is gone. */
+    /** Whether it is in the state from before this micro-batch; only then is it told as gone. */
     boolean kept;
 
     public Window(long start, long end, long at, Object[] parts) {

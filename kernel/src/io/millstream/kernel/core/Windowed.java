@@ -1,9 +1,9 @@
 package io.millstream.kernel.core;
 
 /**
- * A core whose values are of windows: which slices they are in, and when those are dropped.
+ * A core whose values are those of windows: which slices they are in, and when these are dropped.
  *
- * <p>A slice has the windows whose places, in the core's sense, are in one span of time.
+ * <p>A slice has the windows whose moments, as the core defines them, are in one span of time.
  */
 abstract class Windowed extends Core {
     protected final Due closing;
@@ -12,7 +12,7 @@ abstract class Windowed extends Core {
     private final long needed;
 
     /**
-     * @param span of time that a slice covers
+     * @param span the span of time that a slice covers
      * @param needed how long after its span a slice is needed, in stream time
      */
     Windowed(Task task, long span, long needed) {
@@ -31,7 +31,7 @@ abstract class Windowed extends Core {
         return table.slice(key, number(place));
     }
 
-    /** A new window, in its slice. To be followed by a change. */
+    /** Adds a new window to its slice. A change has to follow. */
     protected final void add(Slice slice, Window window) {
         note(slice);
         table.add(slice, window);
@@ -44,7 +44,7 @@ abstract class Windowed extends Core {
         }
     }
 
-    /** The time by which a window has its slice. */
+    /** The time that determines a window's slice. */
     protected abstract long moment(Window window);
 
     @Override
@@ -55,7 +55,7 @@ abstract class Windowed extends Core {
         return slice;
     }
 
-    /** Of windows of one size, that do not change any more: they are told when the micro-batch is over. */
+    /** Tells closed windows of one size, which do not change any more, at the end of the micro-batch. */
     protected final void tellClosed(long time) {
         for (Due.Entry entry : closing.take(time)) {
             table.makeRoom();

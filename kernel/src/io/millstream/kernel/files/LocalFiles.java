@@ -10,12 +10,12 @@ import org.apache.hadoop.fs.permission.FsPermission;
 /**
  * Hadoop's local file system, which sets the permissions of a file by a call instead of a process.
  *
- * <p>Without Hadoop's native library each file that Spark writes costs a process, {@code chmod}: two for each
- * micro-batch, one for each partition of state. The permissions are the same. Checksum files, as many again, are
- * not written; those that are there are still compared when a file is read.
+ * <p>Without Hadoop's native library, each file that Spark writes costs a process, {@code chmod}: two for each
+ * micro-batch, and one for each partition of state. The permissions are the same. Checksum files, of which there would
+ * be as many, are not written; existing ones are still compared when a file is read.
  */
 public final class LocalFiles extends LocalFileSystem {
-    @SuppressWarnings("resource") // it closes what it is made of
+    @SuppressWarnings("resource") // it closes its inner file system
     public LocalFiles() {
         super(new WithoutProcesses());
         setWriteChecksum(false);
@@ -25,7 +25,7 @@ public final class LocalFiles extends LocalFileSystem {
         private static final String MODE = "unix:mode";
         private static final int SET_ID = 06000;
 
-        /** A directory keeps the bit by which what is made in it belongs to its group, as with {@code chmod}. */
+        /** A directory keeps the set-group-ID bit, by which new files in it get its group, as with {@code chmod}. */
         @Override
         @SuppressWarnings("resource") // Java's own file system is never closed
         public void setPermission(Path path, FsPermission permission) throws IOException {

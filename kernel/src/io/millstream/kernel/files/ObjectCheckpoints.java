@@ -11,11 +11,11 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * The files of a query's checkpoint in an object store, written at once and under their own names.
+ * The files of a query's checkpoint in an object store, written as a whole and under their final names.
  *
- * <p>Spark's own manager writes a file under another name and renames it, which in such a store is a copy and not
- * atomic. Its manager for abortable streams looks whether a name is taken before it writes, and so lets two clients
- * write one batch. Here the store decides. Paths of other file systems are treated as by Spark's own.
+ * <p>Spark's own manager writes a file under another name and renames it, which is a copy in such a store, and not
+ * atomic. Its manager for abortable streams checks whether a name is taken before it writes, so two clients can write
+ * the same batch. Here the store decides. Paths in other file systems are treated as by Spark's own manager.
  */
 public final class ObjectCheckpoints extends FileSystemBasedCheckpointFileManager {
     private static final String SCHEME = "s3a";
@@ -25,7 +25,7 @@ public final class ObjectCheckpoints extends FileSystemBasedCheckpointFileManage
     }
 
     @Override
-    @SuppressWarnings("resource") // the file system is Hadoop's, which keeps it; what is returned, the caller's
+    @SuppressWarnings("resource") // Hadoop keeps the file system; the caller closes the result
     public CheckpointFileManager.CancellableFSDataOutputStream createAtomic(Path path, boolean overwriteIfPossible) {
         FileSystem files = fs();
         if (!SCHEME.equals(files.getScheme())) {
@@ -41,7 +41,7 @@ public final class ObjectCheckpoints extends FileSystemBasedCheckpointFileManage
         }
     }
 
-    /** A file of state: it is there when it is closed. */
+    /** A file of state, which exists once it is closed. */
     private static final class Overwriting extends CheckpointFileManager.CancellableFSDataOutputStream {
         private final FSDataOutputStream stream;
         private boolean ended;
@@ -68,7 +68,7 @@ public final class ObjectCheckpoints extends FileSystemBasedCheckpointFileManage
         }
     }
 
-    /** A file of a log, which is small: it is kept until it is closed, to tell it from another one's. */
+    /** A file of a log. It is small, and kept in memory until it is closed, to compare it with another client's. */
     private static final class Creating extends CheckpointFileManager.CancellableFSDataOutputStream {
         private final FileSystem files;
         private final Path path;

@@ -26,20 +26,20 @@ import org.apache.hadoop.fs.RemoteIterator;
 /**
  * Objects of a store with conditional writes (S3), through Hadoop's file system for it.
  *
- * <p>An object comes to be as a whole. {@code create} makes one only where there is none (If-None-Match), and
- * {@code replace} another one only in the place of the one that was seen (If-Match): the store decides, so of
- * any number of clients one wins. A <em>fence</em> is an object with a content of its own: it takes the name that
- * somebody else would create next.
+ * <p>An object appears as a whole. {@code create} writes one only if there is none (If-None-Match), and
+ * {@code replace} only in place of the one that was seen (If-Match). The store decides, so one of any number of
+ * clients wins. A <em>fence</em> is an object with a special content. It takes the name that another client would
+ * create next.
  */
 public final class ObjectFiles {
-    // Of Options.CreateFileOptionKeys, which a Hadoop before 3.5 has not: its S3A refuses what it does not know.
+    // From Options.CreateFileOptionKeys, which Hadoop before 3.5 lacks: its S3A refuses unknown keys.
     private static final String IF_NONE = "fs.option.create.conditional.overwrite";
     private static final String IF_IT_IS = "fs.option.create.conditional.overwrite.etag";
     private static final int AT_ONCE = 16;
 
     private ObjectFiles() {}
 
-    /** An object where there is none; whether it is this one that is there now. */
+    /** Create an object if there is none; whether the existing object is now this one. */
     @SuppressWarnings("resource") // what it opens is closed where it is written
     public static boolean create(FileSystem files, Path path, byte[] content) throws IOException {
         try {
@@ -50,12 +50,12 @@ public final class ObjectFiles {
             if (there == null) {
                 throw error;
             }
-            // A request that was repeated, because its answer was lost, finds what it has made itself.
+            // A request that was repeated because its answer was lost finds the object that it created itself.
             return content.length > 0 && Arrays.equals(there, content);
         }
     }
 
-    /** Another content, unless the object is a fence or becomes another one meanwhile; whether it is there now. */
+    /** Replace the content, unless the object is a fence or changes meanwhile; whether it is now this one. */
     public static boolean replace(FileSystem files, Path path, byte[] content, byte[] fence) throws IOException {
         String seen = etagOrNull(files, path);
         if (seen == null) {
@@ -77,21 +77,21 @@ public final class ObjectFiles {
                 return true;
             }
             if (seen.equals(etagOrNull(files, path))) {
-                throw error; // it is as it was: something else went wrong
+                throw error; // the object is unchanged, so something else went wrong
             }
             return false;
         }
     }
 
-    /** A new content, whatever is there. */
+    /** Write a new content, whatever exists. */
     @SuppressWarnings("resource") // as above
     public static void put(FileSystem files, Path path, byte[] content) throws IOException {
         write(overwriting(files, path), content);
     }
 
     /**
-     * How many of some writers that create one object at the same moment are told that they have. All have opened
-     * it, and seen nothing there, before the first one closes.
+     * How many of several writers that create the same object at the same moment are told that they succeeded. All have
+     * opened it, and seen nothing there, before the first one closes it.
      */
     @SuppressWarnings("resource") // each is closed by its writer
     public static int winners(FileSystem files, Path path, int writers) throws IOException {
@@ -121,7 +121,7 @@ public final class ObjectFiles {
         return winners.get();
     }
 
-    /** All that is below a directory, also below another one, but for fences; how many objects. */
+    /** Copy everything below a directory to another one, except fences; the number of objects. */
     public static int copy(FileSystem files, Path from, Path to, byte[] fence) throws IOException {
         List<Work> work = new ArrayList<>();
         AtomicInteger copied = new AtomicInteger();
@@ -147,7 +147,7 @@ public final class ObjectFiles {
                     }
                     copied.incrementAndGet();
                 } catch (IOException error) {
-                    // Whoever had it may still clear away what is too old to be needed.
+                    // The previous owner may still delete what is too old to be needed.
                     if (!(error instanceof FileNotFoundException)) {
                         throw error;
                     }
@@ -158,7 +158,7 @@ public final class ObjectFiles {
         return copied.get();
     }
 
-    /** Delete all that is below a directory, but for fences, which are in directories right below it. */
+    /** Delete everything below a directory, except fences, which are in directories right below it. */
     public static void clear(FileSystem files, Path directory, byte[] fence) throws IOException {
         List<Work> work = new ArrayList<>();
         for (FileStatus part : in(files, directory)) {
@@ -172,7 +172,7 @@ public final class ObjectFiles {
                     others.add(each.getPath());
                 }
             }
-            // A directory is deleted with the object that stands for it.
+            // A directory is deleted together with its marker object.
             for (Path each : fenced ? others : List.of(part.getPath())) {
                 work.add(() -> files.delete(each, true));
             }
@@ -181,7 +181,7 @@ public final class ObjectFiles {
     }
 
     static FSDataOutputStream overwriting(FileSystem files, Path path) throws IOException {
-        // One request: nothing is looked for before, and no marker of the directory afterwards.
+        // A single request: nothing is checked before it, and no directory marker is deleted after it.
         return (FSDataOutputStream) files.createFile(path)
                 .overwrite(true)
                 .recursive()
@@ -199,7 +199,7 @@ public final class ObjectFiles {
 
     private static void write(FSDataOutputStream opened, byte[] content) throws IOException {
         try (FSDataOutputStream stream = opened) {
-            stream.write(content); // into memory: what can fail is to close it
+            stream.write(content); // into memory, so only closing it can fail
         }
     }
 
@@ -237,8 +237,8 @@ public final class ObjectFiles {
     private static List<FileStatus> below(FileSystem files, Path directory) throws IOException {
         List<FileStatus> found = new ArrayList<>();
         try {
-            // By name, and so digits before letters: a snapshot's list is seen before the files that it names,
-            // which were there first.
+            // By name, so digits before letters: a snapshot's list is seen before the files that it names, which
+            // existed before it.
             RemoteIterator<LocatedFileStatus> each = files.listFiles(directory, true);
             while (each.hasNext()) {
                 found.add(each.next());
@@ -293,7 +293,7 @@ public final class ObjectFiles {
         }
     }
 
-    /** What Spark's logs expect where another one was quicker. */
+    /** The exception that Spark's logs expect if another client was quicker. */
     static FileAlreadyExistsException taken(Path path) {
         return new FileAlreadyExistsException("'" + path + "' was created by another client, or is a fence");
     }

@@ -11,14 +11,14 @@ import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.SparkSession;
 
-/** Whether executors have a directory of the driver's, under the same path: they look for a file in it. */
+/** Whether executors see a directory of the driver's under the same path: they look for a file in it. */
 public final class SharedFiles {
     private SharedFiles() {}
 
     /**
-     * What executors say who do not see a file, or may not write beside it; nothing, if all do.
+     * The reports of executors that do not see a file, or cannot write beside it; empty if all can.
      *
-     * @param tasks as many as run at once: Spark deals them out to all executors that have nothing to do
+     * @param tasks as many as can run at once: Spark distributes them over all idle executors
      */
     public static List<String> missing(SparkSession spark, String file, int tasks) {
         MapFunction<Long, String> look = task -> problem(Path.of(file));
@@ -37,7 +37,7 @@ public final class SharedFiles {
             Files.delete(Files.createFile(file.resolveSibling(file.getFileName() + "-" + UUID.randomUUID())));
             return "";
         } catch (IOException refused) {
-            return host + " may not write there (" + refused + ")";
+            return host + " cannot write there (" + refused + ")";
         }
     }
 }

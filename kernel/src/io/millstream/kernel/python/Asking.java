@@ -5,8 +5,8 @@ import java.io.UncheckedIOException;
 import java.util.List;
 
 /**
- * Has Python answer questions about records that failed: bytes for bytes. The other end, and what is in them:
- * millstream/spark/asking.py. A worker is taken with the first question.
+ * Lets Python answer questions about failed records: bytes for bytes. The other end, and the format, are in
+ * millstream/spark/asking.py. The first question takes a worker.
  */
 public final class Asking {
     private final String program;

@@ -8,8 +8,8 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
 /**
- * Which record of a chunk a worker is at, in four bytes of a file that both have open: so it can be told when the
- * worker has ended. The file has no name any more as soon as the worker has it.
+ * Which record of a chunk a worker is processing, in four bytes of a file that both have open. So it is known even if
+ * the worker has ended. The file's name is deleted as soon as the worker has opened it.
  */
 final class Bookmark {
     private Path path;
@@ -21,7 +21,7 @@ final class Bookmark {
         file = FileChannel.open(path, StandardOpenOption.READ);
     }
 
-    /** The name of the file; once the worker has it, nothing. */
+    /** The name of the file; empty once the worker has opened it. */
     String name() {
         return path == null ? "" : path.toString();
     }

@@ -11,8 +11,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Has Python compute aggregates: what they come from goes to a worker, and what is wanted comes back. Python keeps
- * nothing. The other end, and what the frames are: millstream/spark/folding.py.
+ * Lets Python compute aggregates: their inputs go to a worker, and the requested results come back. Python keeps
+ * nothing. The other end, and the frames, are in millstream/spark/folding.py.
  */
 public final class Folding implements Folds.Computer {
     private static final int WANTED = 1;
@@ -23,7 +23,7 @@ public final class Folding implements Folds.Computer {
     private Worker worker;
 
     /**
-     * @param program whose functions are called; null where there is nothing to compute
+     * @param program has the functions to call; null if there is nothing to compute
      */
     public Folding(Program program) {
         this.program = program;
@@ -87,7 +87,7 @@ public final class Folding implements Folds.Computer {
             wanted += one.isWanted() ? 1 : 0;
         }
 
-        /** Where it is: among those that are computed, or behind them, among those that are known. */
+        /** Its place among those to compute or, after them, among the known ones. */
         private int place(Folded other) {
             if (other == null) {
                 return NOTHING;

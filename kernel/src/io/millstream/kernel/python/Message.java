@@ -9,7 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What goes over the pipe between the JVM and a Python worker: a kind, and frames, each a column of values.
+ * A message on the pipe between the JVM and a Python worker: a kind, and frames, each of which is a column of values.
  *
  * <pre>
  * message: int32 size of what follows | byte kind | int32 count of frames | frames
@@ -18,25 +18,25 @@ import java.util.List;
  *          byte 'y' | int32 count | count x int32 size, -1 is null | the bytes, one after the other
  * </pre>
  *
- * Numbers are big-endian. The other end is millstream/spark/worker.py. Columns, because Python takes a whole one
- * apart in one call.
+ * Numbers are big-endian. The other end is millstream/spark/worker.py. Frames are columns because Python can unpack a
+ * whole column in one call.
  */
 final class Message {
-    /** To Python: version of Python and the pickled program, which is a function from frames to frames. */
+    /** To Python: the version of Python, and the pickled program, which is a function from frames to frames. */
     static final byte PROGRAM = 'P';
     /** To Python: frames for the program. */
     static final byte REQUEST = 'R';
     /** From Python: the frames that it returned. */
     static final byte ANSWER = 'A';
-    /** From Python, at most once a second, before any of the others: it is still at it, and gets on. */
+    /** From Python, at most once a second, before any of the others: it is still working, and makes progress. */
     static final byte ALIVE = 'B';
-    /** From Python: what it raised, as the text of a traceback. */
+    /** From Python: the exception that it raised, as the text of a traceback. */
     static final byte ERROR = 'E';
-    /** From Python, as often as it likes before it answers: frames for whoever has called it, who replies. */
+    /** From Python, any number of times before it answers: frames for its caller, which replies. */
     static final byte QUESTION = 'Q';
     /** To Python: the reply to a question. */
     static final byte REPLY = 'Y';
-    /** To Python: nobody comes back for what its programs have kept. */
+    /** To Python: what its programs have kept is not needed any more. */
     static final byte CLOSE = 'C';
 
     private static final int MOST = 1 << 30;
@@ -84,7 +84,7 @@ final class Message {
 
     private <T> T column(int frame, Class<T> type) throws IOException {
         if (frame >= frames.size() || !type.isInstance(frames.get(frame))) {
-            throw new IOException("a Python worker answered with other frames than were asked for");
+            throw new IOException("a Python worker answered with frames of the wrong type");
         }
         return type.cast(frames.get(frame));
     }
@@ -93,7 +93,7 @@ final class Message {
     byte[][] bytes(int frame, int count) throws IOException {
         byte[][] column = bytes(frame);
         if (column.length != count) {
-            throw new IOException("a Python worker answered with " + column.length + " for " + count);
+            throw new IOException("a Python worker answered with " + column.length + " values for " + count);
         }
         return column;
     }

@@ -12,16 +12,16 @@ import java.util.TreeSet;
 import org.apache.spark.TaskContext;
 
 /**
- * Has Python run processors for the records of a task, in chunks. What they put into stores stays in Python until a
- * chunk is done, and comes back with what they forward. The other end, and what the frames are:
+ * Lets Python run processors for the records of a task, in chunks. What they put into stores stays in Python until the
+ * chunk is done, and comes back with what they forward. The other end, and the frames, are in
  * millstream/spark/processing.py.
  */
 public final class Processing {
     private static final int MOST_RECORDS = 5_000;
-    /** Of a chunk, and of a page of a range. */
+    /** The maximum size of a chunk, and of a page of a range. */
     public static final int MOST_BYTES = 1 << 22;
     private static final int NOTHING = -1;
-    /** In the place of the number of an input: the time of day. */
+    /** Instead of the number of an input: the time of day. */
     public static final int TICK = -1;
 
 
@@ -29,16 +29,16 @@ public final class Processing {
     private final String name;
     private Worker worker;
 
-    /** What processors ask of their stores: what these had before the chunk. */
+    /** What processors read from their stores: the contents before the chunk. */
     public interface Stores {
-        /** Null: nothing. */
+        /** The value of a key; null if there is none. */
         byte[] get(int store, byte[] key);
 
         /**
-         * Keys and values, alternating, in their order; fewer than asked for, once they have {@link #MOST_BYTES}.
+         * Keys and values, alternating, in order; fewer than requested once they reach {@link #MOST_BYTES}.
          *
-         * @param from the first key; null for the first of all
-         * @param end the key before which it ends; null for behind the last
+         * @param from the first key; null for the very first one
+         * @param end the key before which the range ends; null for no end
          */
         List<byte[]> range(int store, byte[] from, byte[] end, boolean isReverse, int limit);
 
@@ -51,7 +51,7 @@ public final class Processing {
     /**
      * A record.
      *
-     * @param to which of the program's inputs it is for; or -1: it is the time of day, `at`
+     * @param to the program's input that it is for; or -1 if it is the time of day, `at`
      */
     public record Input(
             int to,
@@ -64,29 +64,29 @@ public final class Processing {
             long offset) {}
 
     /**
-     * What is forwarded out of the program.
+     * A record forwarded out of the program.
      *
-     * @param of the record that it comes of; null if it comes of none
+     * @param of the record that led to it; null if none did
      */
     public record Output(int to, byte[] key, byte[] value, long at, List<Header> headers, Input of) {}
 
     /**
-     * What is put into a store, or its changelog.
+     * An entry put into a store, or its changelog.
      *
-     * @param value null: deleted
-     * @param at of a record of a changelog; of what a store has, 0
+     * @param value null for a deletion
+     * @param at the timestamp of a changelog record; 0 for a store's entry
      */
     public record Put(int store, byte[] key, byte[] value, long at) {}
 
-    /** That a processor has raised, and its record was given up; of null: it was punctuated. */
+    /** A processor has raised an exception, and its record was dropped; `of` is null in a punctuation. */
     public record Failure(int processor, Input of, String exception, String message) {}
 
-    /** What came of a chunk; of a store's key, the last change alone. */
+    /** The results of a chunk; for each key of a store, only the last change. */
     public record Made(
             List<Output> outputs, List<Put> changes, List<Put> logged, List<Failure> failures, long streamTime) {}
 
     /**
-     * @param query whose processors these are: its workers are its own, until {@link #end}
+     * @param query the processors' query; it has workers of its own until {@link #end}
      */
     public Processing(Program program, String query) {
         this.program = program;
@@ -103,14 +103,14 @@ public final class Processing {
      *
      * @param partition its number
      * @param batch the micro-batch
-     * @param before the micro-batch that it was in last; -1 if in none
+     * @param before its previous micro-batch; -1 if there is none
      * @param streamTime the largest timestamp so far; the smallest long if there is none
      */
     public Task task(String run, int partition, long batch, long before, long streamTime, Stores stores) {
         return new Task(run, partition, batch, before, streamTime, stores);
     }
 
-    /** What its processors are called with. */
+    /** A task whose processors are called. */
     public final class Task {
         private final String run;
         private final int partition;
@@ -121,7 +121,7 @@ public final class Processing {
         private boolean hasBegun;
         private final List<Input> chunk = new ArrayList<>();
         private long bytes;
-        /** The stores that were asked for a record's own key: they are asked for all those of a chunk at once. */
+        /** The stores that are read by a record's own key: they are read for all such keys of a chunk at once. */
         private final Set<Integer> asked = new TreeSet<>();
 
         private Task(String run, int partition, long batch, long before, long streamTime, Stores stores) {
@@ -135,7 +135,7 @@ public final class Processing {
 
         public void add(Input input) {
             if (input.to == TICK && !chunk.isEmpty() && chunk.get(chunk.size() - 1).to == TICK) {
-                chunk.remove(chunk.size() - 1); // what was missed is missed
+                chunk.remove(chunk.size() - 1); // missed times of day are skipped
             }
             chunk.add(input);
             bytes += size(input.key) + size(input.value);
@@ -149,7 +149,7 @@ public final class Processing {
             return chunk.isEmpty();
         }
 
-        /** Has the chunk processed; then there is none. */
+        /** Processes the chunk, which is empty afterwards. */
         public Made run() {
             try {
                 if (worker == null) {
@@ -243,7 +243,7 @@ public final class Processing {
             request.add(counts).add(names.toArray(new byte[0][])).add(values.toArray(new byte[0][]));
         }
 
-        /** What a store has for the keys of the chunk's records, each once, in their order. */
+        /** What a store has for the keys of the chunk's records, each key once, in their order. */
         private byte[][] ofOwnKeys(int store) {
             Set<ByteBuffer> keys = new LinkedHashSet<>();
             for (Input input : chunk) {

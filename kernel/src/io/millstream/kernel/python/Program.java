@@ -13,14 +13,14 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A Python function and how to run it, as the driver hands it to tasks.
+ * A Python function and how to run it, as the driver passes it to tasks.
  *
- * @param command the Python to start, and what is asked of it
- * @param environment variables for it, besides those that this process has
- * @param files names of the files among Spark's own (SparkFiles) that are on its path: the user's --py-files
- * @param version of the Python that pickled the function
+ * @param command the Python to start, with its arguments
+ * @param environment variables for it, in addition to those of this process
+ * @param files names of those of Spark's files (SparkFiles) that are on its path: the user's --py-files
+ * @param version the version of the Python that pickled the function
  * @param pickled the function
- * @param patienceMs how long Python may be at one record
+ * @param patienceMs how long Python may take for one record
  */
 public record Program(
         List<String> command,
@@ -32,14 +32,14 @@ public record Program(
         implements Serializable {
     private static final long serialVersionUID = 1;
 
-    /** Copies, because what Python hands over is not serializable. */
+    /** Copies the collections, because those that Python passes are not serializable. */
     public Program {
         command = new ArrayList<>(command);
         environment = new HashMap<>(environment);
         files = new ArrayList<>(files);
     }
 
-    /** As a text, which options of a writer are. */
+    /** As a text, because the options of a writer are texts. */
     public String text() throws IOException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (ObjectOutputStream out = new ObjectOutputStream(bytes)) {

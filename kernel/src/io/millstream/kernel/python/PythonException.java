@@ -1,6 +1,6 @@
 package io.millstream.kernel.python;
 
-/** What a Python function raised. The message is as Spark has it for its own workers: see failures.py. */
+/** An exception raised by a Python function. The message is as from Spark's own workers; see failures.py. */
 public final class PythonException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

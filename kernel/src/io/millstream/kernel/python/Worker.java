@@ -19,21 +19,21 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * A Python process that runs programs for tasks, one at a time: requests go to its stdin, answers come from its
- * stdout, what functions print goes to this process's stderr.
+ * A Python process that runs programs for tasks, one at a time. Requests go to its stdin, answers come from its
+ * stdout, and what functions print goes to this process's stderr.
  *
- * A task has one for itself, from its first record to its end, and leaves it to the next one; so there are as many
- * as tasks ran at once. One in which a function has raised is not used again. It ends when the pipe does, so it does
- * not outlive this process.
+ * A task has a worker to itself from its first record to its end, and then leaves it to the next task. So there are as
+ * many workers as tasks ran at once. A worker in which a function has raised an exception is not used again. A worker
+ * ends when its pipe does, so it does not outlive this process.
  */
 final class Worker {
     private static final long IDLE_MS = 600_000;
-    /** One that comes back is waited for longer, because it has kept something. */
+    /** A worker with an owner is kept longer, because it has kept something for it. */
     private static final long OWNED_IDLE_MS = 6 * IDLE_MS;
 
     private static final long CLOSE_MS = 10_000;
     private static final long LOOK_MS = 100;
-    /** For its start, and what a program imports: that is no record. */
+    /** How long its start may take, and what a program imports; that is not part of a record. */
     private static final long START_MS = 120_000;
 
     private static final Map<List<Object>, Deque<Worker>> IDLE = new HashMap<>();
@@ -67,9 +67,9 @@ final class Worker {
     }
 
     /**
-     * Likewise; whoever names itself gets the worker that it had, as long as that lives, and nobody else does.
+     * The same, but with a name: its owner gets the worker that it had, as long as that lives, and nobody else does.
      *
-     * @param name null: any worker that is nobody's
+     * @param name null for any worker without an owner
      */
     static Worker take(Program program, String name) throws IOException {
         TaskContext task = TaskContext.get();
@@ -100,7 +100,7 @@ final class Worker {
         return worker;
     }
 
-    /** The one that it had, or else the last one that is nobody's. */
+    /** The worker that the name had, or else the last one without an owner. */
     private static Worker idle(Deque<Worker> idle, String name) {
         idle.removeIf(worker -> worker.ended != null || !worker.process.isAlive());
         Worker found = null;
@@ -113,7 +113,7 @@ final class Worker {
         return found;
     }
 
-    /** Those who call themselves by a name that begins so do not come back: their workers are told, and are free. */
+    /** Owners whose names begin like this do not come back: their workers are told so, and become free. */
     static void release(String prefix) {
         List<Worker> released = new ArrayList<>();
         synchronized (ALL) {
@@ -141,11 +141,11 @@ final class Worker {
     /** What the program returns for these frames. */
     Message call(Message request) throws IOException {
         return call(request, question -> {
-            throw new IllegalStateException("nobody replies to questions of this program");
+            throw new IllegalStateException("this program must not ask questions: there are no replies");
         });
     }
 
-    /** Where it writes down which record it is at. */
+    /** Where it records which record it is processing. */
     Bookmark bookmark() throws IOException {
         if (bookmark == null) {
             bookmark = new Bookmark();
@@ -153,7 +153,7 @@ final class Worker {
         return bookmark;
     }
 
-    /** Who replies to what a program asks before it answers. */
+    /** Replies to what a program asks before it answers. */
     interface Replies {
         Message to(Message question) throws IOException;
     }
@@ -180,7 +180,7 @@ final class Worker {
         if (answer.kind() == Message.ANSWER) {
             return answer;
         }
-        end("what it ran has raised"); // what that left behind, nobody knows
+        end("a function raised an exception"); // it may have left anything behind
         throw new PythonException(new String(answer.bytes(0, 1)[0], StandardCharsets.UTF_8));
     }
 
@@ -193,11 +193,11 @@ final class Worker {
             Thread.currentThread().interrupt();
         }
         process.destroyForcibly();
-        String why = ended != null ? ended : hasEnded ? "exit status " + process.exitValue() : "it still runs";
+        String why = ended != null ? ended : hasEnded ? "exit status " + process.exitValue() : "it is still running";
         return new WorkerLostException("Python worker exited unexpectedly: " + why, error);
     }
 
-    /** The task has ended: the worker is free, unless it is in the middle of something. */
+    /** The task has ended, so the worker is free, unless it is in the middle of something. */
     private void leave() {
         synchronized (ALL) {
             task = null;
@@ -210,7 +210,7 @@ final class Worker {
         }
     }
 
-    /** Ends those that take too long, whose task was cancelled, or that nobody has used for long. */
+    /** Ends workers that take too long, whose task was cancelled, or that were idle for too long. */
     private static void watch() {
         boolean all = true;
         while (all) {
@@ -218,7 +218,7 @@ final class Worker {
                 Thread.sleep(LOOK_MS);
                 all = look();
             } catch (InterruptedException interrupted) {
-                throw new IllegalStateException("nobody interrupts this thread", interrupted);
+                throw new IllegalStateException("this thread must not be interrupted", interrupted);
             }
         }
     }
@@ -235,7 +235,7 @@ final class Worker {
                 } else if (task != null && task.isInterrupted()) {
                     worker.end("its task was cancelled");
                 } else if (now > worker.until) {
-                    worker.end("a function has not returned within " + worker.patienceMs
+                    worker.end("a function did not return within " + worker.patienceMs
                             + " ms (max.poll.interval.ms), so it was ended");
                 }
             }
@@ -250,7 +250,7 @@ final class Worker {
         }
     }
 
-    /** As for Spark's own workers: Spark's Python libraries, files of the application, and what is there already. */
+    /** As for Spark's own workers: Spark's Python libraries, the application's files, and the existing path. */
     private static String path(Program program) {
         List<String> path = new ArrayList<>();
         String home = System.getenv("SPARK_HOME");

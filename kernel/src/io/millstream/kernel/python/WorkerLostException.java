@@ -1,6 +1,6 @@
 package io.millstream.kernel.python;
 
-/** A Python worker has ended, or was ended, before it had answered. */
+/** A Python worker ended, or was ended, before it answered. */
 public final class WorkerLostException extends IllegalStateException {
     private static final long serialVersionUID = 1;
 

@@ -12,23 +12,23 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
- * The batches of a query in Real-Time Mode, which last for a fixed time unless they are told to end.
+ * The batches of a query in Real-Time Mode, which last for a fixed time unless they are ended early.
  *
- * <p>The driver and its tasks meet here, by the name of the run; so where tasks have a JVM of their own, nobody tells
- * them anything, and they read until their time is over.
+ * <p>The driver and its tasks meet here, by the name of the run. If tasks run in another JVM, they cannot be told
+ * anything, and read until their time is over.
  */
 public final class Batches {
     private static final Map<String, Batches> RUNS = new ConcurrentHashMap<>();
 
-    /** How long the query is held behind its last batch, for somebody to stop it. */
+    /** How long the query is held after its last batch, so that it can be stopped. */
     private static final long HELD_MS = 30_000;
     /** How long a query without partitions, whose batches end at once, waits for the next one. */
     private static final long WITHOUT_PARTITIONS_MS = 2_000;
     private static final String SHUFFLES = "shuffles";
 
-    /** How many batches were told to end. */
+    /** The number of batches that were told to end. */
     private final AtomicInteger turn = new AtomicInteger();
-    /** What that was when the one that runs now was begun: the same for all its sources. */
+    /** That number when the current batch began: the same for all its sources. */
     private volatile int begun;
 
     private final Map<String, AtomicLong> positions = new ConcurrentHashMap<>();
@@ -46,12 +46,12 @@ public final class Batches {
     }
 
     /**
-     * A query of this name is about to start; on the driver.
+     * Called on the driver when a query of this name is about to start.
      *
-     * @param pipeline what it is called in a message
+     * @param pipeline its name in messages
      * @param slots how many tasks can run at once
      * @param behindShuffles how many of its tasks read no partition
-     * @return what stands for it until it is forgotten
+     * @return its batches, until it is forgotten
      */
     public static Batches begin(String run, String pipeline, int slots, int behindShuffles) {
         Batches batches = new Batches(pipeline, slots, behindShuffles);
@@ -59,12 +59,12 @@ public final class Batches {
         return batches;
     }
 
-    /** The query has ended. Another one of this name, which has begun since, is left alone. */
+    /** The query has ended. A newer one of the same name is left alone. */
     public static void forget(String run, Batches begun) {
         RUNS.remove(run, begun);
     }
 
-    /** End the batch that runs now; another one follows it. One that ends already is left to that. */
+    /** End the current batch; another one follows it. Has no effect on a batch that is already ending. */
     public static void turn(String run) {
         Batches batches = RUNS.get(run);
         if (batches != null) {
@@ -73,10 +73,10 @@ public final class Batches {
     }
 
     /**
-     * End the batch that runs now, and let no other one begin. The query then waits to be stopped.
+     * End the current batch, and let no other one begin. The query then waits to be stopped.
      *
-     * @return whether all that was read is committed; not so if that takes longer than one is willing to wait, if the
-     *     query fails, or if it is not here
+     * @return whether everything read is committed; false if that takes longer than {@code patienceMs}, if the query
+     *     fails, or if it is not here
      */
     public static boolean end(String run, long patienceMs) throws InterruptedException {
         Batches batches = RUNS.get(run);
@@ -88,7 +88,7 @@ public final class Batches {
         return batches.settled.await(patienceMs, TimeUnit.MILLISECONDS);
     }
 
-    /** The next offset of each partition that is read, by {@code topic-partition}. */
+    /** The next offset of each partition being read, by {@code topic-partition}. */
     public static Map<String, Long> positions(String run) {
         Map<String, Long> found = new TreeMap<>();
         Batches batches = RUNS.get(run);
@@ -104,7 +104,7 @@ public final class Batches {
         return batches == null ? 0 : batches.records.sum();
     }
 
-    /** A batch is about to begin, and the one before it is committed; on the driver, before any of it is planned. */
+    /** A batch is about to begin, and the previous one is committed. Called on the driver, before it is planned. */
     public static void beginning(String run) {
         Batches batches = RUNS.get(run);
         if (batches == null) {
@@ -124,19 +124,19 @@ public final class Batches {
             Thread.currentThread().interrupt();
             InterruptedIOException wanted = new InterruptedIOException("the query is being stopped");
             wanted.initCause(stopped);
-            throw new UncheckedIOException(wanted); // in this form Spark knows that the end is wanted
+            throw new UncheckedIOException(wanted); // in this form, Spark knows that the end is intended
         }
     }
 
-    /** Whether its sources have been planned, and had nothing to read: a pattern that matches no topic. */
+    /** Whether its sources were planned and had nothing to read, such as a pattern that matches no topic. */
     private boolean isWithoutPartitions() {
         return tasks.size() > 1 && tasks.entrySet().stream().allMatch(each -> each.getKey().equals(SHUFFLES)
                 || each.getValue() == 0);
     }
 
     /**
-     * A source of it has so many partitions. Each is read by a task, and none of them makes room for another one: what
-     * has no slot would wait for the end of the batch, so it does not begin.
+     * One of its sources has so many partitions. Each is read by a task, and none of these makes room for another: a
+     * task without a slot would wait for the end of the batch, so the batch does not begin.
      */
     public static void planned(String run, Object source, int partitions) {
         Batches batches = RUNS.get(run);
@@ -161,18 +161,18 @@ public final class Batches {
         return tasks.values().stream().mapToInt(Integer::intValue).sum();
     }
 
-    /** Which batch it is that is planned now. */
+    /** The batch that is being planned. */
     static int now(String run) {
         Batches batches = RUNS.get(run);
         return batches == null ? 0 : batches.begun;
     }
 
-    /** The query, where its tasks are in the driver's JVM; else null. */
+    /** The query's batches, if its tasks are in the driver's JVM; or else null. */
     static Batches of(String run) {
         return RUNS.get(run);
     }
 
-    /** Whether a batch of this number is to end. */
+    /** Whether the batch of this number has to end. */
     boolean isOver(int number) {
         return turn.get() != number;
     }
@@ -182,7 +182,7 @@ public final class Batches {
         records.increment();
     }
 
-    /** The next offset of a partition: all before it was read, in this batch or in those before it. */
+    /** The next offset of a partition: everything before it was read, in this batch or an earlier one. */
     AtomicLong position(String place, long next) {
         AtomicLong position = positions.computeIfAbsent(place, each -> new AtomicLong(next));
         position.accumulateAndGet(next, Math::max);

@@ -10,15 +10,15 @@ import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeRead;
 
 /**
- * Spark's reader of a partition, until the batch is to end. Of a record that it has not handed out its offset says
- * nothing, so what is left to the next batch is read there.
+ * Spark's reader of a partition, until the batch has to end. Its offset does not include records that it has not
+ * returned, so the next batch reads them.
  */
 final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
-    /** How long it takes at most until the end of a batch is noticed. */
+    /** The maximum time until the end of a batch is noticed. */
     private static final long SLICE_MS = 20;
 
     private static final int OFFSET = 4;
-    /** How Spark shows the place of a reader: partition, next offset. */
+    /** How Spark prints the position of a reader: partition, next offset. */
     private static final Pattern PLACE = Pattern.compile("[A-Za-z]+\\(([A-Za-z0-9._-]+-[0-9]+),([0-9]+)\\)");
 
     private final SupportsRealTimeRead<InternalRow> sparks;
@@ -34,16 +34,16 @@ final class RealTimeReader implements SupportsRealTimeRead<InternalRow> {
         String begins = sparks.getOffset().toString();
         Matcher place = PLACE.matcher(begins);
         if (!place.matches()) {
-            throw new IllegalStateException("the place of a reader of Spark's is shown in another way, '" + begins
+            throw new IllegalStateException("the position of Spark's reader has an unexpected text form, '" + begins
                     + "': this version of the connector does not fit the Millstream kernel");
         }
         next = Long.parseLong(place.group(2));
-        position = batches.position(place.group(1), next); // also of a partition where no record comes
+        position = batches.position(place.group(1), next); // also for a partition without new records
     }
 
     @Override
     public RecordStatus nextWithTimeout(Long startMs, Long timeoutMs) throws IOException {
-        position.set(next); // the operators behind have come back for more
+        position.set(next); // the operators behind it have asked for more
         long began = System.nanoTime();
         while (!batches.isOver(batch)) {
             long left = timeoutMs - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);

@@ -6,7 +6,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeRead;
 
-/** Makes the readers of one batch, which can be told to end it; it travels to the executors. */
+/** Creates the readers of one batch, which can be told to end it; it is serialized to the executors. */
 public final class RealTimeReaders implements PartitionReaderFactory {
     private static final long serialVersionUID = 1;
 
@@ -14,7 +14,7 @@ public final class RealTimeReaders implements PartitionReaderFactory {
     private final String run;
     private final int batch;
 
-    /** Before a batch, on the driver. */
+    /** Called on the driver before a batch. */
     public RealTimeReaders(PartitionReaderFactory sparks, String run) {
         this.sparks = sparks;
         this.run = run;
@@ -26,7 +26,7 @@ public final class RealTimeReaders implements PartitionReaderFactory {
         PartitionReader<InternalRow> reader = sparks.createReader(partition);
         Batches batches = Batches.of(run);
         if (batches == null) {
-            return reader; // on an executor, which nobody can tell anything
+            return reader; // on an executor, which cannot be told anything
         }
         return new RealTimeReader((SupportsRealTimeRead<InternalRow>) reader, batches, batch);
     }

@@ -14,7 +14,7 @@ import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.DecoderFactory;
 import org.apache.avro.io.EncoderFactory;
 
-/** Avro, whose readers need the schema that a record was written with: the registry is asked for it by its id. */
+/** Avro, whose readers need the schema with which a record was written. It is requested from the registry by id. */
 final class AvroFormat implements Format {
     private static final int LONGEST_REASON = 200;
 
@@ -57,9 +57,9 @@ final class AvroFormat implements Format {
             return value;
         } catch (UnreadableException error) {
             throw error;
-        } catch (IOException | RuntimeException error) { // Avro raises what comes, when bytes make no sense
+        } catch (IOException | RuntimeException error) { // Avro may raise anything if the bytes make no sense
             throw new UnreadableException("Avro that its schema can read" + reason(error));
-        } catch (StackOverflowError error) { // Spark would end the process: it takes this for the end of everything
+        } catch (StackOverflowError error) { // Spark would end the process, because it considers this fatal
             throw new UnreadableException("Avro nested less deeply (" + error.getClass().getSimpleName() + ")");
         }
     }

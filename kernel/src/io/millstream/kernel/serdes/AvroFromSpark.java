@@ -19,7 +19,7 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
-/** A value of Spark's as Avro writes it. Python has looked whether the types fit. */
+/** Converts Spark's values to Avro's. Python has checked that the types fit. */
 interface AvroFromSpark {
     Object of(Object value);
 
@@ -28,7 +28,7 @@ interface AvroFromSpark {
     }
 
     /**
-     * How values of a type become those of a schema.
+     * The conversion of a type's values to those of a schema.
      *
      * @param place the field, for messages
      */
@@ -39,7 +39,7 @@ interface AvroFromSpark {
             if (type instanceof StructType struct && isOfMembers(members, struct)) {
                 return ofUnion(place, members, struct);
             }
-            // Of int and long, or float and double, the wider one takes all.
+            // Of int and long, or float and double, the wider one has room for all values.
             AvroFromSpark inner = members.isEmpty() ? value -> null : of(place, widest(members), type);
             return takesNull && inner instanceof NotNull strict ? strict.inner() : inner;
         }
@@ -75,7 +75,7 @@ interface AvroFromSpark {
         return members.get(members.size() - 1);
     }
 
-    /** What takes no null. */
+    /** A conversion that allows no null. */
     record NotNull(String place, AvroFromSpark inner) implements AvroFromSpark {
         @Override
         public Object of(Object value) {
@@ -86,18 +86,18 @@ interface AvroFromSpark {
         public Object apply(Object value) {
             if (value == null) {
                 throw new UnwritableException(
-                        "the field '" + place + "' is null, and its type is none that takes null");
+                        "the field '" + place + "' is null, but its type does not allow null");
             }
             return inner.of(value);
         }
     }
 
-    /** Whether a type is the struct that stands for a union of several types, of which one field is there. */
+    /** Whether a type is the struct for a union of several types, in which one field has a value. */
     static boolean isOfMembers(List<Schema> members, StructType type) {
         return members.size() > 1 && type.size() == members.size() && type.apply(0).name().equals("member0");
     }
 
-    /** What a union is of besides null. */
+    /** The members of a union, without null. */
     static List<Schema> members(Schema union) {
         return union.getTypes().stream().filter(each -> each.getType() != Schema.Type.NULL).toList();
     }
@@ -178,14 +178,14 @@ interface AvroFromSpark {
     private static Object ofEnum(String place, Schema schema, String symbol) {
         if (!schema.hasEnumSymbol(symbol)) {
             throw new UnwritableException(
-                    "the field '" + place + "' is none of the symbols of the enum " + schema.getFullName());
+                    "the field '" + place + "' is not a symbol of the enum " + schema.getFullName());
         }
         return new GenericData.EnumSymbol(schema, symbol);
     }
 
     private static Object ofFixed(String place, Schema schema, byte[] bytes) {
         if (bytes.length != schema.getFixedSize()) {
-            throw new UnwritableException("the field '" + place + "' has " + bytes.length + " bytes, and "
+            throw new UnwritableException("the field '" + place + "' has " + bytes.length + " bytes, but "
                     + schema.getFullName() + " has " + schema.getFixedSize());
         }
         return new GenericData.Fixed(schema, bytes);

@@ -9,11 +9,11 @@ import org.apache.avro.io.Decoder;
 import org.apache.avro.util.Utf8;
 
 /**
- * The bytes of one record. Avro's own decoder makes room for as much as a record claims to have, before it looks for
- * it; this one looks first, so that bytes that make no sense do not take all memory, and the process with it.
+ * The bytes of one record. Avro's own decoder allocates as much memory as a record claims to need, before it checks the
+ * claim. This one checks first, so that meaningless bytes do not take all memory and end the process.
  */
 final class AvroRecord extends Decoder {
-    /** How many elements a record may have beyond its bytes: there are such as take none, as nulls do. */
+    /** How many more elements than bytes a record may have, because some, such as nulls, take no bytes. */
     private static final int MOST_EMPTY = 1 << 20;
 
     private final BinaryDecoder bytes;
@@ -31,7 +31,7 @@ final class AvroRecord extends Decoder {
         long claimed = bytes.readLong();
         int left = rest.available();
         if (claimed < 0 || claimed > left) {
-            throw new EOFException("a text or bytes of " + claimed + " bytes, and " + left + " follow");
+            throw new EOFException("a text or bytes of " + claimed + " bytes, but only " + left + " follow");
         }
         return (int) claimed;
     }
@@ -84,7 +84,7 @@ final class AvroRecord extends Decoder {
         return elements(bytes.mapNext());
     }
 
-    // --- as it is ---------------------------------------------------------------------------------------------
+    // --- unchanged --------------------------------------------------------------------------------------------
 
     @Override
     public void readNull() throws IOException {

@@ -23,7 +23,7 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A value of Avro's as Spark keeps it in a row. Which type is which, Python decides (serdes/avro_types.py). */
+/** Converts Avro's values to those in Spark's rows. Python decides about the types (serdes/avro_types.py). */
 interface AvroToSpark {
     Object of(Object value);
 
@@ -108,7 +108,7 @@ interface AvroToSpark {
     }
 
     private static Object text(Object value) {
-        // Its bytes are Avro's own buffer, which may be longer than the text.
+        // Its bytes are Avro's buffer, which may be longer than the text.
         return value instanceof Utf8 utf8
                 ? UTF8String.fromBytes(utf8.getBytes(), 0, utf8.getByteLength()).copy()
                 : UTF8String.fromString(value.toString());

@@ -7,13 +7,13 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * What Python says of a function.
+ * Python's description of a function.
  *
  * @param format {@code avro}, {@code list} or {@code protobuf}
  * @param called the serde's name, for messages
  * @param does {@code read}, {@code write} or {@code complain}
- * @param type of the values
- * @param rest what only the format knows: the schema and its id; where the registry is
+ * @param type the type of the values
+ * @param rest what only the format uses: the schema and its id; the registry's address
  */
 record Description(String format, String called, String does, DataType type, JsonNode rest) {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -33,7 +33,7 @@ record Description(String format, String called, String does, DataType type, Jso
             return JSON.readTree(text);
         } catch (JsonProcessingException error) {
             // Not with the cause, which quotes the text.
-            throw new IllegalArgumentException("this is no JSON, at character " + error.getLocation().getCharOffset());
+            throw new IllegalArgumentException("this is not JSON, at character " + error.getLocation().getCharOffset());
         }
     }
 
@@ -54,7 +54,7 @@ record Description(String format, String called, String does, DataType type, Jso
             case "avro" -> new AvroFormat(this);
             case "list" -> new ListFormat(this);
             case "protobuf" -> new ProtobufFormat(this);
-            default -> throw new IllegalArgumentException("the kernel knows no format '" + format + "'");
+            default -> throw new IllegalArgumentException("the kernel has no format '" + format + "'");
         };
     }
 }

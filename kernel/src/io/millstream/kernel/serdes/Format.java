@@ -1,11 +1,11 @@
 package io.millstream.kernel.serdes;
 
-/** Values as Spark keeps them in rows, and their bytes. Used by several threads at a time. */
+/** Converts the values in Spark's rows to bytes, and back. Used by several threads at a time. */
 interface Format {
     /**
-     * The value that bytes are.
+     * The value of some bytes.
      *
-     * @throws UnreadableException they are none
+     * @throws UnreadableException they are not a value
      * @throws RegistryError the registry cannot be queried
      */
     Object read(byte[] data);

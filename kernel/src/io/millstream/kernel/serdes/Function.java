@@ -8,11 +8,11 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * One half of a serde, as a function of Spark's.
+ * One half of a serde, as a Spark function.
  *
- * <p>One that reads is null for bytes that it cannot read, so that Spark can go on to say which record it was; one
- * that complains says why they cannot be read. If the registry cannot be queried, both throw a
- * {@link RegistryError}. It is an {@code Error} so that no handler takes it for a mistake of the record's.
+ * <p>A function that reads returns null for bytes that it cannot read, so that Spark can still report which record it
+ * was. A function that complains returns the reason why they cannot be read. If the registry cannot be queried, both
+ * throw a {@link RegistryError}. It is an {@code Error}, so that no handler blames the record.
  */
 public final class Function implements ScalarFunction<Object> {
     private static final long serialVersionUID = 1;
@@ -48,12 +48,12 @@ public final class Function implements ScalarFunction<Object> {
         return "io.millstream.serdes." + name;
     }
 
-    /** For Spark, which calls this where it finds it, without a row around the argument. */
+    /** Spark calls this if it exists, without a row around the argument. */
     public Object invoke(byte[] data) {
         return data == null ? null : answer(data);
     }
 
-    /** The same, of a struct that is written. */
+    /** The same for a struct that is written. */
     public Object invoke(InternalRow value) {
         return value == null ? null : answer(value);
     }
@@ -71,7 +71,7 @@ public final class Function implements ScalarFunction<Object> {
         };
     }
 
-    @SuppressWarnings("unused") // why it cannot be read, another function says
+    @SuppressWarnings("unused") // another function reports why it cannot be read
     private Object read(byte[] data) {
         try {
             return format().read(data);
@@ -107,7 +107,7 @@ public final class Function implements ScalarFunction<Object> {
 
     private Format format() {
         if (format == null) {
-            // Spark makes a new one of these for each task; what was asked of a registry stays.
+            // Spark creates a new one for each task; the registry's answers are kept.
             format = FORMATS.computeIfAbsent(text, each -> description().made());
         }
         return format;

@@ -14,10 +14,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The functions that read and write formats which Spark knows none for, as a catalog: what Spark calls by a name.
+ * The functions for formats that Spark does not know, as a catalog, from which Spark calls functions by name.
  *
- * <p>Python describes a function ({@link #name(String)}) and calls it by the name that it gets for it. A name says
- * nothing of the description, which may have a password for a registry.
+ * <p>Python describes a function ({@link #name(String)}) and calls it by the name that is returned. The name reveals
+ * nothing about the description, which may have a password for a registry.
  */
 public final class Functions implements FunctionCatalog {
     private static final Map<String, Function> FUNCTIONS = new ConcurrentHashMap<>();
@@ -25,7 +25,7 @@ public final class Functions implements FunctionCatalog {
     private String name;
 
     /**
-     * What a function is called from now on.
+     * The name of a function from now on.
      *
      * @param description as {@link Description} reads it
      */
@@ -60,7 +60,7 @@ public final class Functions implements FunctionCatalog {
     public UnboundFunction loadFunction(Identifier identifier) {
         Function function = FUNCTIONS.get(identifier.name());
         if (function == null) {
-            throw new IllegalArgumentException("the kernel was not told what " + identifier.name() + " is");
+            throw new IllegalArgumentException("the kernel has no description of the function " + identifier.name());
         }
         return new Unbound(function);
     }
@@ -78,7 +78,7 @@ public final class Functions implements FunctionCatalog {
 
         @Override
         public String description() {
-            return "a serde of Millstream's";
+            return "a Millstream serde";
         }
     }
 }

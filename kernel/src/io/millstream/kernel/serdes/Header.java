@@ -2,7 +2,7 @@ package io.millstream.kernel.serdes;
 
 import java.nio.ByteBuffer;
 
-/** What stands before a value in Confluent's wire format: a 0, and the id of the schema it was written with. */
+/** The start of a value in Confluent's wire format: a 0, and the id of the schema with which it was written. */
 final class Header {
     static final int SIZE = 5;
 

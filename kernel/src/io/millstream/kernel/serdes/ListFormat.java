@@ -11,8 +11,8 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * The bytes of a list, of the bytes of its elements. Those of one size stand side by side, behind the places of those
- * that are null; others have their length before them, and null is a length of -1.
+ * The bytes of a list, from the bytes of its elements. Elements of a fixed size follow each other, after the indexes of
+ * those that are null. Others are each preceded by their length, which is -1 for null.
  *
  * <p>Source: org.apache.kafka.common.serialization.ListSerializer.
  */
@@ -28,7 +28,7 @@ final class ListFormat implements Format {
         element = ((ArrayType) given.type()).elementType();
     }
 
-    /** Spark has no function for the bits of a number that could stand in a list. */
+    /** Spark has no function for the bits of the numbers in a list. */
     private Object value(byte[] bytes) {
         if (element.equals(DataTypes.DoubleType)) {
             return ByteBuffer.wrap(bytes).getDouble();
@@ -78,7 +78,7 @@ final class ListFormat implements Format {
         }
     }
 
-    /** How many there are, which cannot be more than there is room for. */
+    /** The number of elements, which cannot be more than there is room for. */
     private static int count(ByteBuffer from, int each) {
         int count = from.getInt();
         if (count < 0 || (long) count * each > from.remaining()) {

@@ -21,10 +21,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Protobuf's wire format, from a table of fields that Python makes of a message's descriptor.
+ * Protobuf's wire format, from a table of fields that Python creates from a message's descriptor.
  *
- * <p>A reader needs no schema of the writer's: fields have numbers, and those that it does not know it passes over.
- * Source: protobuf.dev, "Encoding"; of the message indexes, Confluent's wire format.
+ * <p>A reader does not need the writer's schema: fields have numbers, and a reader skips those that it does not know.
+ * Source: protobuf.dev, "Encoding"; for the message indexes, Confluent's wire format.
  */
 final class ProtobufFormat implements Format {
     private static final int VARINT = 0;
@@ -58,7 +58,7 @@ final class ProtobufFormat implements Format {
         return (number << 1) ^ (number >> 63);
     }
 
-    /** A message's fields: by their place in a row. */
+    /** A message's fields, by their places in a row. */
     private static final class Message {
         final Field[] fields;
         final Map<Integer, Integer> places = new HashMap<>();
@@ -193,7 +193,7 @@ final class ProtobufFormat implements Format {
         return new GenericInternalRow(values);
     }
 
-    /** The last one of a key counts. */
+    /** A map; the last entry of a key counts. */
     private static Object map(List<Object> entries) {
         Map<Object, Object> map = new java.util.LinkedHashMap<>();
         for (Object entry : entries) {
@@ -333,7 +333,7 @@ final class ProtobufFormat implements Format {
         if (value instanceof byte[] bytes) {
             return bytes.length == 0;
         }
-        // Of -0.0 Protobuf writes the bits.
+        // Protobuf writes the bits of -0.0.
         return value.equals(field.implied);
     }
 
@@ -363,7 +363,7 @@ final class ProtobufFormat implements Format {
         Writer inner = packed ? new Writer() : out;
         for (int i = 0; i < array.numElements(); i++) {
             if (array.isNullAt(i)) {
-                throw new UnwritableException("a repeated field has a null, and Protobuf has none");
+                throw new UnwritableException("a repeated field has a null, which Protobuf does not allow");
             }
             if (!packed) {
                 out.varint((long) field.number << 3 | SIZED);
@@ -399,10 +399,10 @@ final class ProtobufFormat implements Format {
     private static int number(Field field, String name) {
         Integer number = field.numbers.get(name);
         if (number == null && name.matches("-?\\d{1,9}")) {
-            return Integer.parseInt(name); // as it was read: one that the schema does not know
+            return Integer.parseInt(name); // a number that the schema does not know, as it was read
         }
         if (number == null) {
-            throw new UnwritableException("a text is none of the names of an enum");
+            throw new UnwritableException("a text is not a name of an enum");
         }
         return number;
     }

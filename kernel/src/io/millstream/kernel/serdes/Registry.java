@@ -22,8 +22,8 @@ import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.security.ssl.DefaultSslEngineFactory;
 
 /**
- * A schema registry, asked for the schemas of ids that records have. What it said stays: an id is one schema for
- * good. That it does not know one is believed for ten seconds.
+ * A schema registry, queried for schemas by the ids in records. Answers are kept, because an id always means the same
+ * schema. That an id is unknown is kept for ten seconds.
  */
 final class Registry {
     private static final Map<String, Registry> KNOWN = new ConcurrentHashMap<>();
@@ -69,15 +69,15 @@ final class Registry {
         client = builder.build();
     }
 
-    /** The one that is described so, shared by all that use it. */
+    /** The registry with this description, shared by all its users. */
     static Registry of(JsonNode given) {
         return KNOWN.computeIfAbsent(given.toString(), each -> new Registry(given));
     }
 
     /**
-     * The schema of an id; before it those that it refers to. Null: the registry has no such id.
+     * The schema of an id, preceded by those that it refers to. Null if the registry has no such id.
      *
-     * @throws RegistryError it cannot be queried, or does not say
+     * @throws RegistryError the registry cannot be queried, or its answer is incomplete
      */
     List<String> schema(int id) {
         return found("/schemas/ids/" + id, 0);
@@ -115,10 +115,10 @@ final class Registry {
         return found;
     }
 
-    /** What it says to a GET; empty: there is no such thing. */
+    /** Its answer to a GET; empty if there is no such thing. */
     private Optional<JsonNode> asked(String path) {
         long deadline = System.nanoTime() + Duration.ofMillis(patienceMs).toNanos();
-        String last = "it has not answered";
+        String last = "it did not answer";
         Throwable cause = null;
         for (int attempt = 0; ; attempt++) {
             String url = urls.get(attempt % urls.size());
@@ -131,10 +131,10 @@ final class Registry {
                 if (status == 404 && isOfRegistry(response.body())) {
                     return Optional.empty();
                 }
-                last = "it answers with status " + status;
+                last = "it answered with status " + status;
                 if (status < 500 && status != 429 && status != 408) {
                     throw new RegistryError(message(url, last + (status == 401 || status == 403
-                            ? ": it takes another user or password (basic.auth.user.info)" : "")), null);
+                            ? ": check user and password (basic.auth.user.info)" : "")), null);
                 }
             } catch (IOException | IllegalArgumentException error) {
                 last = error.getClass().getSimpleName() + (error.getMessage() == null ? "" : ": " + error.getMessage());
@@ -157,7 +157,7 @@ final class Registry {
         }
     }
 
-    /** The whole answer: a request's own timeout ends where its body begins. */
+    /** The whole answer, in time. (A request's own timeout ends when its body begins.) */
     private HttpResponse<String> answered(String url, long deadline) throws IOException, InterruptedException {
         long left = Math.max(1, Duration.ofNanos(deadline - System.nanoTime()).toMillis());
         HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(url));
@@ -167,15 +167,15 @@ final class Registry {
         try {
             return answer.get(Math.min(attemptMs, left), TimeUnit.MILLISECONDS);
         } catch (TimeoutException error) {
-            throw new IOException("no whole answer within " + Math.min(attemptMs, left) + " ms", error);
+            throw new IOException("no complete answer within " + Math.min(attemptMs, left) + " ms", error);
         } catch (ExecutionException error) {
             throw error.getCause() instanceof IOException io ? io : new IOException(error.getCause());
         } finally {
-            answer.cancel(true); // nothing, once it is there
+            answer.cancel(true); // has no effect once the answer has arrived
         }
     }
 
-    /** Whether a 404 is a registry's, which gives it a number; else the address is not a registry's. */
+    /** Whether a 404 is a registry's, which has an error code. Otherwise, the address is not a registry's. */
     @SuppressWarnings("unused")
     private static boolean isOfRegistry(String body) {
         try {

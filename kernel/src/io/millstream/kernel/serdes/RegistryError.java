@@ -1,7 +1,7 @@
 package io.millstream.kernel.serdes;
 
 /**
- * The schema registry cannot be queried. The task fails with it, and is tried again with the pipeline.
+ * The schema registry cannot be queried. The task fails with this error, and is retried with the pipeline.
  *
  * <p>Not an exception: Spark's TryEval, which drops records that cannot be read, catches exceptions.
  */

@@ -8,11 +8,11 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 
 /**
- * What a handler answers about a record; see millstream/spark/asking.py.
+ * A handler's answer about a record; see millstream/spark/asking.py.
  *
- * @param fails whether the task is to fail
+ * @param fails whether the task has to fail
  * @param said why it fails
- * @param letters what is to be written
+ * @param letters the records to write
  */
 record Answer(boolean fails, String said, List<ProducerRecord<byte[], byte[]>> letters) {
     private static final byte FAIL = 1;

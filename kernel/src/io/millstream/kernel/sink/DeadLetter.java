@@ -5,10 +5,11 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 
 /**
- * What a dead letter says of the record that a refused one comes from.
+ * What a dead letter says about the record from which a refused one was made.
  *
- * @param asked where the record failed, if the row is about one that did, and not to be written; else {@link #NOWHERE}
- * @param exception what happened there, and so on
+ * @param asked where the record failed, if the row is about a failed record instead of one to be written; or else
+ *     {@link #NOWHERE}
+ * @param exception what happened there; the other components likewise
  *
  * <p>Source: KIP-1034, org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils.
  */
@@ -28,7 +29,7 @@ record DeadLetter(
 
     private static final String PREFIX = "__streams.errors.";
 
-    /** The dead letter for a record that was refused; {@code whole}: with the value that was read. */
+    /** The dead letter for a refused record; {@code whole}: with the value that was read. */
     ProducerRecord<byte[], byte[]> record(
             String queue, ProducerRecord<byte[], byte[]> refused, Throwable error, boolean whole) {
         String name = error.getClass().getName();

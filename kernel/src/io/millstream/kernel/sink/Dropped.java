@@ -26,8 +26,8 @@ final class Dropped implements Serializable {
     }
 
     /**
-     * As the metrics of a progress report: {@code dropped:<topic>:<reason>}, and of each of these a sentence about one
-     * record, {@code example:<topic>:<reason>}.
+     * As the metrics of a progress report: {@code dropped:<topic>:<reason>}, and for each of these a sentence about
+     * one record, {@code example:<topic>:<reason>}.
      */
     Map<String, String> metrics() {
         Map<String, String> metrics = new HashMap<>();

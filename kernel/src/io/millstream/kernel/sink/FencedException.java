@@ -1,6 +1,6 @@
 package io.millstream.kernel.sink;
 
-/** A newer run of the pipeline has taken over; this one may write no more. */
+/** A newer run of the pipeline has taken over; this one must not write any more. */
 public final class FencedException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

@@ -10,8 +10,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * Writes rows to Kafka as records: {@code writeStream.format("io.millstream.kernel.sink.KafkaRecords")}.
  *
- * <p>What Spark's own sink cannot write is the point: timestamps, transactions, and an answer to what Kafka refuses.
- * The columns are those of {@link Rows}, the options those of {@link Options}.
+ * <p>Unlike Spark's own sink, it writes timestamps and transactions, and handles records that Kafka refuses. The
+ * columns are those of {@link Rows}, the options those of {@link Options}.
  */
 public final class KafkaRecords implements TableProvider {
     @Override

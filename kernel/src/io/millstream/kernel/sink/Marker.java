@@ -19,13 +19,13 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.utils.Utils;
 
 /**
- * What was committed last under a transactional.id: an offset of the marker topic that is committed in a transaction,
- * under a group that is called as the transactional.id.
+ * What was committed last under a transactional.id: an offset of the marker topic, committed in a transaction for a
+ * group with the name of the transactional.id.
  *
- * @param next of a sink partition, the first batch that is not written yet; of a run, how many sink partitions there
- *     are; the offset itself
- * @param epoch of the claim that wrote it; in the offset's metadata
- * @param of whose it is: the query (as its checkpoint has it) that counts these batches, or the run; in the metadata
+ * @param next the offset itself: for a sink partition, the first batch that is not written yet; for a run, the number
+ *     of sink partitions
+ * @param epoch the epoch of the claim that wrote it; in the offset's metadata
+ * @param of its owner: the query (as in its checkpoint) that counts these batches, or the run; in the metadata
  */
 record Marker(long next, long epoch, String of) {
     static final Marker NONE = new Marker(0, 0, "");
@@ -36,7 +36,7 @@ record Marker(long next, long epoch, String of) {
         return Map.of(new TopicPartition(options.markerTopic(), 0), new OffsetAndMetadata(next, epoch + " " + of));
     }
 
-    /** How far a query has written, which counts its batches from 0 on. */
+    /** How far a query has written; it counts its batches from 0. */
     long nextOf(String query) {
         return of.equals(query) ? next : 0;
     }
@@ -51,10 +51,10 @@ record Marker(long next, long epoch, String of) {
     }
 
     /**
-     * Read several; each is there, or {@link #NONE}.
+     * Read several markers; a missing one is {@link #NONE}.
      *
-     * @param settled wait for what is being committed, up to max.block.ms; that is soon settled, where the producers
-     *     before were fenced. If not, what is there is told as it is for now
+     * @param settled wait up to max.block.ms for commits in progress, which soon end if the earlier producers were
+     *     fenced. Otherwise, the current state is returned
      */
     static Map<String, Marker> read(Options options, Collection<String> groups, boolean settled) {
         List<TopicPartition> places = List.of(new TopicPartition(options.markerTopic(), 0));
@@ -66,13 +66,13 @@ record Marker(long next, long epoch, String of) {
         long deadline = System.nanoTime() + 1_000_000 * Long.parseLong(patience);
         try (Admin admin = admin(options)) {
             while (!asked.isEmpty()) {
-                // Kafka's client leaves out what is not settled; null is no offset.
+                // Kafka's client omits what is not settled; null means no offset.
                 answered(admin.listConsumerGroupOffsets(asked, how).all())
                         .forEach((group, told) -> told.values().forEach(offset -> found.put(group, of(offset))));
                 asked.keySet().removeAll(found.keySet());
                 if (!asked.isEmpty() && System.nanoTime() > deadline) {
-                    throw new TimeoutException("Kafka has not told the markers of " + asked.keySet()
-                            + ": a transaction that writes them is open, or this user may not Describe " + places);
+                    throw new TimeoutException("Kafka did not return the markers of " + asked.keySet()
+                            + ": a transaction that writes them is open, or this user must not Describe " + places);
                 }
                 Utils.sleep(asked.isEmpty() ? 0 : AGAIN_MS);
             }

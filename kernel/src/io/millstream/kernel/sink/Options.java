@@ -7,23 +7,24 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * What the sink is told: options of a Spark writer, which are texts.
+ * The options of the sink: those of a Spark writer, which are texts.
  *
  * <ul>
  *   <li>{@code kafka.*}: options of the producer, by Kafka's names.
- *   <li>{@code partitions.<topic>}: how many partitions a topic has, for records with a route; else the topic is asked.
- *   <li>{@code on.refused}: {@code continue} drops records that Kafka refuses, {@code ask} does what Python says; else
- *       the task fails.
- *   <li>{@code asking.secret}: the program that says it, see {@link io.millstream.kernel.python.Asking}. It may have
- *       secrets; by this name Spark does not show it.
+ *   <li>{@code partitions.<topic>}: the number of a topic's partitions, for records with a route; by default, the
+ *       producer is asked.
+ *   <li>{@code on.refused}: {@code continue} drops records that Kafka refuses, {@code ask} lets Python decide; by
+ *       default, the task fails.
+ *   <li>{@code asking.secret}: the program that decides, see {@link io.millstream.kernel.python.Asking}. It may contain
+ *       secrets; because of this name, Spark does not show it.
  *   <li>{@code complete.<topic>}: no record for this topic may be dropped, whatever {@code on.refused} says.
- *   <li>{@code dead.letter.topic}: where the records go that were dropped.
- *   <li>{@code transactional.prefix}: write exactly once; the sink partition makes a transactional.id of it.
- *   <li>{@code marker.topic}: of its partition 0, offsets tell which batches were written.
- *   <li>{@code epoch}: of the claim that the query runs under; a lower one may write no more.
- *   <li>{@code run}: names one run of one query; its transactional producers are used by no other.
- *   <li>{@code real.time.run}: the query runs in Real-Time Mode, by this name; a failure ends its batch at once.
- *   <li>{@code query}: names the query, as long as its checkpoint lives; it counts the batches.
+ *   <li>{@code dead.letter.topic}: the topic for dropped records.
+ *   <li>{@code transactional.prefix}: write exactly once; prefix and sink partition form the transactional.id.
+ *   <li>{@code marker.topic}: offsets of its partition 0 record which batches were written.
+ *   <li>{@code epoch}: the epoch of the claim that the query runs under; lower ones must not write any more.
+ *   <li>{@code run}: identifies one run of one query; no other run uses its transactional producers.
+ *   <li>{@code real.time.run}: the query runs in Real-Time Mode, under this name; a failure ends its batch at once.
+ *   <li>{@code query}: identifies the query for as long as its checkpoint lives; the query counts the batches.
  * </ul>
  */
 record Options(
@@ -79,12 +80,12 @@ record Options(
                 given.getOrDefault("query", ""));
     }
 
-    /** Whether a record for a topic may be dropped that Kafka refuses. */
+    /** Whether a refused record for a topic may be dropped. */
     boolean drops(String topic) {
         return drops && !complete.contains(topic);
     }
 
-    /** A topic of a cluster, for what is known of it. */
+    /** The name under which facts about a cluster's topic are kept. */
     String place(String topic) {
         return kafka.get("bootstrap.servers") + "/" + topic;
     }
@@ -93,7 +94,7 @@ record Options(
         return transactionalPrefix != null;
     }
 
-    /** The transactional.id by which a run takes over from all before it; no records are written with it. */
+    /** The transactional.id with which a run takes over from all earlier ones; it writes no records. */
     String runId() {
         return transactionalPrefix + "-run";
     }

@@ -12,7 +12,7 @@ import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.Utils;
 
-/** Makes producers; and closes those that have been idle, in every JVM that has some. */
+/** Creates producers, and closes idle ones, in every JVM that has some. */
 public final class Producers {
     private static final Duration IDLE = Duration.ofMinutes(5);
     private static final Duration LOOK_EVERY = Duration.ofSeconds(30);
@@ -30,24 +30,24 @@ public final class Producers {
     }
 
     /**
-     * Close what a run of a query has left here: it has ended. A producer that writes at least once is everybody's with
-     * the same settings, and stays until it has been idle.
+     * Close what an ended run of a query has left here. A producer that writes at least once is shared by all with the
+     * same settings, and stays until it has been idle.
      */
     public static void endRun(String run) {
         TransactionSender.closeIdle(kept -> kept.options().run().equals(run));
     }
 
-    /** Close it at once, whatever it says about that: it is not used any more. */
+    /** Close a producer at once and ignore its errors: it is not used any more. */
     static void close(Producer<byte[], byte[]> producer) {
         Utils.closeQuietly(() -> producer.close(Duration.ZERO), "a producer");
     }
 
-    /** Do something about a producer that its task is done with. */
+    /** Do something about a producer after its task has finished with it. */
     static void later(Runnable what) {
         Thread thread = new Thread(what, "millstream-given-up-producer");
         thread.setDaemon(true);
         thread.setUncaughtExceptionHandler((given, error) -> {
-            // the broker has been told by others, or will be
+            // others have told the broker, or will
         });
         thread.start();
     }

@@ -9,9 +9,9 @@ import java.util.List;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 
-/** What a handler is asked about a record that failed, in bytes; see millstream/spark/asking.py. */
+/** The question to a handler about a failed record, as bytes; see millstream/spark/asking.py. */
 final class Question {
-    /** In the place of a place: Kafka has refused the record. */
+    /** Instead of a place: Kafka has refused the record. */
     private static final int REFUSED = -1;
 
     private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
@@ -19,7 +19,7 @@ final class Question {
 
     private Question() {}
 
-    /** About a record that did not get as far as to be written. */
+    /** About a record that failed before it could be written. */
     static byte[] failed(DeadLetter about, String to, Integer partition, Long timestamp, List<Header> headers) {
         byte[] key = about.failedKey();
         return of(about.asked(), about, about.exception(), about.message(), timestamp, to, key, about.failedValue(),

@@ -1,6 +1,6 @@
 package io.millstream.kernel.sink;
 
-/** A handler of the user's own says that a record ends the pipeline. */
+/** A user's handler has decided that a record ends the pipeline. */
 public final class RecordFailedException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

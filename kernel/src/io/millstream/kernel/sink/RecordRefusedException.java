@@ -1,6 +1,6 @@
 package io.millstream.kernel.sink;
 
-/** Kafka refuses a record, and production.exception.handler says that this is a failure. */
+/** Kafka has refused a record, and production.exception.handler makes this a failure. */
 public final class RecordRefusedException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

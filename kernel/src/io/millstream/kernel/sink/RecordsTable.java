@@ -18,7 +18,7 @@ import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Kafka, as Spark writes to it. One lives as long as its query, on the driver, and tells in the query's progress
+ * Kafka as a table that Spark writes to. It lives on the driver as long as its query, and adds to the query's progress
  * reports what the last batch has written and dropped.
  */
 final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
@@ -58,7 +58,7 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
         return new Builder(new RecordsWriterFactory(options, Rows.in(info.schema())));
     }
 
-    /** Records are appended whatever the output mode: an update or a whole result is more records. */
+    /** Records are appended in every output mode: an update or a whole result is just more records. */
     private final class Builder implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
         private final RecordsWriterFactory factory;
 
@@ -136,7 +136,7 @@ final class RecordsTable implements SupportsWrite, ReportsSinkMetrics {
 
         @Override
         public void commit(WriterCommitMessage[] messages) {
-            // nobody reads metrics of a batch query
+            // the metrics of a batch query are not read
         }
 
         @Override

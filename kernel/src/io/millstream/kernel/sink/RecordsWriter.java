@@ -27,13 +27,13 @@ import org.apache.spark.unsafe.types.UTF8String;
 /** Writes the rows of one task. */
 final class RecordsWriter implements DataWriter<InternalRow> {
     private static final long KNOWN_FOR = TimeUnit.MINUTES.toNanos(1);
-    /** How often records are sent again that nothing is wrong with, before the task fails; a transaction too. */
+    /** How often faultless records, or a transaction, are sent again before the task fails. */
     private static final int ROUNDS = 100;
-    /** So many questions, or bytes of them, go to Python at once. */
+    /** The number of questions, and of their bytes, that go to Python at once. */
     private static final int QUESTIONS = 1000;
 
     private static final int QUESTION_BYTES = 1 << 22;
-    /** Topics that were found not to have a partition that was chosen, and when. Finding out takes max.block.ms. */
+    /** Topics that turned out to lack a chosen partition, and when. Finding out takes max.block.ms. */
     private static final Map<String, Long> LACKING = new ConcurrentHashMap<>();
 
     private static final class Topic {
@@ -46,25 +46,25 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         }
     }
 
-    /** A record on its way, and what became of it. */
+    /** A record that is being sent, and what became of it. */
     private static final class Sent {
         final ProducerRecord<byte[], byte[]> record;
         final DeadLetter letter;
-        /** Of a dead letter: the record that it is about. */
+        /** For a dead letter, the record that it is about. */
         Sent about;
-        /** The partition that was chosen is not there, as far as the producer knows. */
+        /** As far as the producer knows, the chosen partition does not exist. */
         NoSuchPartitionException lacking;
-        /** It need not be sent, for it was tried a moment ago. */
+        /** It need not be sent, because that was tried a moment ago. */
         boolean hopeless;
-        /** Why Kafka does not take it. */
+        /** Why Kafka refuses it. */
         Throwable refusal;
         /** Its dead letter has room for the value. */
         boolean wholeLetter = true;
-        /** What a handler wants written in its place; null: none was asked. */
+        /** What a handler wants to write in its place; null if none was asked. */
         List<ProducerRecord<byte[], byte[]>> answer;
-        /** It is among those that were written; a record that is sent again is so once. */
+        /** It is counted as written; a record that is sent again is counted once. */
         boolean counted;
-        /** A handler has made it, so it is not asked about it. */
+        /** A handler has created it, so it is not asked about it. */
         boolean fromHandler;
 
         Sent(ProducerRecord<byte[], byte[]> record, DeadLetter letter) {
@@ -81,21 +81,21 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private final long batchSize;
     private final boolean compresses;
     private final Map<UTF8String, Topic> topics = new HashMap<>();
-    /** What has to be sent again when a transaction is; null: nothing ever is. */
+    /** What has to be sent again if the transaction is repeated; null if there is none. */
     private final List<Sent> kept;
 
     private Written written = new Written();
     private final Asking asking;
     private final List<byte[]> questions = new ArrayList<>();
     private int questionBytes;
-    /** What Kafka's thread has told. */
+    /** What Kafka's thread has reported. */
     private Queue<Failure> failures = new ConcurrentLinkedQueue<>();
     /**
-     * What records of a transaction were refused for. When one is refused, the producer gives up batches that it has
-     * not sent yet, of whatever topic, and tells the same error of theirs.
+     * The errors for which records of a transaction were refused. When one is refused, the producer gives up batches of
+     * any topic that it has not sent yet, and reports the same error for them.
      */
     private final Set<Throwable> met = Collections.synchronizedSet(Collections.newSetFromMap(new IdentityHashMap<>()));
-    /** Not all of it is about records that may be dropped. */
+    /** Whether some failures are not about records that may be dropped. */
     private volatile boolean failed;
 
     RecordsWriter(Rows rows, Options options, Sender sender) {
@@ -133,7 +133,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         if (kept != null) {
             kept.add(sent);
             if (!failures.isEmpty()) {
-                return; // the transaction is lost, and all of it will be sent again
+                return; // the transaction is lost, and will be sent again as a whole
             }
         }
         send(sent);
@@ -214,7 +214,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         return topic;
     }
 
-    /** A topic of the application's own is partitioned as planned, also when somebody gives it more partitions. */
+    /** The application's own topics are partitioned as planned, even if somebody adds partitions. */
     private int planned(Topic topic) {
         if (topic.planned == 0) {
             Integer told = options.partitions().get(topic.name);
@@ -249,7 +249,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
             written.add(sent.record);
         }
         try {
-            // A partition that the producer does not know of may be new: it looks, for max.block.ms.
+            // A partition that the producer does not know may be new: the producer looks for up to max.block.ms.
             sender.send(sent.record, (metadata, error) -> {
                 if (error != null) {
                     tell(queue, judged(sent, error));
@@ -268,15 +268,16 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         if (!mayGoOn(failure)) {
             failed = true;
             if (options.realTimeRun() != null) {
-                Batches.turn(options.realTimeRun()); // else it is told at the next row, or at the batch's end
+                Batches.turn(options.realTimeRun()); // otherwise it shows at the next row, or at the end of the batch
             }
         }
     }
 
     /**
-     * What is wrong with a record that is more than its topic takes; null: nothing. It is not sent: when the broker
-     * finds a batch too large, Kafka's producer splits it, over and over again where a small record fits in behind a
-     * large one (KAFKA-8350). Where it compresses, its estimates part the two, and only it knows how large they get.
+     * The error for a record that is too large for its topic; null if it is not. Such a record is not sent: when the
+     * broker finds a batch too large, Kafka's producer splits it, and does so forever if a small record fits in behind
+     * a large one (KAFKA-8350). If the producer compresses, its estimates separate the two, and only it knows their
+     * compressed sizes.
      */
     private Throwable tooLarge(ProducerRecord<byte[], byte[]> record) {
         long size = compresses ? 0 : Verdict.size(record);
@@ -299,7 +300,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         return new Failure(sent, error, verdict);
     }
 
-    /** What this task fails with. */
+    /** The failure with which this task fails. */
     private Failure worst() {
         Failure worst = failures.peek();
         for (Failure failure : failures) {
@@ -318,7 +319,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         return switch (failure.verdict) {
             case FENCED, FAILED -> false;
             case BYSTANDER -> options.drops();
-            // A dead letter is tried again without its value.
+            // A dead letter is sent again without its value.
             case REFUSED -> options.drops(sent.record.topic()) && (sent.about == null || sent.about.wholeLetter);
         };
     }
@@ -335,8 +336,8 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     }
 
     /**
-     * Drop what was refused, and send the others of its batches again. They may meet what another task sends, and be
-     * told again that they were part of a batch.
+     * Drop what was refused, and send the other records of its batches again. They may share a batch with another
+     * task's records, and fail again because they were part of a batch.
      */
     private void sendBystandersAgain() {
         Queue<Failure> before = failures;
@@ -352,7 +353,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         sender.flush();
     }
 
-    /** Take back the transaction, and send it again without what was refused. */
+    /** Abort the transaction, and send it again without what was refused. */
     private void sendAllAgain() {
         boolean refused = false;
         askAboutRefused(failures);
@@ -379,7 +380,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         sender.flush();
     }
 
-    /** The record that is not written now: of a dead letter that is too long, the one that it is about. */
+    /** The record that is not written now; for a dead letter that is too long, the record that it is about. */
     private static Sent refused(Failure failure) {
         Sent sent = failure.sent;
         if (sent.about != null) {
@@ -412,7 +413,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
 
     // --- asking --------------------------------------------------------------------------------------
 
-    /** Ask about the records that have failed before they got here, and write what the answers have. */
+    /** Ask about the records that failed earlier, and write what the answers contain. */
     private void askAll() {
         if (questions.isEmpty()) {
             return;
@@ -427,7 +428,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         }
     }
 
-    /** Ask about records that Kafka does not take; nobody is asked twice. */
+    /** Ask about records that Kafka refuses, once for each. */
     private void askAboutRefused(Queue<Failure> refused) {
         if (!options.asks()) {
             return;
@@ -461,7 +462,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         sent.answer.forEach(letter -> send(fromHandler(letter)));
     }
 
-    /** What was written before stays, if it is no transaction; so does what the answer has. */
+    /** Without a transaction, what was written before stays, and so does what the answer contains. */
     private void failIf(Answer answer) {
         if (answer.fails()) {
             if (!sender.isTransaction()) {

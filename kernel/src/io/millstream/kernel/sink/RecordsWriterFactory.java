@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 
-/** Makes the writer of each task; what it holds travels to the executors. */
+/** Creates the writer of each task; it is serialized to the executors. */
 final class RecordsWriterFactory implements DataWriterFactory, StreamingDataWriterFactory {
     private static final long serialVersionUID = 1;
 
@@ -23,7 +23,7 @@ final class RecordsWriterFactory implements DataWriterFactory, StreamingDataWrit
         this.rows = rows;
     }
 
-    /** Before a batch with so many tasks; on the driver. */
+    /** Called on the driver before a batch, with its number of tasks. */
     void provide(int parts) {
         if (options.transactional()) {
             FailPoint.reach(options.runId() + ".planned");
@@ -31,7 +31,7 @@ final class RecordsWriterFactory implements DataWriterFactory, StreamingDataWrit
         }
     }
 
-    /** After a batch; on the driver. */
+    /** Called on the driver after a batch. */
     void written() {
         FailPoint.reach(options.runId() + ".written");
     }

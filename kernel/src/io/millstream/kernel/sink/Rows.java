@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Where the columns are in a row.
+ * The places of the columns in a row.
  *
  * <ul>
  *   <li>{@code topic} string
@@ -20,9 +20,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   <li>{@code timestamp} bigint, milliseconds; NULL: now
  *   <li>{@code headers} array&lt;struct&lt;key string, value binary&gt;&gt;
  *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what
- *       a dead letter says of the record that this one comes from. The column may be missing. And asked int,
- *       exception, message string, failed_key, failed_value binary: where asked is not NULL, the row is nothing to be
- *       written, but a record that failed, of which a handler is asked.
+ *       a dead letter says about the record from which this one was made. The column may be missing. It may also have
+ *       asked int, exception, message string, failed_key, failed_value binary: if asked is not NULL, the row is not to
+ *       be written, but a failed record about which a handler is asked.
  * </ul>
  */
 record Rows(
@@ -37,7 +37,7 @@ record Rows(
         int letterFields)
         implements Serializable {
 
-    /** Where in a letter it is said what is asked, if its fields go so far. */
+    /** The place of {@code asked} in a letter, if it has so many fields. */
     private static final int ASKED = 6;
 
     static Rows in(StructType schema) {
@@ -54,7 +54,7 @@ record Rows(
                 letter < 0 ? 0 : ((StructType) schema.apply(letter).dataType()).size());
     }
 
-    /** The bytes of a column; a copy, for Spark uses a row again. */
+    /** The bytes of a column; a copy, because Spark reuses rows. */
     static byte[] bytes(InternalRow row, int column) {
         return row.isNullAt(column) ? null : row.getBinary(column);
     }
@@ -102,7 +102,7 @@ record Rows(
         return text == null ? null : text.toString();
     }
 
-    /** What a handler is asked, if that is what the row is for; else null. */
+    /** The question for a handler, if the row is one; or else null. */
     byte[] questionOf(InternalRow row) {
         if (letterFields <= ASKED || row.isNullAt(letter) || row.getStruct(letter, letterFields).isNullAt(ASKED)) {
             return null;

@@ -14,32 +14,32 @@ import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.KafkaException;
 
 /**
- * Which run of a pipeline may write exactly once, as the broker has it; on the driver.
+ * Which run of a pipeline may write exactly once, as recorded by the broker. Used on the driver.
  *
- * <p>A marker of its own says which run it is, and how many sink partitions runs have had. Whoever takes over changes
- * it first, in a transaction, so that one of two is last; and then has the broker fence all these partitions. A task
- * that begins to use a partition looks at this marker after its own {@code initTransactions}: if it finds its run
- * there, the fencing by a newer run is still to come, and takes back what the task has not committed by then; if not,
- * it writes nothing. So an older run never writes again, also to a partition that nobody had used before, for it must
- * count that one in this marker first.
+ * <p>A separate marker says which run it is, and how many sink partitions runs have had. A run that takes over first
+ * changes this marker, in a transaction, so that one of two competing runs is last. Then it has the broker fence all
+ * these partitions. A task that begins to use a partition reads the marker after its own {@code initTransactions}. If
+ * it finds its run there, the fencing by a newer run is yet to come, and will abort what the task has not committed by
+ * then. If not, the task writes nothing. So an older run never writes again, not even to a partition that no run has
+ * used before, because it would first have to count that partition in this marker.
  */
 public final class Run {
     private static final int TRIES = 10;
-    /** Offsets of a group without members are forgotten after some days, 7 by default, and this is one. */
+    /** Kafka deletes offsets of groups without members, such as this one, after some days (7 by default). */
     private static final long AGAIN_AFTER = TimeUnit.HOURS.toNanos(12);
 
     private record Counted(int parts, long since) {}
 
-    /** The runs of this driver. Never forgotten: one that has ended, and writes all the same, must not claim again. */
+    /** The runs of this driver. They are kept, because an ended run that still writes must not claim again. */
     private static final Map<String, Counted> COUNTED = new ConcurrentHashMap<>();
 
     private Run() {}
 
     /**
-     * Take over from all runs before, of an epoch that is not higher. When it returns, none of them writes any more.
+     * Take over from all earlier runs whose epoch is not higher. When this returns, none of them writes any more.
      *
      * @param texts the options of the writer
-     * @param parts how many sink partitions the run has at least
+     * @param parts the minimum number of sink partitions of the run
      */
     public static void claim(Map<String, String> texts, int parts) {
         claim(Options.of(texts), parts);
@@ -56,7 +56,7 @@ public final class Run {
     }
 
     /**
-     * How far any sink partition has written of a query: the number of the batch after it; 0: none has. For a run that
+     * How far any sink partition of a query has written: the number of the next batch; 0 if none has. For a run that
      * has taken over.
      */
     public static long written(Map<String, String> texts, String query) {
@@ -68,28 +68,28 @@ public final class Run {
                 .orElse(0);
     }
 
-    /** Whether anything is known of runs before. */
+    /** Whether anything is known about earlier runs. */
     public static boolean isKnown(Map<String, String> texts) {
         Options options = Options.of(texts);
         return !Marker.read(options, List.of(options.runId()), false).get(options.runId()).equals(Marker.NONE);
     }
 
-    /** Before a batch with so many sink partitions: see that a newer run knows of all of them. */
+    /** Called before a batch with so many sink partitions, so that a newer run knows all of them. */
     static void provide(Options options, int parts) {
         Counted counted = COUNTED.get(options.run());
         if (counted == null) {
-            claim(options, parts); // whoever started the query has left it to us
+            claim(options, parts); // the caller that started the query left this to the sink
         } else if (counted.parts < parts || System.nanoTime() - counted.since > AGAIN_AFTER) {
             count(options, parts, false);
         }
     }
 
-    /** Whether this is the run's driver. If there is a task here too, it has no executors. */
+    /** Whether this is the run's driver. If tasks run here too, there are no executors. */
     static boolean isOfThisDriver(Options options) {
         return COUNTED.containsKey(options.run());
     }
 
-    /** Throws, unless nothing speaks against this run in its marker. */
+    /** Throws an exception if the marker shows that this run must not write. */
     static void check(Marker marker, Options options, String id) {
         if (!marker.equals(Marker.NONE) && !marker.of().equals(options.run())) {
             throw TransactionSender.fenced(id, options, marker, null);
@@ -103,7 +103,7 @@ public final class Run {
         settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
         KafkaException fenced = null;
         for (int i = 0; i < TRIES; i++) {
-            // Who is late must not fence the newer one.
+            // A late run must not fence the newer one.
             check(Marker.read(options, List.of(id), false).get(id), options, id, first);
             Producer<byte[], byte[]> producer = Producers.make(settings);
             try {
@@ -121,7 +121,7 @@ public final class Run {
                 if (Verdict.of(error) != Verdict.FENCED) {
                     throw error;
                 }
-                fenced = error; // the marker will tell by whom
+                fenced = error; // the marker shows by which run
             } finally {
                 Producers.close(producer);
             }

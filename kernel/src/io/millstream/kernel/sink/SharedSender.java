@@ -76,12 +76,12 @@ final class SharedSender implements Sender {
 
     @Override
     public void restart() {
-        throw new UnsupportedOperationException("what was sent at least once cannot be taken back");
+        throw new UnsupportedOperationException("records sent at least once cannot be taken back");
     }
 
     @Override
     public void commit() {
-        // what Kafka has taken stays
+        // what Kafka has accepted stays
     }
 
     @Override
@@ -100,7 +100,7 @@ final class SharedSender implements Sender {
             shared.users--;
             shared.idleSince = System.nanoTime();
             if (!healthy) {
-                // Whoever comes next gets a new one; who uses this one still has it until the end.
+                // The next task gets a new one; those that use this one keep it to their end.
                 shared.broken = true;
                 POOL.remove(shared.options, shared);
             }

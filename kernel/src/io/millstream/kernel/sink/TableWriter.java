@@ -12,10 +12,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Writes what has changed in a table to its topic, in one transaction; on the driver.
+ * Writes the changes of a table to its topic, in one transaction. Used on the driver.
  *
- * <p>Opening it fences whoever was at it before, and has the broker take back what that one had not committed. So what
- * is read of the topic behind that is all that there is, as long as this one is not fenced itself.
+ * <p>Opening it fences the previous writer, and has the broker abort what that one had not committed. So what is read
+ * of the topic afterwards is complete, as long as this writer is not fenced itself.
  */
 public final class TableWriter implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(TableWriter.class);
@@ -25,9 +25,9 @@ public final class TableWriter implements AutoCloseable {
     private final String topic;
 
     /**
-     * @param options Kafka's own, of a producer
-     * @param topic has one partition
-     * @param transactionalId is the table's own
+     * @param options Kafka's options of a producer
+     * @param topic the table's topic, which has one partition
+     * @param transactionalId used only for this table
      */
     public TableWriter(Map<String, String> options, String topic, String transactionalId) {
         Map<String, String> all = new TreeMap<>(options);
@@ -51,8 +51,8 @@ public final class TableWriter implements AutoCloseable {
     }
 
     /**
-     * Write all of these rows, or none: key and value, a value of null where the row of a key is gone. When this
-     * returns, whoever reads the topic finds them.
+     * Write all of these rows, or none: key and value, where the value is null if the row of the key is gone. When this
+     * returns, readers of the topic see them.
      */
     public void write(Dataset<Row> rows) {
         producer.beginTransaction();
@@ -62,17 +62,17 @@ public final class TableWriter implements AutoCloseable {
             Row row = each.next();
             producer.send(new ProducerRecord<>(topic, 0, now, row.<byte[]>getAs(0), row.<byte[]>getAs(1)));
         }
-        producer.commitTransaction(); // throws what any of them was refused for
+        producer.commitTransaction(); // throws the error for which any of them was refused
         settle();
     }
 
-    /** A commit is promised before it can be read; the next transaction is not let in until it can. */
+    /** A commit is acknowledged before it is visible; the next transaction cannot begin until it is. */
     @SuppressWarnings("resource") // it is closed at once
     private void settle() {
         try {
             Producers.close(opened());
         } catch (RuntimeException error) {
-            LOG.debug("what was written is committed, and may be seen a little later", error);
+            LOG.debug("the rows are committed, but may become visible a little later", error);
         }
     }
 

@@ -13,7 +13,7 @@ import org.apache.kafka.common.config.TopicConfig;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** How large the batches are that topics take. Asked only where a record is larger than most. */
+/** The maximum sizes of the batches that topics accept. Requested only for unusually large records. */
 final class TopicLimits {
     private static final Logger LOG = LoggerFactory.getLogger(TopicLimits.class);
     private static final long UNKNOWN = Long.MAX_VALUE;
@@ -25,7 +25,7 @@ final class TopicLimits {
 
     private TopicLimits() {}
 
-    /** What the topic's {@code max.message.bytes} is; whatever, where that may not be asked. */
+    /** The topic's {@code max.message.bytes}; unlimited if this user must not read it. */
     static long of(Options options, String topic) {
         Limit known = KNOWN.get(options.place(topic));
         if (known == null || System.nanoTime() - known.since > KNOWN_FOR) {
@@ -38,13 +38,13 @@ final class TopicLimits {
     private static long asked(Options options, String topic) {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         try (Admin admin = Marker.admin(options)) {
-            // Closing waits for the answer, as long as the client does.
+            // Closing waits for the answer for as long as the client does.
             DescribeConfigsOptions how = new DescribeConfigsOptions().timeoutMs(PATIENCE_MS);
             ConfigEntry entry = Marker.answered(admin.describeConfigs(List.of(resource), how).all())
                     .get(resource)
                     .get(TopicConfig.MAX_MESSAGE_BYTES_CONFIG);
             return entry == null || entry.value() == null ? UNKNOWN : Long.parseLong(entry.value());
-        } catch (KafkaException error) { // an interruption too: the thread is marked, and ends at what comes next
+        } catch (KafkaException error) { // interruptions too: the thread is marked, and ends at its next wait
             LOG.debug("max.message.bytes of topic '{}' is not known", topic, error);
             return UNKNOWN;
         }

@@ -1,6 +1,6 @@
 package io.millstream.kernel.sink;
 
-/** The broker has taken a transaction back, though no other run has taken over; the batch has to be repeated. */
+/** The broker has aborted a transaction although no other run has taken over; the batch has to be repeated. */
 public final class TransactionLostException extends RuntimeException {
     private static final long serialVersionUID = 1;
 

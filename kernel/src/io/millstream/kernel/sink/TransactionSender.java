@@ -15,10 +15,10 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 
 /**
- * Exactly once: each sink partition has a transactional producer of its own, which is kept for the next batch, and
- * marks in each transaction which batch it is.
+ * Exactly once: each sink partition has its own transactional producer, which is kept for the next batch, and records
+ * in each transaction which batch it is.
  *
- * <p>A producer belongs to one run of a query. A new run has all before it fenced ({@link Run}); one that is late finds
+ * <p>A producer belongs to one run of a query. A new run has all earlier ones fenced ({@link Run}); a late run finds
  * the newer one in the run's marker, and writes nothing.
  */
 public final class TransactionSender implements Sender {
@@ -28,7 +28,7 @@ public final class TransactionSender implements Sender {
      * A producer between two batches.
      *
      * @param next the first batch that is not written
-     * @param seen the last batch that was here, also if there was nothing to write; -1: none was
+     * @param seen the last batch that was here, even if there was nothing to write; -1 if none was
      */
     record Kept(Options options, String id, Producer<byte[], byte[]> producer, long next, long seen, long idleSince) {}
 
@@ -79,8 +79,8 @@ public final class TransactionSender implements Sender {
     @SuppressWarnings("resource") // the producer is kept, or closed
     private static Kept made(Options options, String id) {
         List<String> markers = List.of(id, options.runId());
-        // Looked at before as well: who only now finds out that it is late must not fence the newer one. What a dead
-        // attempt has left open ends with the fencing only.
+        // Checked before the fencing as well, because a run that only now finds out that it is late must not fence the
+        // newer one. What a dead attempt has left open ends only with the fencing.
         check(Marker.read(options, markers, false), options, id);
         Map<String, String> settings = new TreeMap<>(options.kafka());
         settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
@@ -104,19 +104,19 @@ public final class TransactionSender implements Sender {
     }
 
     /**
-     * What a run is told that has to end.
+     * The exception for a run that has to end.
      *
-     * @param newer what speaks against it; null: the broker alone
+     * @param newer the marker that shows it; null if only the broker says so
      */
     static FencedException fenced(String id, Options options, Marker newer, Throwable cause) {
         String by = newer == null ? "a newer run" : "the run of epoch " + newer.epoch() + " (" + newer.of() + ")";
         return new FencedException(
                 "transactional.id '" + id + "' of epoch " + options.epoch() + " was fenced by " + by
-                        + "; nothing of this run (" + options.run() + ") counts that it had not committed",
+                        + "; what this run (" + options.run() + ") had not committed does not count",
                 cause);
     }
 
-    /** Why the broker takes no more of a producer. */
+    /** Why the broker refuses everything from a producer. */
     private static RuntimeException lost(String id, Options options, Throwable cause) {
         try {
             Run.check(Marker.read(options, List.of(options.runId()), true).get(options.runId()), options, id);
@@ -128,7 +128,7 @@ public final class TransactionSender implements Sender {
         }
         String timeout = options.kafka().getOrDefault(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG, "60000");
         return new TransactionLostException(
-                "the broker has taken back a transaction of '" + id + "' (" + cause.getClass().getSimpleName()
+                "the broker has aborted a transaction of '" + id + "' (" + cause.getClass().getSimpleName()
                         + "): it was open for longer than transaction.timeout.ms=" + timeout
                         + ", or another attempt at the same batch has begun",
                 cause);
@@ -177,7 +177,7 @@ public final class TransactionSender implements Sender {
         }
     }
 
-    /** A part without records needs no transaction: it is the same when the batch is repeated. */
+    /** A part without records needs no transaction: it has none when the batch is repeated, either. */
     @Override
     public void commit() {
         if (!begun) {
@@ -195,7 +195,7 @@ public final class TransactionSender implements Sender {
         FailPoint.reach(kept.id + ".committed");
     }
 
-    /** Say in the transaction which batch it is. */
+    /** Record the batch in the transaction. */
     void mark() {
         Marker marker = new Marker(batch + 1, kept.options.epoch(), kept.options.query());
         kept.producer.sendOffsetsToTransaction(marker.offsets(kept.options), new ConsumerGroupMetadata(kept.id));
@@ -208,10 +208,10 @@ public final class TransactionSender implements Sender {
         }
         closed = true;
         if (!healthy) {
-            // Not on this thread, which may have been interrupted; and nobody has to wait for it.
+            // Not on this thread, which may have been interrupted; nothing has to wait for it.
             Producers.later(() -> {
                 try {
-                    restart(); // what cannot be taken back now, the next producer of this transactional.id takes back
+                    restart(); // if it fails, the next producer of this transactional.id aborts it
                 } finally {
                     Producers.close(kept.producer);
                 }
@@ -225,7 +225,7 @@ public final class TransactionSender implements Sender {
             other = IDLE.put(kept.id, back);
         }
         if (other != null) {
-            Producers.close(other.producer); // of an attempt that was given up: the broker has fenced one of the two
+            Producers.close(other.producer); // from an abandoned attempt: the broker has fenced one of the two
         }
     }
 }

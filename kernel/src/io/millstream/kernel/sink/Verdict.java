@@ -14,34 +14,34 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.utils.ByteUtils;
 import org.apache.kafka.common.utils.Utils;
 
-/** What an error at sending means for the record that met it. */
+/** What an error from sending means for its record. */
 enum Verdict {
-    /** The broker has taken the transaction back: mostly, another producer has taken over the transactional.id. */
+    /** The broker has aborted the transaction, usually because another producer took over the transactional.id. */
     FENCED,
-    /** Nothing about this record: the topic, the cluster, the rights. */
+    /** Not about this record, but about the topic, the cluster or the rights. */
     FAILED,
-    /** Kafka will not take this record, however often it is sent: production.exception.handler decides. */
+    /** Kafka refuses this record however often it is sent: production.exception.handler decides. */
     REFUSED,
     /** Another record of the producer's batch, or of the transaction, was refused, and this one with it. */
     BYSTANDER;
 
     private static final String REJECTED = "One or more records have been rejected";
     private static final String PART_OF_A_BATCH = "because it was part of a batch";
-    /** Of a batch of one record: 61 bytes, and at most 21. */
+    /** Of a batch of one record: 61 bytes for the batch, and at most 21 for the record. */
     private static final int OVERHEAD = 82;
 
     boolean isAboutRecords() {
         return this == REFUSED || this == BYSTANDER;
     }
 
-    /** Whether it is told of a whole batch; the records that it is about have been told what is wrong with each. */
+    /** Whether an error is about a whole batch; the faulty records in it have errors of their own. */
     static boolean isOfABatch(Throwable error) {
         return says(error, REJECTED);
     }
 
     static Verdict of(Throwable error) {
         if (says(error, PART_OF_A_BATCH)) {
-            return BYSTANDER; // of this or that class, by the client's version
+            return BYSTANDER; // its class depends on the client's version
         }
         if (error instanceof InvalidRecordException
                 || error instanceof RecordTooLargeException
@@ -59,7 +59,7 @@ enum Verdict {
             return BYSTANDER;
         }
         if (error.getClass() == KafkaException.class && error.getCause() != null) {
-            // What a producer says that has met an error before: the error is the cause.
+            // From a producer that has failed before; that error is the cause.
             Verdict earlier = of(error.getCause());
             return earlier == REFUSED ? BYSTANDER : earlier;
         }
@@ -75,18 +75,18 @@ enum Verdict {
     private static String fix(Throwable error) {
         String drop = "production.exception.handler=continue drops such records";
         if (error instanceof RecordTooLargeException || error instanceof RecordBatchTooLargeException) {
-            return "let the topic take more (max.message.bytes) and the producer send more "
+            return "raise the topic's max.message.bytes and the producer's limit "
                     + "(producer.max.request.size), or make records smaller; " + drop;
         }
         if (error instanceof InvalidTimestampException || says(error, "imestamp")) {
-            return "let the topic take such times (message.timestamp.before.max.ms, "
+            return "make the topic accept such times (message.timestamp.before.max.ms, "
                     + "message.timestamp.after.max.ms); " + drop;
         }
         if (error instanceof NoSuchPartitionException) {
-            return "have the partitioner choose one that there is, or give the topic more; " + drop;
+            return "let the partitioner choose an existing one, or add partitions to the topic; " + drop;
         }
         if (error instanceof InvalidRecordException) {
-            return "a compacted topic takes no record without a key; " + drop;
+            return "a compacted topic accepts no record without a key; " + drop;
         }
         return "see the broker's log";
     }
@@ -101,7 +101,7 @@ enum Verdict {
                 + headers + (headers == 1 ? " header" : " headers") + "; about " + size(record) + " bytes in all)";
     }
 
-    /** How many bytes a record takes at most, alone in its batch and not compressed; Kafka's producer says so too. */
+    /** The maximum size of a record, alone in its batch and uncompressed; Kafka's producer estimates the same. */
     static long size(ProducerRecord<byte[], byte[]> record) {
         Header[] headers = record.headers().toArray();
         long total = OVERHEAD + size(record.key()) + size(record.value()) + ByteUtils.sizeOfVarint(headers.length);

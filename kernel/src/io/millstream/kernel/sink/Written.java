@@ -7,13 +7,13 @@ import java.util.TreeMap;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
-/** What a task has written to each topic, and what it has dropped. Travels to the driver. */
+/** What a task has written to each topic, and what it has dropped. Sent to the driver. */
 final class Written implements WriterCommitMessage {
     private static final long serialVersionUID = 1;
     private static final String BATCH = "batch";
     private static final String TOPIC = "written:";
 
-    /** The records of one topic; how old they were when they were sent, in ms, as far as they have a timestamp. */
+    /** The records of one topic and, for those with a timestamp, their age in ms when they were sent. */
     private static final class Topic implements Serializable {
         private static final long serialVersionUID = 1;
         private long records;
@@ -32,7 +32,7 @@ final class Written implements WriterCommitMessage {
             sum += other.sum;
         }
 
-        /** Numbers; those of the age are left out where no record has one. */
+        /** As numbers; those of the age are omitted if no record has one. */
         String told() {
             String counts = records + " " + bytes;
             return timed == 0 ? counts : counts + " " + timed + " " + least + " " + most + " " + sum;
@@ -55,7 +55,7 @@ final class Written implements WriterCommitMessage {
         }
     }
 
-    /** It was not written after all. How old it was stays in the figures. */
+    /** A record was not written after all. Its age stays in the figures. */
     void remove(ProducerRecord<byte[], byte[]> record) {
         Topic topic = topics.get(record.topic());
         topic.records--;
@@ -67,8 +67,8 @@ final class Written implements WriterCommitMessage {
     }
 
     /**
-     * What a batch has done, as the metrics of a progress report: {@code written:<topic>} with the numbers of its
-     * records, and what {@link Dropped} says. With the batch's number, for a report may say the same twice.
+     * What a batch has done, as the metrics of a progress report: {@code written:<topic>} with the numbers for its
+     * records, and those of {@link Dropped}. Includes the batch's number, because a report may repeat the last one.
      */
     static Map<String, String> metrics(long batch, WriterCommitMessage[] messages) {
         Map<String, Topic> all = new TreeMap<>();

@@ -27,12 +27,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Spark's Kafka source, whose partitions have the same order when a batch is repeated. Named in {@code format}.
+ * Spark's Kafka source, with partitions in the same order when a batch is repeated. Its name is passed to
+ * {@code format}.
  *
- * <p>Spark's own has them in the order of a map, which after a restart is made of the offset log, and before it of the
- * broker's answer. Exactly once counts on the same task reading the same records, so here they are sorted by topic and
- * partition. In Real-Time Mode, with the option {@code real.time.run}, the batches of that run can be told to end. All
- * else is Spark's.
+ * <p>Spark's own source has them in the order of a map, which comes from the offset log after a restart, and from the
+ * broker's answer before. Exactly once relies on the same task reading the same records, so here partitions are sorted
+ * by topic and number. In Real-Time Mode, with the option {@code real.time.run}, the batches of that run can be ended
+ * early. Everything else is Spark's.
  */
 public final class KafkaSource implements TableProvider {
     private static final String RUN = "real.time.run";
@@ -97,7 +98,7 @@ public final class KafkaSource implements TableProvider {
         }
     }
 
-    /** The same stream, with all that it can do besides. */
+    /** The same stream, with all its other abilities. */
     private static MicroBatchStream sorted(MicroBatchStream stream, String run) {
         Class<?>[] all = stream.getClass().getInterfaces();
         int[] planned = {0};
@@ -126,10 +127,10 @@ public final class KafkaSource implements TableProvider {
                 });
     }
 
-    /** A batch in Real-Time Mode has ended: a partition that does not say where would begin anew, or be left out. */
+    /** Checks the end of a batch in Real-Time Mode: a partition without an end would start over, or be omitted. */
     private static void check(int planned, PartitionOffset[] ends) {
         if (new HashSet<>(Arrays.asList(ends)).size() != planned) {
-            throw new IllegalStateException("only some of the " + planned + " partitions have told how far they were "
+            throw new IllegalStateException("only some of the " + planned + " partitions reported how far they were "
                     + "read: " + Arrays.toString(ends));
         }
     }
@@ -144,7 +145,7 @@ public final class KafkaSource implements TableProvider {
 
     private record Place(String topic, int partition) {}
 
-    /** Pieces of one partition stay in their order. */
+    /** Sorts by topic and partition; pieces of one partition keep their order. */
     private static void sort(InputPartition[] partitions) {
         Arrays.sort(
                 partitions,
@@ -155,8 +156,8 @@ public final class KafkaSource implements TableProvider {
     private static Place place(InputPartition partition) {
         Matcher range = RANGE.matcher(partition.toString());
         if (!range.lookingAt()) {
-            throw new IllegalStateException("a partition of Spark's Kafka source is shown in another way than its "
-                    + "offsets: this version of the connector does not fit the Millstream kernel");
+            throw new IllegalStateException("a partition of Spark's Kafka source has an unexpected text form: this "
+                    + "version of the connector does not fit the Millstream kernel");
         }
         return new Place(range.group(1), Integer.parseInt(range.group(2)));
     }

@@ -9,7 +9,7 @@ import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 
-/** Records of one key made one, in each Spark task for itself: less is shuffled, and less reaches the operator. */
+/** Combines the records of each key within a Spark task, so that less is shuffled and reaches the operator. */
 public final class Combined implements MapPartitionsFunction<Row, Row> {
     private static final long serialVersionUID = 2;
 
@@ -29,10 +29,10 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
     }
 
     /**
-     * The rows of aggregations for which the order of records does not matter, fewer of them.
+     * Fewer rows with the same results, for aggregations for which the order of records does not matter.
      *
      * @param rows the number of the aggregation, int; the key, binary; the timestamp, bigint; then the parts
-     * @param description as {@link Operator#of} has it
+     * @param description as for {@link Operator#of}
      */
     public static Dataset<Row> of(Dataset<Row> rows, String description) {
         Combined combined = new Combined(Plan.of(description, rows.schema()), rows.columns().length);
@@ -51,7 +51,7 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
         private final Sums[] sums = plan.items.stream()
                 .map(item -> new Sums(item.parts(), CAPACITY))
                 .toArray(Sums[]::new);
-        /** Which sum comes next: of which aggregation, and its number there; the latter is 0 while they are made. */
+        /** The next sum: its aggregation, and its number there, which is 0 while the sums are computed. */
         private int tag;
 
         private int number;
@@ -68,7 +68,7 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
             return isThere();
         }
 
-        /** Moves on to an aggregation with sums, if there is any. */
+        /** Advances to an aggregation with sums, if there is any. */
         private boolean isThere() {
             while (tag < sums.length && number == sums[tag].size()) {
                 tag++;

@@ -10,8 +10,8 @@ import java.util.Map;
 import org.apache.spark.sql.streaming.MapState;
 
 /**
- * A processor's store: a sorted map of bytes, for one task, in one micro-batch. All stores of an operator are in one
- * map of Spark's, whose keys begin with the store's number.
+ * A processor's store: a sorted map of bytes, for one task, in one micro-batch. All stores of an operator share one
+ * map of Spark's, in which keys begin with the store's number.
  */
 final class Entries implements Keys.Pages {
     private static final byte VALUE = 0;
@@ -35,8 +35,8 @@ final class Entries implements Keys.Pages {
     }
 
     /**
-     * @param top of its keys' pages
-     * @param count how many entries it has
+     * @param top the top level of its keys' pages
+     * @param count the number of its entries
      */
     Entries(MapState<byte[], byte[]> kept, int number, int top, long count) {
         this.kept = kept;
@@ -68,7 +68,7 @@ final class Entries implements Keys.Pages {
         return entry;
     }
 
-    /** Null as the value: there is none any more. */
+    /** A value of null deletes the key. */
     void put(byte[] key, byte[] value) {
         Entry entry = known.get(ByteBuffer.wrap(key));
         boolean wasThere = entry != null && entry.value != null;
@@ -114,7 +114,7 @@ final class Entries implements Keys.Pages {
                 : end == null || Keys.compare(key, end) < 0;
     }
 
-    /** Writes what has changed, and forgets what it knows. */
+    /** Writes what has changed, and empties the cache. */
     void flush() {
         known.forEach((key, entry) -> {
             if (entry.changed) {

@@ -35,15 +35,15 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Aggregations and joins of keyed records as one stateful operator of Spark.
+ * Aggregations and joins of keyed records, as one stateful Spark operator.
  *
- * <p>Spark's grouping key is a bucket of keys, the partition that Kafka Streams would have them in. So the rows of a
- * call are what a task of Kafka Streams gets, in its order.
+ * <p>Spark's grouping key is a bucket of keys: the partition in which Kafka Streams would have them. So the rows of a
+ * call are those that a Kafka Streams task would get, in the same order.
  */
 public final class Operator extends StatefulProcessorWithInitialState<Integer, Row, Row, Row> {
     private static final long serialVersionUID = 1;
 
-    /** What a row of the output is. */
+    /** The kinds of output rows. */
     private static final int UPDATE = 0;
 
     private static final int GONE = 1;
@@ -51,7 +51,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     private static final int LATE = 3;
     private static final int CLOSED_GONE = 4;
 
-    /** Which side of a join of tables has changed: in the column `time`. */
+    /** The side of a table join that has changed, in the column `time`. */
     private static final long LEFT = 0;
 
     private static final long RIGHT = 1;
@@ -65,7 +65,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     private final Plan plan;
     private final StructType output;
     private final Program program;
-    /** What its tasks have in memory is called by it. */
+    /** The name under which its tasks keep rows in memory. */
     private final String name = UUID.randomUUID().toString();
     /** Whether all its tasks are in one JVM. */
     private final boolean isAlone;
@@ -74,7 +74,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     private transient List<Shelf> shelves;
     private transient Columns[] columnsOf;
 
-    /** Where the parts of an item are in the output, and those that it had before. */
+    /** The columns of an item's parts in the output, and of its previous ones. */
     private record Columns(int first, int firstOld, boolean remembers, boolean isOpaque, DataType[] types) {}
 
     private Operator(Plan plan, StructType output, Program program, boolean isAlone) {
@@ -87,16 +87,16 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     /**
      * The results of aggregations.
      *
-     * @param rows first the bucket, an int, by which they are partitioned and sorted; the number of the
-     *     aggregation, int; the key, binary; the timestamp, bigint, ms; then the parts, as they are named
-     *     Rows whose number is negative pass as they are; they have a column `passed`, and nothing else.
-     * @param description a JSON array: of each aggregation its core, settings, and parts; of what holds back the
-     *     updates of one before it, that one's number as `of`, and no parts; of a join the numbers of its sides
-     * @param kept what a new checkpoint begins with; null for nothing: the bucket, the number of the aggregation,
-     *     and an array of structs: `key`, `start`, `end`, `at`, and the parts of all aggregations
-     * @param program what computes those whose part is a fold, by their numbers; null if there is none
-     * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts of all; behind
-     *     those of one that remembers, what they were, as `old_…`
+     * @param rows the bucket, an int, by which they are partitioned and sorted; the number of the aggregation, int; the
+     *     key, binary; the timestamp, bigint, ms; then the parts, by their names. Rows with a negative number pass
+     *     unchanged; they have only a column `passed`.
+     * @param description a JSON array: for each aggregation its core, settings and parts; for an item that holds back
+     *     the updates of an earlier one, that one's number as `of`, and no parts; for a join, the numbers of its sides
+     * @param kept the initial state of a new checkpoint, or null: the bucket, the number of the aggregation, and an
+     *     array of structs: `key`, `start`, `end`, `at`, and the parts of all aggregations
+     * @param program computes the parts that are folds, by their numbers; null if there is none
+     * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts of all; the parts
+     *     of an aggregation that remembers are followed by their previous values, as `old_…`
      */
     @SuppressWarnings("resource")
     public static Dataset<Row> of(Dataset<Row> rows, String description, Dataset<Row> kept, Program program) {
@@ -176,7 +176,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         return CollectionConverters.asScala(run.results);
     }
 
-    /** Gives the shelves what there is in memory of a bucket. */
+    /** Gives the shelves the rows of a bucket that are in memory. */
     private void open(int bucket) {
         for (int tag = 0; retained != null && tag < shelves.size(); tag++) {
             int parts = plan.items.get(tag).types().size();
@@ -184,7 +184,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
     }
 
-    /** A row of the output: with what has been computed for it by now. */
+    /** A row of the output, with what has been computed for it in the meantime. */
     private Row row(Object[] result) {
         for (int i = OWN; i < result.length && program != null; i++) {
             if (result[i] instanceof Folded folded) {
@@ -214,7 +214,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         run.finish();
     }
 
-    /** What a bucket's rows are handled by, in one micro-batch. */
+    /** Handles the rows of a bucket in one micro-batch. */
     private final class Run {
         private final PackedResults results = new PackedResults(output.size(), Operator.this::row);
         private final Core[] cores = new Core[plan.items.size()];
@@ -227,7 +227,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             switch (item.core()) {
                 case "lookup" -> lookup(tag).record(key, at, parts);
                 case "references" -> {
-                    if (key == null) { // there is no such row, and there will be none
+                    if (key == null) { // there is no such row, and never will be
                         told(tag).match(null, at, parts, null);
                     } else {
                         references(tag).record(key, at, parts);
@@ -276,7 +276,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             return cores[tag];
         }
 
-        /** Whoever hears what an aggregation tells, besides others. */
+        /** The receiver of an aggregation's changes, in addition to others. */
         private Told over(int tag, int below, Told others) {
             Plan.Item item = plan.items.get(tag);
             return switch (item.core()) {
@@ -312,13 +312,13 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
 
         void finish() {
-            // All that tables of joins tell is told before any of them forgets what it has.
+            // All changes of joined tables are told before any table empties its cache.
             for (int tag = 0; tag < cores.length; tag++) {
                 if (cores[tag] != null && plan.isJoined(tag)) {
                     cores[tag].tell();
                 }
             }
-            // What is over others comes after them.
+            // Items that depend on others come after them.
             for (int tag = 0; tag < cores.length; tag++) {
                 if (cores[tag] != null) {
                     cores[tag].finish();
@@ -331,14 +331,14 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
     }
 
-    /** Makes rows of what is told. */
+    /** Turns changes into rows. */
     private final class Results implements Told, Matches {
         private final int tag;
         private final PackedResults rows;
         private final Plan.Item item;
         private final boolean isSilent;
         private final boolean isOfOne;
-        /** Whose parts a join has: on its left its own, where it is a join with a table. */
+        /** The items whose parts a join has; on the left its own, if it is a join with a table. */
         private final int onLeft;
 
         private final int onRight;
@@ -431,7 +431,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             int first = old ? columns.firstOld : columns.first;
             for (int i = 0; i < parts.length; i++) {
                 row[first + i] = parts[i] instanceof Folded folded
-                        ? folded.share() // to be computed with others
+                        ? folded.share() // computed later, with others
                         : columns.isOpaque ? parts[i] : Values.write(parts[i], columns.types[i]);
             }
         }

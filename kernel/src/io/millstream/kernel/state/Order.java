@@ -11,17 +11,17 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * Columns of what comes into the operator: the buckets, and the order, in which Kafka Streams would have records, and
- * parts that Spark has no function for.
+ * Columns for the operator's input: the buckets and the order in which Kafka Streams would have the records, and parts
+ * for which Spark has no function.
  */
 public final class Order {
     private Order() {}
 
     /**
-     * A sketch of each value alone; null of null.
+     * A sketch of each single value; null for null.
      *
      * @param value bigint or binary
-     * @param logOfSize of the sketch: 4 to 21
+     * @param logOfSize the logarithm of the sketch's size: 4 to 21
      */
     public static Column sketch(Column value, int logOfSize) {
         UDF1<Object, byte[]> sketch = one -> one == null ? null : Sketches.of(one, logOfSize);
@@ -32,7 +32,7 @@ public final class Order {
      * The bucket of a key.
      *
      * @param key serialized
-     * @param names what each partition's bucket is called
+     * @param names the name of each partition's bucket
      */
     public static Column bucket(Column key, List<Integer> names) {
         int[] called = names.stream().mapToInt(Integer::intValue).toArray();
@@ -41,8 +41,8 @@ public final class Order {
     }
 
     /**
-     * The largest of the values so far, of those of one bucket in the rows of a Spark task: what has its order is in
-     * the task's order, and several tasks' rows are mixed as their times go.
+     * The largest value so far in a bucket, among the rows of a Spark task. Ordered by it, the rows of a task keep
+     * their order, and those of several tasks are mixed by their times.
      */
     public static Column largestSoFar(Column bucket, Column value) {
         return functions.udf(new LargestSoFar(), DataTypes.LongType)

@@ -13,10 +13,10 @@ import java.util.function.Function;
 import org.apache.spark.sql.Row;
 
 /**
- * Rows that are made one after the other, and handed out in the same order when all are there: meanwhile packed into
- * few large arrays. As objects they would be copied at each collection of the heap.
+ * Rows that are created one after the other, and returned in the same order once all exist. Meanwhile, they are packed
+ * into few large arrays; as objects, they would be copied at each garbage collection.
  *
- * <p>Bytes and numbers are packed. What is something else stays as it is.
+ * <p>Bytes and numbers are packed. Anything else stays an object.
  */
 final class PackedResults implements Iterator<Row> {
     private static final int CHUNK = 1 << 18;
@@ -24,9 +24,9 @@ final class PackedResults implements Iterator<Row> {
     private static final int INT = -1;
     private static final int LONG = -2;
     private static final int OBJECT = -3;
-    /** What begins each value: its column, and how many bytes it has, or one of the above. */
+    /** The size of what precedes each value: its column, and its number of bytes or one of the above. */
     private static final int HEAD = 2 * Integer.BYTES;
-    /** In the place of a column: the row has no more; there are more rows in the next array. */
+    /** Instead of a column: the row ends; the next rows are in the next array. */
     private static final int END = -1;
 
     private static final int NEXT = -2;
@@ -45,7 +45,7 @@ final class PackedResults implements Iterator<Row> {
     private int read;
     private long rows;
 
-    /** @param made what becomes of a row when it is handed out */
+    /** @param made converts a row when it is returned */
     PackedResults(int columns, Function<Object[], Row> made) {
         this.columns = columns;
         this.made = made;
@@ -134,7 +134,7 @@ final class PackedResults implements Iterator<Row> {
         return made.apply(row);
     }
 
-    /** The value behind this column. */
+    /** The value that follows this column. */
     private Object take(byte[] chunk) {
         int kind = (int) INTS.get(chunk, read + Integer.BYTES);
         int content = read + HEAD;

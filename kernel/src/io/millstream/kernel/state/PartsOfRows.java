@@ -5,11 +5,11 @@ import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** The parts of an aggregation in the rows that come to it. */
+/** The parts of an aggregation in its input rows. */
 final class PartsOfRows {
     private final int[] columns;
     private final DataType[] types;
-    /** Whether the core has it as the row has it. */
+    /** Whether the core uses the same form as the row. */
     private final boolean[] isPlain;
 
     PartsOfRows(Plan.Item item) {
@@ -30,7 +30,7 @@ final class PartsOfRows {
         return parts;
     }
 
-    /** Puts them where they belong in a row. */
+    /** Puts the parts into their places in a row. */
     void write(Object[] parts, Object[] row) {
         for (int i = 0; i < parts.length; i++) {
             row[columns[i]] = Values.write(parts[i], types[i]);

@@ -26,7 +26,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** The aggregations of one operator, as Python describes them. */
+/** The aggregations of one operator, as described by Python. */
 final class Plan implements Serializable {
     private static final long serialVersionUID = 1;
 
@@ -38,12 +38,12 @@ final class Plan implements Serializable {
     /**
      * One aggregation.
      *
-     * @param core which core it is
-     * @param settings the numbers that the core takes
-     * @param atOnce tell each change as it comes
-     * @param names of its parts' columns
-     * @param columns where they are in the input
-     * @param place for messages
+     * @param core the name of its core
+     * @param settings the core's numbers
+     * @param atOnce whether to tell each change as it comes
+     * @param names the names of its parts' columns
+     * @param columns their places in the input
+     * @param place its name in messages
      * @param of the number of the aggregation whose updates it holds back; -1 if it gets rows
      */
     record Item(
@@ -61,12 +61,12 @@ final class Plan implements Serializable {
             return settings.getOrDefault(name, 0L);
         }
 
-        /** The number of another that it is about. */
+        /** The number of a related item. */
         int link(String name) {
             return (int) setting(name);
         }
 
-        /** Of a join of tables or streams, whether both of its sides are one. */
+        /** Whether both sides of a join of tables or streams are the same item. */
         boolean isOfOne() {
             return settings.containsKey("left") && link("left") == link("right");
         }
@@ -75,12 +75,12 @@ final class Plan implements Serializable {
             return core.startsWith(DAILY);
         }
 
-        /** Whether a key has slices of several windows each, and not one value. */
+        /** Whether a key has slices of several windows each, instead of one value. */
         boolean isSliced() {
             return !core.equals("whole") && !core.equals("latest");
         }
 
-        /** Whether its slices go when their time has come. */
+        /** Whether its slices are dropped when their time has come. */
         boolean isWindowed() {
             return isSliced() && !core.equals("references");
         }
@@ -90,12 +90,12 @@ final class Plan implements Serializable {
             return !List.of("lookup", "table_join", "changes").contains(core);
         }
 
-        /** Whether its parts go out as they came: nothing looks into them. */
+        /** Whether its parts leave unchanged, because nothing reads them. */
         boolean isOpaque() {
             return isLookup() || List.of("latest", "versions", "records", "references").contains(core);
         }
 
-        /** Whether it looks rows up: at once, or after a grace period. */
+        /** Whether it looks up rows, immediately or after a grace period. */
         boolean isLookup() {
             return core.equals("lookup") || core.equals("waiting");
         }
@@ -105,22 +105,22 @@ final class Plan implements Serializable {
             return isWindowed() && !List.of("suppress", "pairs", "waiting").contains(core);
         }
 
-        /** Whether what is told says what was told before. */
+        /** Whether each change includes the previous value. */
         boolean remembers() {
             return setting("old") != 0;
         }
 
-        /** What is before the names of its parts, in the output. */
+        /** The prefixes of its parts' names in the output. */
         List<String> prefixes() {
             return of >= 0 ? List.of() : remembers() ? List.of("", "old_") : List.of("");
         }
 
-        /** Whether windows are told when they close, or held back. */
+        /** Whether windows are told when they close, or are held back. */
         boolean isOnClose() {
             return setting("on_close") != 0 || List.of("suppress", "pairs", "waiting").contains(core);
         }
 
-        /** The times for which it is known together what is due: a few hundred such spans are open. */
+        /** The span of time whose due entries are kept together; a few hundred such spans are open. */
         long span() {
             return switch (isDaily() ? "fixed" : core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
@@ -133,7 +133,7 @@ final class Plan implements Serializable {
             };
         }
 
-        /** For how long a store has windows: as long as it has to, unless somebody wants more. */
+        /** How long a store keeps windows: as long as necessary, unless a longer time is set. */
         private long retention() {
             long least = core.equals("sliding") ? 2 * setting("difference") : setting("gap");
             return settings.getOrDefault("retention", least + setting("grace"));
@@ -191,9 +191,9 @@ final class Plan implements Serializable {
         }
     }
 
-    /** Of each item, the numbers of what is over it: holds its updates back, or joins it. */
+    /** For each item, the numbers of those that depend on it: that hold back its updates, or join it. */
     private final List<List<Integer>> over = new ArrayList<>();
-    /** Of each item, where its parts begin among those of all. */
+    /** For each item, the place where its parts begin among those of all. */
     private final List<Integer> places = new ArrayList<>();
 
     List<Integer> over(int tag) {
@@ -205,17 +205,17 @@ final class Plan implements Serializable {
         return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
     }
 
-    /** How many slices its cache has: few, where rows are only looked up. */
+    /** The capacity of its cache, in slices: small if rows are only looked up. */
     int capacity(int tag) {
         return isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
     }
 
-    /** Whether its rows are only looked up, and there is nothing to tell. */
+    /** Whether its rows are only looked up, so that there is nothing to tell. */
     private boolean isLookedUp(int tag) {
         return items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
     }
 
-    /** Whether its rows stay in memory until the next micro-batch: they are looked up, and bytes. */
+    /** Whether its rows stay in memory until the next micro-batch, because they are looked up, and are bytes. */
     boolean isRetained(int tag) {
         Item item = items.get(tag);
         boolean isOfBytes = item.types.stream().allMatch(DataTypes.BinaryType::equals);
@@ -226,7 +226,7 @@ final class Plan implements Serializable {
         return places.get(tag);
     }
 
-    /** Where those begin that it had before, if it remembers. */
+    /** Where its previous parts begin, if it remembers them. */
     int placeOfOld(int tag) {
         return place(tag) + items.get(tag).names.size();
     }
@@ -262,13 +262,13 @@ final class Plan implements Serializable {
                 plan.items.add(node.has("of") ? plan.heldBack(node) : item(node, input));
             }
         } catch (JsonProcessingException error) {
-            throw new IllegalArgumentException("the description of the aggregations is no JSON", error);
+            throw new IllegalArgumentException("the description of the aggregations is not JSON", error);
         }
         plan.settle();
         return plan;
     }
 
-    /** What holds back the updates of another: its parts are the other's. */
+    /** An item that holds back the updates of another, and has the same parts. */
     private Item heldBack(JsonNode node) {
         int of = node.get("of").asInt();
         Item other = items.get(of);

@@ -22,9 +22,9 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Processors written in Python as one stateful operator of Spark, which has their stores.
+ * Processors written in Python, as one stateful Spark operator, which has their stores.
  *
- * <p>Spark's grouping key stands for a task of Kafka Streams, and the rows of a call are what that gets, in its order.
+ * <p>Spark's grouping key represents a Kafka Streams task, and the rows of a call are those that it gets, in its order.
  */
 public final class Processors extends StatefulProcessor<Integer, Row, Row> {
     private static final long serialVersionUID = 1;
@@ -51,16 +51,16 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
     }
 
     /**
-     * What processors forward, and the records of their stores' changelogs.
+     * The records that processors forward, and those of their stores' changelogs.
      *
-     * @param rows the bucket, an int, by which they are partitioned and sorted; which of the program's inputs it is
-     *     for, int, or -1 for the time of day; `key` and `value` binary; `at` bigint, ms; headers; `topic`,
-     *     `partition`, `offset`; `task` int, the partition
-     * @param stores how many there are
-     * @param outside how many steps there are outside that processors forward to
-     * @return `tag` int: which step outside, and behind them, which store's changelog; or -1 for a record that the
-     *     first processor has failed for, and so on; as above `key`, `value`, `at`, `headers`, `topic`, `partition`,
-     *     `offset` and `task`; and `exception` and `message` of a failure
+     * @param rows the bucket, an int, by which they are partitioned and sorted; the program's input that it is for,
+     *     int, or -1 for the time of day; `key` and `value` binary; `at` bigint, ms; headers; `topic`, `partition`,
+     *     `offset`; `task` int, the partition
+     * @param stores the number of stores
+     * @param outside the number of steps outside to which processors forward
+     * @return `tag` int: the step outside or, after these, the store whose changelog it is; or -1 for a record for
+     *     which the first processor has failed, and so on; `key`, `value`, `at`, `headers`, `topic`, `partition`,
+     *     `offset` and `task` as above; and `exception` and `message` of a failure
      */
     public static Dataset<Row> of(Dataset<Row> rows, int stores, int outside, Program program) {
         StructType input = rows.schema();

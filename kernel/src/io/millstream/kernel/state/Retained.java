@@ -10,17 +10,17 @@ import org.apache.spark.sql.streaming.QueryInfo;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * Rows of tables that stay in memory between micro-batches, so that they need not be read: what a task has of them.
+ * Rows of tables that stay in memory between micro-batches, so that they need not be read again: those of one task.
  *
- * <p>A bucket's rows are what its state has, for whoever has it next in the same run. A task takes them, so that
- * nobody else has them, and leaves them for later ones if it succeeds. Where there is one JVM, no other task can have
- * had the bucket meanwhile; where there are several, that is so for the very next micro-batch alone. All others begin
- * with nothing.
+ * <p>A bucket's rows equal its state, for the next task with that bucket in the same run. A task takes them, so that no
+ * other task has them, and leaves them for later ones if it succeeds. With a single JVM, no other task can have had the
+ * bucket in the meantime. With several, this is certain only for the very next micro-batch. All other tasks begin with
+ * nothing.
  */
 public final class Retained {
-    /** Of the heap, what all of them may have. */
+    /** All of them together may take this fraction of the heap: one in so many bytes. */
     private static final int SHARE = 8;
-    /** For so long nobody else gets the room of one that nobody has. */
+    /** How long the memory of rows that no task has is reserved for them. */
     private static final long PATIENCE = TimeUnit.MINUTES.toNanos(1);
 
     private static final Map<Place, Bucket> LEFT = new HashMap<>();
@@ -29,11 +29,11 @@ public final class Retained {
     private record Place(String operator, int bucket) {}
 
     /**
-     * What there is of a bucket.
+     * The rows of a bucket.
      *
-     * @param batch the micro-batch in which it was left
-     * @param isWhole whether it has been there since the state was empty
-     * @param rows by the number of the item
+     * @param batch the micro-batch that left them
+     * @param isWhole whether they have been here since the state was empty
+     * @param rows by the item's number
      */
     private record Bucket(
             UUID query, UUID run, long batch, long since, boolean isWhole, Map<Integer, PackedRows> rows) {
@@ -57,11 +57,11 @@ public final class Retained {
     }
 
     /**
-     * What the task that this is called by has.
+     * The rows of the calling task.
      *
-     * @param operator whose state it is; an operator that is twice in a query is the same twice
+     * @param operator the operator whose state it is; one that occurs twice in a query is the same one
      * @param isAlone whether all tasks are in this JVM
-     * @return null where this is no task
+     * @return null outside a task
      */
     static Retained of(String operator, boolean isAlone, QueryInfo query) {
         TaskContext task = TaskContext.get();
@@ -100,7 +100,7 @@ public final class Retained {
             }
             left.release();
         }
-        // The first micro-batch of all begins with a state in which there is nothing.
+        // The very first micro-batch begins with an empty state.
         return made(before < 0, new HashMap<>());
     }
 
@@ -122,7 +122,7 @@ public final class Retained {
         buckets.clear();
     }
 
-    /** What a later micro-batch has left there stays, if a task was slower than the one after it. */
+    /** If a task was slower than the next one, what the later micro-batch has left stays. */
     private static void leave(Place place, Bucket mine) {
         Bucket other = LEFT.put(place, mine);
         if (other != null && other.run.equals(mine.run) && other.batch > mine.batch) {

@@ -37,7 +37,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What Spark keeps of one aggregation, for whichever bucket it is called for. */
+/** The state of one aggregation in Spark, for the bucket of the current call. */
 final class Shelf implements Kept {
     private static final StructType ENTRY = new StructType()
             .add("time", DataTypes.LongType)
@@ -53,16 +53,16 @@ final class Shelf implements Kept {
             .add("closing", DataTypes.createArrayType(COUNT));
 
     private final Plan.Item item;
-    /** Whose functions compute what is folded. */
+    /** The number of the item whose functions compute the folds. */
     private final int fold;
 
     private final Folds folds;
-    /** Which of its parts are folds. */
+    /** For each of its parts, whether it is a fold. */
     private final boolean[] folded;
     private final Parts rules;
     private final DataType[] types;
     private final PartsOfRows brought;
-    /** Whether its windows have a flag: that one is gone, or waits. */
+    /** Whether its windows have a flag, which says that a window is gone, or waits. */
     private final boolean flagged;
 
     private final boolean opaque;
@@ -72,7 +72,7 @@ final class Shelf implements Kept {
     private Clock time;
     private Due due;
     private Due closing;
-    /** Rows that need not be read; null: each has to be. */
+    /** Rows that need not be read; null if each has to be. */
     private PackedRows inMemory;
 
     Shelf(StatefulProcessorHandle handle, Plan.Item item, int number, Folds folds) {
@@ -99,7 +99,7 @@ final class Shelf implements Kept {
             window = window.add("start", DataTypes.LongType).add("end", DataTypes.LongType);
         }
         for (int i = 0; i < types.length; i++) {
-            // By place and not by name: a column's name depends on what else there is.
+            // By place, not by name, because a column's name depends on the other items.
             window = window.add("part" + i, types[i]);
         }
         if (flagged) {
@@ -118,12 +118,12 @@ final class Shelf implements Kept {
         }
     }
 
-    /** What of its rows is in memory, from now on: of the bucket that it is called for. */
+    /** Sets the rows that are in memory, for the bucket of the current call. */
     void with(PackedRows packed) {
         inMemory = packed;
     }
 
-    /** The core, as it was left; to be given back to {@link #close}. */
+    /** The core with its state; to be passed to {@link #close} afterwards. */
     Core open(Told told, int capacity) {
         open();
         Told changes = item.core().equals("suppress") ? Suppress.log(told) : told;
@@ -131,23 +131,23 @@ final class Shelf implements Kept {
         return item.core(new Task(rules, table, told, time, due, closing, item.remembers()));
     }
 
-    /** What refers to the rows of a table, likewise. */
+    /** The references to the rows of a table, likewise. */
     References open(Supplier<TableView> rows, Matches matches) {
         open();
         Table table = new Table(this, null, true, Table.CAPACITY);
         return new References(new Task(rules, table, null, time, due, closing, false), rows, matches);
     }
 
-    /** The join of two sides, as it was left; likewise. */
+    /** The join of two sides, likewise. */
     Pairs open(Records left, Records right, Matches matches) {
         open();
         return new Pairs(time, closing, item.pairs(), left, right, matches);
     }
 
-    /** The records that wait for their rows, as they were left; likewise. */
+    /** The records that wait for their rows, likewise. */
     Waiting open(Lookup lookup) {
         open();
-        Table table = new Table(this, null, true, Table.CAPACITY); // nobody is told of one that waits
+        Table table = new Table(this, null, true, Table.CAPACITY); // waiting records are not told
         Task task = new Task(rules, table, null, time, due, closing, false);
         return new Waiting(task, item.setting("grace"), lookup);
     }
@@ -178,7 +178,7 @@ final class Shelf implements Kept {
         counts.forEach(count -> into.put(count.getLong(0), count.getInt(1)));
     }
 
-    /** After a core has finished: writes what there is beside its slices. */
+    /** Writes what a finished core has beside its slices. */
     void close() {
         if (item.isWindowed()) {
             List<Object> own = new ArrayList<>();
@@ -198,7 +198,7 @@ final class Shelf implements Kept {
         return CollectionConverters.asScala(counts);
     }
 
-    /** The parts that a row brings. */
+    /** A part in a row. */
     Object[] parts(byte[] key, Row row) {
         Object[] parts = brought.read(row);
         for (int i = 0; i < parts.length; i++) {
@@ -213,7 +213,7 @@ final class Shelf implements Kept {
         return opaque ? value : Values.read(value, types[part]);
     }
 
-    /** A window that was kept somewhere else: its start, end and time are columns 1 to 3. */
+    /** A window from an earlier state; its start, end and time are columns 1 to 3. */
     Window window(Row row, int firstPart) {
         return window((byte[]) row.get(0), row, row.getLong(1), row.getLong(2), row.getLong(3), firstPart);
     }
@@ -290,7 +290,7 @@ final class Shelf implements Kept {
         }
     }
 
-    /** Whether a key has nothing, and is as if it had never come: a function has returned that, or it was deleted. */
+    /** Whether a key has no value, because a function returned none or it was deleted, so that it is forgotten. */
     private boolean isForgotten(Window window) {
         if (item.core().equals("latest")) {
             return window.parts[0] == null;

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Values of Spark's rows as the cores have them, and back: structs and arrays are lists there. */
+/** Converts values of Spark's rows to those of the cores, and back: there, structs and arrays are lists. */
 final class Values {
     private Values() {}
 

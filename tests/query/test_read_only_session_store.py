@@ -269,7 +269,7 @@ def test_times_must_be_times_and_arguments_as_many_as_there_are(client: Windowed
         TypeError, match=r"find_sessions\(\) of store 'counts': the earliest end must be a datetime"
     ):
         store.find_sessions("a", "now", None)
-    with pytest.raises(TypeError, match=r"fetch_session\(\) of store 'counts': the start is a datetime"):
+    with pytest.raises(TypeError, match=r"fetch_session\(\) of store 'counts': the start must be a datetime"):
         store.fetch_session("a", None, now)
     with pytest.raises(ValueError, match=r"the latest start is .*no time zone"):
         store.backward_find_sessions("a", "b", None, datetime(2023, 1, 1))

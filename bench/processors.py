@@ -16,10 +16,10 @@ from bench.figures import Progress, Report
 from bench.folds import KEYS, ORDERS, Case, report
 from bench.lab import Lab
 from millstream import Consumed, Serde, Serdes, Stores, StreamsBuilder
-from millstream.dsl.registry_serdes import bound
 from millstream.processors.api import Processor
 from millstream.registry.http import RegistryServer
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes.registered import bound
 from millstream.topology.topology import Topology
 
 __all__ = ["cases", "measure"]

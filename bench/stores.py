@@ -10,13 +10,13 @@ from typing import Any
 
 import rocksdict
 
-from millstream.dsl.serdes import Serdes
 from millstream.model import TaskId
-from millstream.query.composite import ReadOnlyKeyValueStore, open_store
+from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
 from millstream.query.metadata import default_partition
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
 from millstream.query.windowed import ReadOnlyWindowStore
+from millstream.serdes.serdes import Serdes
 from millstream.states import State, ThreadState
 from millstream.stores.updater import MAX_RECORDS
 from millstream.topology.nodes import Store

@@ -9,7 +9,6 @@ Everything public can be imported from here; exceptions also from `millstream.er
 """
 
 from millstream.config import StreamsConfig
-from millstream.dsl.avro_types import avro_record
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.cogrouped import (
     CogroupedKStream,
@@ -63,7 +62,6 @@ from millstream.dsl.options import (
     StoreType,
 )
 from millstream.dsl.printed import Printed
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.dsl.store_suppliers import Stores
 from millstream.dsl.timestamps import (
@@ -74,7 +72,6 @@ from millstream.dsl.timestamps import (
     WallclockTimestampExtractor,
 )
 from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream, windowed_text
-from millstream.dsl.windowed_serdes import WindowedSerdes
 from millstream.errors import (
     ApplicationShutdownException,
     ArtifactException,
@@ -145,10 +142,10 @@ from millstream.processors.stores import (
     VersionedKeyValueStore,
     WindowStore,
 )
-from millstream.query.composite import ReadOnlyKeyValueStore
+from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore
 from millstream.query.iterators import AsyncKeyValueIterator, KeyValueIterator, WindowStoreIterator
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
-from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.query.position import (
     Position,
     PositionBound,
@@ -182,6 +179,10 @@ from millstream.runtime.health import Health
 from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
+from millstream.serdes.avro_types import avro_record
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
+from millstream.serdes.windowed import WindowedSerdes
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.columns import RecordContext
 from millstream.topology.topology import Topology

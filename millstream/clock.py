@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
-__all__ = ["Clock", "SystemClock", "in_words", "seconds_of"]
+from millstream.errors import TopologyException
+
+__all__ = ["Clock", "SystemClock", "in_words", "milliseconds", "seconds_of"]
 
 
 class Clock(Protocol):
@@ -41,6 +43,17 @@ def seconds_of(timeout: timedelta) -> float:
     if timeout < timedelta(0):
         raise ValueError(f"Timeout can't be negative; got {in_words(timeout)}")
     return timeout.total_seconds()
+
+
+def milliseconds(duration: Any, what: str) -> int:
+    """A duration in Kafka's form: whole milliseconds in 64 bits; smaller fractions are truncated.
+
+    Raises:
+        TopologyException: it is not a timedelta.
+    """
+    if not isinstance(duration, timedelta):
+        raise TopologyException(f"{what} is a timedelta, such as timedelta(minutes=5); got {duration!r}")
+    return duration // timedelta(milliseconds=1)
 
 
 def in_words(span: timedelta) -> str:

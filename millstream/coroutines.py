@@ -16,6 +16,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,18 @@ from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["Changes", "Do", "Until", "Wait", "awaitable", "awaited", "block", "run"]
+__all__ = [
+    "Changes",
+    "Do",
+    "Threads",
+    "Until",
+    "Wait",
+    "awaitable",
+    "awaited",
+    "block",
+    "for_coroutines",
+    "run",
+]
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -39,11 +51,29 @@ _IDLE_S = 5.0
 # --- calls -----------------------------------------------------------------------------------------------
 
 
-class _Threads:
-    """A few threads that start when there is work, and end when there has been none for a while."""
+class Threads:
+    """A few threads that run calls, named `<name>-<n>`. They begin when there is work, and end when there has
+    been none for a while, or with `close`.
 
-    def __init__(self, most: int, idle_s: float) -> None:
-        self._most, self._idle_s = most, idle_s
+    Args:
+        most: how many calls run at once.
+        idle_s: how long one waits for another call before it ends; None: until `close`.
+        closed: the exception of a call after `close`.
+        drops: whether a call whose coroutine was cancelled is dropped, if it has not begun, and its failure
+            with it; else it goes on to its end, and a failure is logged.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        most: int,
+        *,
+        idle_s: float | None = None,
+        closed: Callable[[], Exception] = lambda: RuntimeError("these threads have ended"),
+        drops: bool = False,
+    ) -> None:
+        self._name, self._most, self._idle_s = name, most, idle_s
+        self._refusal, self._drops = closed, drops
         self._numbers = itertools.count(1)
         self.forget()
 
@@ -52,40 +82,64 @@ class _Threads:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._jobs: deque[Callable[[], None]] = deque()
-        self._idle = self._count = 0
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0
+        self._closed = False
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What a blocking call returns or raises, run on one of these threads.
+
+        Raises:
+            Exception: that of `closed`.
+        """
+        return await _outcome(call, self.add, drops=self._drops)
 
     def add(self, job: Callable[[], None]) -> None:
+        """Run a job that raises nothing."""
         with self._lock:
+            if self._closed:
+                raise self._refusal()
             self._jobs.append(job)
             if self._idle >= len(self._jobs):
                 self._changed.notify()
-            elif self._count < self._most:
-                number = next(self._numbers)
-                thread = threading.Thread(target=self._work, name=f"millstream-async-{number}", daemon=True)
+            elif len(self._threads) < self._most:
+                name = f"{self._name}-{next(self._numbers)}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:  # no more threads can be started
-                    if not self._count:
+                    if not self._threads:
                         self._jobs.pop()
                         raise
                 else:
-                    self._count += 1
+                    self._threads.add(thread)
 
     def _work(self) -> None:
         while True:
             with self._lock:
                 self._idle += 1
-                self._changed.wait_for(lambda: self._jobs, self._idle_s)
+                self._changed.wait_for(lambda: self._jobs or self._closed, self._idle_s)
                 self._idle -= 1
                 if not self._jobs:
-                    self._count -= 1
+                    self._threads.discard(threading.current_thread())
                     return
                 job = self._jobs.popleft()
             job()
             del job  # an idle thread keeps nothing alive
 
+    def close(self, timeout_s: float) -> bool:
+        """End the threads, once all calls are done; returns whether they ended in time. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._changed.notify_all()
+            threads = self._threads - {threading.current_thread()}
+        until = time.monotonic() + timeout_s
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
 
-_threads = _Threads(_MOST, _IDLE_S)
+
+_threads = Threads("millstream-async", _MOST, idle_s=_IDLE_S)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.forget)
 
@@ -96,11 +150,23 @@ async def run(call: Callable[[], T], *, thread: str | None = None) -> T:
     Args:
         thread: the name of a thread of its own, for a call that can take long; None: a short call.
     """
+    if thread is None:
+        return await _threads.run(call)
+
+    def begin(job: Callable[[], None]) -> None:
+        threading.Thread(target=job, name=thread, daemon=True).start()
+
+    return await _outcome(call, begin, drops=False)
+
+
+async def _outcome(call: Callable[[], T], begin: Callable[[Callable[[], None]], None], *, drops: bool) -> T:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     in_context = contextvars.copy_context()
 
     def work() -> None:
+        if drops and future.cancelled():
+            return
         error: BaseException | None = None
         result: Any = None
         try:
@@ -111,29 +177,24 @@ async def run(call: Callable[[], T], *, thread: str | None = None) -> T:
         except BaseException as problem:
             error = problem
         try:
-            loop.call_soon_threadsafe(_settle, future, result, error)
+            loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:  # the loop is closed
-            _log_unheard(error)
+            unheard(error)
 
-    if thread is None:
-        _threads.add(work)
-    else:
-        threading.Thread(target=work, name=thread, daemon=True).start()
+    def settle(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            unheard(error)
+        elif error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def unheard(error: BaseException | None) -> None:
+        if error is not None and not drops:
+            log.warning("a call failed after the coroutine that made it had been cancelled", exc_info=error)
+
+    begin(work)
     return await future
-
-
-def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.done():
-        _log_unheard(error)
-    elif error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
-
-
-def _log_unheard(error: BaseException | None) -> None:
-    if error is not None:
-        log.warning("a call failed after the coroutine that made it had been cancelled", exc_info=error)
 
 
 def awaitable(method: Callable[P, T], thread: str | None = None) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -143,9 +204,17 @@ def awaitable(method: Callable[P, T], thread: str | None = None) -> Callable[P, 
     async def method_async(*arguments: P.args, **named: P.kwargs) -> T:
         return await run(partial(method, *arguments, **named), thread=thread)
 
+    return for_coroutines(method, method_async, "`await` it")
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def for_coroutines(method: Callable[..., Any], method_async: F, use: str) -> F:
+    """Name and describe the form of a method that is for coroutines."""
     method_async.__name__ = f"{method.__name__}_async"
     method_async.__qualname__ = f"{method.__qualname__}_async"
-    method_async.__doc__ = f"`{method.__name__}` for coroutines: `await` it."
+    method_async.__doc__ = f"`{method.__name__}` for coroutines: {use}."
     return method_async
 
 

@@ -13,8 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from millstream.errors import StreamsException
 from millstream.model import BatchReport, PipelineMetadata, TaskId, TopicPartition
+from millstream.serdes.serde import Serde
+from millstream.topology.internal_topics import InternalTopic
 from millstream.topology.nodes import FrameTable
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, Scan
 
 __all__ = [
     "FENCE",
@@ -27,14 +29,12 @@ __all__ = [
     "Engine",
     "GroupMember",
     "Groups",
-    "InternalTopic",
     "KeyValueBytesStore",
     "Membership",
     "ObjectFiles",
     "OffsetOutOfRange",
     "PipelineEnd",
     "RunningPipeline",
-    "Scan",
     "SessionBytesStore",
     "TopicDescription",
     "Topics",
@@ -43,20 +43,6 @@ __all__ = [
 
 
 # --- Spark -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """One source of a query. An input is read once for each operator that keeps state, and once more for what
-    is written beside them (docs/decisions/0004).
-
-    Attributes:
-        reads: the input, in the words of `topology.pipeline.input_label`.
-        feeds: the stores whose operator it feeds; empty: a stateless part.
-    """
-
-    reads: str
-    feeds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +56,7 @@ class CompiledPipeline:
     """
 
     pipeline: Pipeline
-    store_serdes: Mapping[str, tuple[Any, Any]]
+    store_serdes: Mapping[str, tuple[Serde, Serde]]
     plan: Any = None
     scans: tuple[Scan, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
@@ -277,15 +263,6 @@ class TopicDescription:
     topic_id: str = ""
     configs: Mapping[str, str] = field(default_factory=dict)
     replicas: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class InternalTopic:
-    """A required changelog or repartition topic; `name` is complete, with the application id."""
-
-    name: str
-    partitions: int
-    configs: Mapping[str, str]
 
 
 class Topics(Protocol):

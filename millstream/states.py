@@ -24,7 +24,28 @@ __all__ = [
 ]
 
 
-class State(Enum):
+class _Lifecycle(Enum):
+    """States that show as their names."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class _OfThread(_Lifecycle):
+    """The states of a thread, of either kind; both have RUNNING and DEAD."""
+
+    @property
+    def is_running(self) -> bool:
+        """RUNNING."""
+        return self.name == "RUNNING"
+
+    @property
+    def is_dead(self) -> bool:
+        """DEAD."""
+        return self.name == "DEAD"
+
+
+class State(_Lifecycle):
     """The state of a client, `KafkaStreams.State`.
 
     Source: KIP-696; org.apache.kafka.streams.KafkaStreams.State.
@@ -37,9 +58,6 @@ class State(Enum):
     NOT_RUNNING = "NOT_RUNNING"
     PENDING_ERROR = "PENDING_ERROR"
     ERROR = "ERROR"
-
-    def __str__(self) -> str:
-        return self.name
 
     @property
     def has_not_started(self) -> bool:
@@ -71,7 +89,7 @@ class State(Enum):
         return CLIENT.allows(self, new)
 
 
-class ThreadState(Enum):
+class ThreadState(_OfThread):
     """The state of a stream thread.
 
     Source: org.apache.kafka.streams.processor.internals.StreamThread.State.
@@ -85,19 +103,6 @@ class ThreadState(Enum):
     PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
     DEAD = "DEAD"
 
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def is_running(self) -> bool:
-        """RUNNING."""
-        return self is ThreadState.RUNNING
-
-    @property
-    def is_dead(self) -> bool:
-        """DEAD."""
-        return self is ThreadState.DEAD
-
     @property
     def is_alive(self) -> bool:
         """Whether it works, or is preparing to."""
@@ -109,7 +114,7 @@ class ThreadState(Enum):
         )
 
 
-class GlobalThreadState(Enum):
+class GlobalThreadState(_OfThread):
     """The state of the global thread.
 
     Source: org.apache.kafka.streams.processor.internals.GlobalStreamThread.State.
@@ -119,19 +124,6 @@ class GlobalThreadState(Enum):
     RUNNING = "RUNNING"
     PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
     DEAD = "DEAD"
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def is_running(self) -> bool:
-        """RUNNING."""
-        return self is GlobalThreadState.RUNNING
-
-    @property
-    def is_dead(self) -> bool:
-        """DEAD."""
-        return self is GlobalThreadState.DEAD
 
     @property
     def is_alive(self) -> bool:

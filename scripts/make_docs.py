@@ -26,7 +26,7 @@ from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
 from millstream.metrics.missing import MISSING
 from millstream.metrics.table import DEFINITIONS, Definition
-from millstream.server.paths import table_of_parameters, table_of_paths
+from millstream.server.openapi import table_of_parameters, table_of_paths
 from millstream.states import CLIENT
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -199,6 +199,7 @@ def exceptions() -> str:
 
 SUBJECTS = {
     "dsl": "The DSL",
+    "serdes": "Serdes",
     "topology": "Topologies",
     "processors": "Processors",
     "runtime": "The client",
@@ -210,6 +211,7 @@ SUBJECTS = {
     "kafka": "Kafka",
     "metrics": "Metrics",
     "server": "The query server",
+    "remote": "Reading stores of other programs",
     "testing": "Testing",
     "cli": "The command line",
     "": "Configuration, values and exceptions",

@@ -14,10 +14,10 @@ from millstream.config import StreamsConfig, as_text, masked
 from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance
 from millstream.dsl import handlers
 from millstream.dsl.error_handlers import ErrorHandlerResponse, ProcessingExceptionHandler
-from millstream.dsl.serdes import Serdes
 from millstream.errors import ConfigException
 from millstream.kafka.clients import membership_config, restore_consumer_config
 from millstream.runtime.wiring import _spark_client, offset_reset
+from millstream.serdes.serdes import Serdes
 
 BASE = {"application.id": "app", "bootstrap.servers": "localhost:9092"}
 

@@ -7,21 +7,22 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from waiting import wait_until
 
-from millstream.coroutines import Changes, Until, _Threads, awaitable, awaited, block, run
+from millstream.coroutines import Changes, Threads, Until, awaitable, awaited, block, run
 from millstream.query.iterators import EntryViews
-from millstream.server.remote import RemoteStore
+from millstream.remote.store import RemoteStore
 
 SOON_S = 20.0
 
 
 def test_threads_are_few_and_end_when_there_is_nothing_to_do() -> None:
     """Ten calls at once take two threads, and a while later there is none."""
-    threads = _Threads(2, 0.01)
+    threads = Threads("few", 2, idle_s=0.01)
     names: set[str] = set()
     done = threading.Semaphore(0)
 
@@ -39,6 +40,58 @@ def test_threads_are_few_and_end_when_there_is_nothing_to_do() -> None:
     )
     threads.add(job)
     assert done.acquire(timeout=SOON_S), "another one begins when there is work again"
+
+
+def test_threads_end_with_close_and_take_nothing_more() -> None:
+    """What has been asked of them before is done; whoever asks later is refused, as the owner says."""
+    threads = Threads("ended", 1, closed=lambda: KeyError("closed"))
+    held = threading.Event()
+    done: list[int] = []
+
+    async def main() -> None:
+        asked = [asyncio.create_task(threads.run(partial(one, number))) for number in range(3)]
+        await asyncio.sleep(0)
+        assert not threads.close(0.01), "one is still at work"
+        held.set()
+        await asyncio.gather(*asked)
+        with pytest.raises(KeyError, match="closed"):
+            await threads.run(lambda: 1)
+
+    def one(number: int) -> None:
+        assert held.wait(SOON_S)
+        done.append(number)
+
+    asyncio.run(main())
+    assert done == [0, 1, 2]
+    assert threads.close(SOON_S)
+
+
+def test_threads_may_drop_what_nobody_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that has not begun is not made, and the failure of one that has is not logged."""
+    threads = Threads("dropping", 1, drops=True)
+    held, begun = threading.Event(), threading.Event()
+    made: list[int] = []
+
+    def fail() -> None:
+        begun.set()
+        assert held.wait(SOON_S)
+        raise KeyError("too late")
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(threads.run(fail))]
+        tasks += [asyncio.create_task(threads.run(lambda: made.append(1))) for _ in range(2)]
+        await run(lambda: begun.wait(SOON_S))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        held.set()
+        await threads.run(lambda: made.append(2))
+
+    with caplog.at_level(logging.DEBUG, "millstream.coroutines"):
+        asyncio.run(main())
+        assert threads.close(SOON_S)
+    assert made == [2]
+    assert not caplog.records
 
 
 def test_short_calls_do_not_wait_for_long_ones() -> None:
@@ -84,6 +137,8 @@ def test_tables_and_other_machines_do_not_hold_up_reads() -> None:
         RemoteStore.get_async,
         RemoteStore.multi_get_async,
         RemoteStore.fetch_session_async,
+        RemoteStore.range_async,
+        RemoteStore.fetch_all_async,
     ],
 )
 def test_what_may_take_long_has_a_thread_of_its_own(method: Callable[..., Any]) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from millstream import StreamsConfig, __version__
 from millstream.cli.settings import from_environment
-from millstream.server.routes import ROUTES
+from millstream.remote.routes import ROUTES
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"

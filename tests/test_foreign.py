@@ -22,11 +22,11 @@ from millstream.group.userdata import Assignment, MemberInfo
 from millstream.kafka.coordinator import _said_by
 from millstream.kafka.membership import _failure
 from millstream.model import HostInfo, TaskId
+from millstream.remote.answers import exception_from
 from millstream.runtime.coordination import FailThreads, ShutDown, react
 from millstream.runtime.holdings import placement_of
 from millstream.runtime.preparation import missing_sources
 from millstream.runtime.supervision import in_short
-from millstream.server.answers import exception_from
 
 EVIL = "eve\r\n2026-01-01 ERROR forged\x1b[2J\x07\u202e\u2028\x00\ud800"
 

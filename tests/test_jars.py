@@ -34,7 +34,8 @@ from millstream.jars import (
     object_store_set,
 )
 from millstream.jars import cache as jars_cache
-from millstream.jars.cache import Transport, ensure
+from millstream.jars.cache import ensure
+from millstream.jars.progress import Transport
 from millstream.jars.repository import from_repository
 from millstream.jars.table import connector_versions
 from millstream.java import find_java

@@ -12,7 +12,7 @@ import typer
 from millstream.errors import ConfigException, StreamsException
 
 if TYPE_CHECKING:
-    from millstream.server.wire import Deadline
+    from millstream.remote.wire import Deadline
 
 __all__ = ["CaFile", "Client", "Token", "Url", "deadline_of_one", "is_told", "path_of"]
 
@@ -73,8 +73,8 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None, ca_file: str | None = None) -> None:
-        from millstream.server.entrance import checked_token
-        from millstream.server.wire import Wire, base_of, trusting
+        from millstream.remote.proof import checked_token
+        from millstream.remote.wire import Wire, base_of, trusting
 
         try:
             tls = None if ca_file is None else trusting(ca_file)
@@ -106,7 +106,7 @@ class Client:
 
     def post(self, path: str, body: Mapping[str, Any], *, timeout_s: float = _TIMEOUT_S) -> Mapping[str, Any]:
         """The answer to a request that changes the client, or is too long for a URL."""
-        from millstream.server.wire import Deadline
+        from millstream.remote.wire import Deadline
 
         return self._ask("POST", path, json.dumps(body).encode("ascii"), (), Deadline(timeout_s))[1]
 
@@ -128,8 +128,8 @@ class Client:
         may_be: tuple[int, ...],
         deadline: Deadline | None = None,
     ) -> tuple[int, Mapping[str, Any]]:
-        from millstream.server.answers import exception_from
-        from millstream.server.wire import WireError
+        from millstream.remote.answers import exception_from
+        from millstream.remote.wire import WireError
 
         try:
             reply = self._wire.ask(method, path, deadline=deadline or deadline_of_one(), body=body)
@@ -147,7 +147,7 @@ class Client:
 
 def deadline_of_one() -> Deadline:
     """A deadline from now on, for one request or a few related ones."""
-    from millstream.server.wire import Deadline
+    from millstream.remote.wire import Deadline
 
     return Deadline(_TIMEOUT_S)
 

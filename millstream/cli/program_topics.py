@@ -14,7 +14,8 @@ from millstream.cli.output import Json, table, tell, yes
 from millstream.cli.program import AppDir, Program, load_topology
 from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting
 from millstream.errors import StreamsException
-from millstream.ports import InternalTopic, TopicDescription, Topics
+from millstream.ports import TopicDescription, Topics
+from millstream.topology.internal_topics import InternalTopic
 
 if TYPE_CHECKING:
     from millstream.config import StreamsConfig

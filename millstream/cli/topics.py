@@ -173,9 +173,9 @@ def first_offsets(
 
 def serde_of(config: StreamsConfig, name: str, topic: str, *, is_key: bool) -> Any:
     """The serde with this name, with the registry in the configuration."""
-    from millstream.dsl.registry_serdes import bound, reading
-    from millstream.dsl.serdes import Serdes
     from millstream.registry.settings import RegistrySettings
+    from millstream.serdes.registered import bound, reading
+    from millstream.serdes.serdes import Serdes
 
     return reading(bound(Serdes.of(name), RegistrySettings.of(config.given), topic, is_key=is_key))
 

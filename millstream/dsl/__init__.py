@@ -1,1 +1,1 @@
-"""What the user writes: streams, tables, groupings, options and serdes. Makes nodes; runs nothing."""
+"""What the user writes: streams, tables, groupings and options. Makes nodes; runs nothing."""

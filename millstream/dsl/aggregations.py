@@ -10,8 +10,9 @@ from typing import Any, overload
 
 from millstream.dsl.ktable import KTable, check_function
 from millstream.dsl.options import Materialized, Named, option
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.topology import nodes
 from millstream.topology.columns import Expression, Folder, Reducer
 from millstream.topology.functions import accepts, arity, describe_function

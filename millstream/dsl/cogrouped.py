@@ -10,16 +10,15 @@ from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.ktable import KTable, check_sides, declare_store
 from millstream.dsl.options import Materialized, Named, name_of, option
 from millstream.dsl.repartition import add_repartition, check_repartition
-from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.columns import Folder
 from millstream.topology.functions import accepts, describe_function
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows, windowed_serde
 
 if TYPE_CHECKING:
-    from millstream.dsl.serdes import Serde
+    from millstream.serdes.serde import Serde
 
 __all__ = ["CogroupedKStream", "SessionWindowedCogroupedKStream", "TimeWindowedCogroupedKStream"]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import count
 
+from millstream.caller import caller
 from millstream.errors import TopologyException
-from millstream.topology.functions import caller
 from millstream.topology.names import NameProvider
 from millstream.topology.nodes import (
     Branch,

@@ -13,9 +13,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from millstream.clock import milliseconds
 from millstream.errors import TopologyException
 from millstream.topology.names import validate_name
-from millstream.topology.windows import milliseconds
 
 if TYPE_CHECKING:
     from typing import Any, Self

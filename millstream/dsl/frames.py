@@ -13,8 +13,8 @@ from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.options import Named, Produced, Repartitioned, name_of, option
 from millstream.dsl.repartition import check_repartition
-from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
 from millstream.topology import nodes
 from millstream.topology.columns import Frame, Writer
 from millstream.topology.functions import arity, describe_function

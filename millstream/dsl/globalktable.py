@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.dsl.drafts import Draft, Drafts
-from millstream.dsl.serdes import Serde
 from millstream.not_there import TellsWhatIsMissing
+from millstream.serdes.serde import Serde
 
 __all__ = ["GlobalKTable"]
 

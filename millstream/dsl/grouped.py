@@ -9,14 +9,13 @@ from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.ktable import KTable, declare_store
 from millstream.dsl.options import Materialized, Named, name_of
 from millstream.dsl.repartition import add_repartition, check_repartition
-from millstream.dsl.serdes import Serde
 from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
-from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
+from millstream.serdes.serde import Serde
 from millstream.topology import nodes
 from millstream.topology.columns import Folder
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows, windowed_serde
 
 if TYPE_CHECKING:
     from millstream.dsl.cogrouped import CogroupedKStream

@@ -8,9 +8,10 @@ from typing import Any, overload
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.ktable import KTable, check_function, declare_store
 from millstream.dsl.options import Materialized, Named, name_of, option
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.topology import nodes
 from millstream.topology.columns import Expression, Folder
 from millstream.topology.functions import accepts, describe_function

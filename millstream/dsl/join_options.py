@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from millstream.clock import milliseconds
 from millstream.dsl.options import Named, WithSerdesAndName
-from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
 from millstream.topology.names import validate_name
-from millstream.topology.windows import milliseconds
 
 if TYPE_CHECKING:
     from typing import Self

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from millstream.clock import milliseconds
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.frames import DataFrameTable
 from millstream.dsl.globalktable import GlobalKTable
@@ -19,13 +20,13 @@ from millstream.dsl.join_options import Joined, StreamJoined
 from millstream.dsl.ktable import KTable, check_function, check_joiner, check_sides
 from millstream.dsl.options import Named, name_of, option
 from millstream.dsl.repartition import add_repartition, check_repartition
-from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
+from millstream.serdes.serde import Serde
 from millstream.topology import nodes
 from millstream.topology.columns import Joiner, Mapper
 from millstream.topology.nodes import JoinType
-from millstream.topology.windows import JoinWindows, milliseconds
+from millstream.topology.windows import JoinWindows
 
 if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream

@@ -26,11 +26,11 @@ from millstream.dsl.options import (
 )
 from millstream.dsl.printed import Printed
 from millstream.dsl.repartition import add_repartition, check_repartition
-from millstream.dsl.serdes import Serde
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.processors.api import FixedKeyProcessor, Processor
+from millstream.serdes.serde import Serde
 from millstream.topology import nodes
 from millstream.topology.columns import (
     Action,

@@ -6,16 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, overload
 
+from millstream.clock import milliseconds
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.emission import Suppressed
 from millstream.dsl.options import Grouped, Materialized, Named, StoreType, name_of, option
-from millstream.dsl.serdes import Serde
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsWhatIsMissing
 from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.functions import FunctionTransformers, is_function_of_rows
+from millstream.serdes.serde import Serde
 from millstream.topology import nodes
 from millstream.topology.columns import (
     ForeignKey,
@@ -29,7 +30,7 @@ from millstream.topology.columns import (
 from millstream.topology.functions import arity, describe_function
 from millstream.topology.names import NameProvider
 from millstream.topology.suppliers import check_transformers, declared_store, stores_of
-from millstream.topology.windows import SessionWindows, Windows, milliseconds
+from millstream.topology.windows import SessionWindows, Windows
 
 if TYPE_CHECKING:
     from millstream.dsl.grouped_table import KGroupedTable

@@ -16,15 +16,15 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from millstream.dsl.serdes import Serde
-from millstream.dsl.store_suppliers import StoreSupplier
+from millstream.clock import milliseconds
+from millstream.dsl.store_builders import StoreSupplier
 from millstream.dsl.timestamps import Extractor, extractor
 from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
 from millstream.topology.columns import Partitioner
 from millstream.topology.functions import accepts, arity, describe_function
 from millstream.topology.names import validate_name
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy
-from millstream.topology.windows import milliseconds
 
 if TYPE_CHECKING:
     from typing import Self

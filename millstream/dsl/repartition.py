@@ -6,7 +6,7 @@ Source: KStreamImpl.createRepartitionedSource.
 from __future__ import annotations
 
 from millstream.dsl.drafts import Draft, Drafts
-from millstream.dsl.serdes import Serde
+from millstream.serdes.serde import Serde
 from millstream.topology.names import repartition_names
 from millstream.topology.nodes import Function, Repartition
 

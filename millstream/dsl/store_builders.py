@@ -1,4 +1,5 @@
-"""Builders of the stores that processors keep: a supplier, its serdes, and how the store is logged.
+"""How a store is kept, as `Stores` describes it; and builders of the stores that processors keep: such a
+supplier, its serdes, and how the store is logged.
 
 Source: org.apache.kafka.streams.state.StoreBuilder;
     org.apache.kafka.streams.state.internals.AbstractStoreBuilder.
@@ -8,19 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
-from millstream.dsl.serdes import Serde
+from millstream.clock import milliseconds
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsWhatIsMissing
+from millstream.serdes.serde import Serde
+from millstream.topology.names import validate_name
 from millstream.topology.nodes import Store
-from millstream.topology.windows import milliseconds
 
-if TYPE_CHECKING:
-    from millstream.dsl.store_suppliers import StoreSupplier
+__all__ = ["StoreBuilder", "StoreSupplier"]
 
-__all__ = ["StoreBuilder"]
+
+@dataclass(frozen=True, slots=True)
+class StoreSupplier:
+    """A store that `Stores` describes.
+
+    Attributes:
+        made_by: the method of `Stores`, for messages.
+        name: of the store.
+        kind: how its keys are made.
+        persistent: RocksDB, else memory.
+        retention: for window and session stores: how long a window is kept.
+        window_size: for a window store: how long each of its windows is.
+        history: how far back it can be read as of an earlier time. None: only as it is.
+        duplicates: of a window store: whether a key can have several values in a window.
+    """
+
+    made_by: str
+    name: str
+    kind: StoreKind = StoreKind.KEY_VALUE
+    persistent: bool = True
+    retention: timedelta | None = None
+    window_size: timedelta | None = None
+    history: timedelta | None = None
+    duplicates: bool = False
+
+    def __post_init__(self) -> None:
+        validate_name(self.name, "store name")
+
+    def __str__(self) -> str:
+        return f"Stores.{self.made_by}({self.name!r}, …)"
 
 
 @dataclass(frozen=True)
@@ -132,8 +162,6 @@ def store_builder(
     Raises:
         TopologyException: it is not.
     """
-    from millstream.dsl.store_suppliers import StoreSupplier
-
     wanted = _SUPPLIERS[(kind, versioned)]
     if not isinstance(supplier, StoreSupplier):
         raise TopologyException(f"Stores.{made_by}() takes a supplier, such as {wanted}; got {supplier!r}")

@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 
-from millstream.dsl.serdes import Serde
-from millstream.dsl.store_builders import StoreBuilder, store_builder
+from millstream.clock import milliseconds
+from millstream.dsl.store_builders import StoreBuilder, StoreSupplier, store_builder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsPythonNames
-from millstream.topology.names import validate_name
-from millstream.topology.windows import milliseconds
+from millstream.serdes.serde import Serde
 
-__all__ = ["StoreSupplier", "Stores"]
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSupplier:
-    """A store that `Stores` describes.
-
-    Attributes:
-        made_by: the method of `Stores`, for messages.
-        name: of the store.
-        kind: how its keys are made.
-        persistent: RocksDB, else memory.
-        retention: for window and session stores: how long a window is kept.
-        window_size: for a window store: how long each of its windows is.
-        history: how far back it can be read as of an earlier time. None: only as it is.
-        duplicates: of a window store: whether a key can have several values in a window.
-    """
-
-    made_by: str
-    name: str
-    kind: StoreKind = StoreKind.KEY_VALUE
-    persistent: bool = True
-    retention: timedelta | None = None
-    window_size: timedelta | None = None
-    history: timedelta | None = None
-    duplicates: bool = False
-
-    def __post_init__(self) -> None:
-        validate_name(self.name, "store name")
-
-    def __str__(self) -> str:
-        return f"Stores.{self.made_by}({self.name!r}, …)"
+__all__ = ["Stores"]
 
 
 class Stores(metaclass=TellsPythonNames):

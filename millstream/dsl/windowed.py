@@ -15,9 +15,9 @@ from millstream.dsl.aggregations import Aggregating, Unmerged
 from millstream.dsl.emission import EmitStrategy
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Materialized, Named
-from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
+from millstream.serdes.serde import Serde
 from millstream.topology.columns import Expression, Folder
 from millstream.topology.windows import UnlimitedWindows, Windows
 

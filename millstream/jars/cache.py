@@ -14,17 +14,16 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import filelock
 
 from millstream.cache import CACHE_VARIABLE, cache_dir, cache_path
 from millstream.errors import ArtifactException
 from millstream.jars import ivy, repository
-from millstream.jars.progress import Progress
+from millstream.jars.progress import Progress, Transport
 from millstream.jars.table import Jar, jar_sets
 
-__all__ = ["REPOSITORY_VARIABLE", "Transport", "ensure_jars"]
+__all__ = ["REPOSITORY_VARIABLE", "ensure_jars"]
 
 REPOSITORY_VARIABLE = "MILLSTREAM_MAVEN_REPOSITORY"
 
@@ -35,13 +34,6 @@ log = logging.getLogger(__name__)
 
 _seen: dict[Path, tuple[str, int, int, int, int]] = {}
 """Files whose checksums this process has found right, with what tells that they have not changed since."""
-
-
-class Transport(Protocol):
-    """Brings jars from a repository into a directory."""
-
-    def __call__(self, jars: Sequence[Jar], into: Path, progress: Progress) -> Mapping[Jar, str]:
-        """Fetch each jar to `into / jar.file_name`, unchecked. Returns why, for those it could not get."""
 
 
 def ensure_jars(set_name: str, *, progress: bool | None = None) -> tuple[Path, ...]:

@@ -1,17 +1,24 @@
-"""Shows the progress of a download: a bar on a terminal, a line every few seconds anywhere else."""
+"""Shows the progress of a download: a bar on a terminal, a line every few seconds anywhere else. And what a
+download is.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as RichProgress
 
-__all__ = ["Progress"]
+from millstream.jars.table import Jar
+
+__all__ = ["Progress", "Transport"]
 
 _LINE_SECONDS = 3.0
 
@@ -78,3 +85,10 @@ class Progress:
             file=sys.stderr,
             flush=True,
         )
+
+
+class Transport(Protocol):
+    """Brings jars from a repository into a directory."""
+
+    def __call__(self, jars: Sequence[Jar], into: Path, progress: Progress) -> Mapping[Jar, str]:
+        """Fetch each jar to `into / jar.file_name`, unchecked. Returns why, for those it could not get."""

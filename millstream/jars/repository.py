@@ -24,7 +24,7 @@ from millstream.jars.progress import Progress
 from millstream.jars.table import Jar
 
 if TYPE_CHECKING:
-    from millstream.jars.cache import Transport
+    from millstream.jars.progress import Transport
 
 __all__ = ["from_repository"]
 

@@ -27,7 +27,8 @@ from millstream.kafka.clients import admin_config, build, restore_consumer_confi
 from millstream.kafka.patience import AWAY, Silence, patiently
 from millstream.model import TopicPartition
 from millstream.polling import looks
-from millstream.ports import InternalTopic, TopicDescription
+from millstream.ports import TopicDescription
+from millstream.topology.internal_topics import InternalTopic
 
 __all__ = ["KafkaTopics"]
 

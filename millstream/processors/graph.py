@@ -12,6 +12,7 @@ from typing import Any
 
 from millstream.model import StoreKind, ValueAndTimestamp
 from millstream.processors.changes import Transforming
+from millstream.serdes.serde import Serde
 from millstream.topology.nodes import (
     GlobalRead,
     Node,
@@ -26,7 +27,7 @@ from millstream.topology.subtopology import write_out
 
 __all__ = ["Child", "Graph", "Input", "Outside", "Plan", "ProcessorSpec", "StoreSpec", "linked", "plan_graph"]
 
-Serdes = tuple[Any, Any]
+Serdes = tuple[Serde, Serde]
 """Serdes of keys and values."""
 
 
@@ -43,8 +44,8 @@ class StoreSpec:
 
     name: str
     kind: StoreKind
-    key_serde: Any
-    value_serde: Any
+    key_serde: Serde
+    value_serde: Serde
     timestamped: bool = False
     logged: bool = True
     window_size_ms: int | None = None
@@ -67,8 +68,8 @@ class Outside:
     """
 
     name: str
-    key_serde: Any
-    value_serde: Any
+    key_serde: Serde
+    value_serde: Serde
     has_old: bool = False
     is_sink: bool = False
 
@@ -114,8 +115,8 @@ class Input:
 
     name: str
     processors: tuple[int, ...]
-    key_serde: Any
-    value_serde: Any
+    key_serde: Serde
+    value_serde: Serde
     is_global: bool = False
     is_of_table: bool = False
 
@@ -136,8 +137,8 @@ class Graph:
     outside: tuple[Outside, ...] = ()
     stores: tuple[StoreSpec, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
     has_old: bool = False
 
 
@@ -164,7 +165,7 @@ def plan_graph(
     *,
     application_id: str,
     config: Mapping[str, Any],
-    default: Serdes,
+    default: tuple[Any, Any],
     remembering: Collection[Node] = (),
     with_old: Collection[Node] = (),
     cached: bool = True,
@@ -324,7 +325,7 @@ def _first_names(nodes: Sequence[Node]) -> dict[tuple[str, Node], str]:
     return {(before, each.node): each.name for each in processors for before in each.predecessors}
 
 
-def _spec(store: Store, default: Serdes) -> StoreSpec:
+def _spec(store: Store, default: tuple[Any, Any]) -> StoreSpec:
     return StoreSpec(
         store.name,
         store.kind,

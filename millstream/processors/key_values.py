@@ -70,6 +70,8 @@ class KeyValueStore(HeldStore):
         defaults to the store's own."""
         serde = prefix_serializer or self._spec.key_serde
         first = serde.serialize(prefix)
+        if first is None:
+            raise ValueError(f"store '{self._spec.name}': a prefix cannot be None")
         return self._scan(first, _after(first), reverse=False)
 
     def approximate_num_entries(self) -> int:

@@ -19,6 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from millstream.clock import milliseconds
 from millstream.errors import IllegalStateException, SerializationException, StreamsException
 from millstream.model import TaskId
 from millstream.processors.api import (
@@ -34,7 +35,6 @@ from millstream.processors.graph import Graph, Input, Outside, ProcessorSpec
 from millstream.processors.stores import ByteStore, store_of
 from millstream.query.times import Time, to_ms
 from millstream.topology.suppliers import new_processor
-from millstream.topology.windows import milliseconds
 
 __all__ = ["ByteStore", "Home", "ProcessorTask", "RawRecord"]
 

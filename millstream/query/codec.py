@@ -13,7 +13,7 @@ from typing import Any
 
 from millstream.errors import SerializationException
 from millstream.model import KeyValue, SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
-from millstream.query.provider import Serde
+from millstream.serdes.serde import Serde
 from millstream.stores.api import timestamp_of
 from millstream.stores.keys import MAX_TIME_MS
 

@@ -11,13 +11,14 @@ from millstream.model import StoreKind
 from millstream.query.handle import Reader, StoreHandle
 from millstream.query.iterators import KeyValueIterator, iterable_async
 from millstream.query.local import LocalReader
-from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
-from millstream.query.provider import Serde, StoreSnapshot, StoreView
+from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
+from millstream.query.provider import StoreSnapshot, StoreView
 from millstream.query.read import Form, of_prefix
 from millstream.query.times import Time, to_ms
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.serdes.serde import Serde
 
-__all__ = ["ReadOnlyKeyValueStore", "handle_on", "open_store", "parameters_of"]
+__all__ = ["QueryableStoreTypes", "ReadOnlyKeyValueStore", "handle_on", "open_store", "parameters_of"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -62,13 +63,6 @@ def parameters_of(name: str, snapshot: StoreSnapshot) -> StoreQueryParameters[An
     declared = snapshot.stores.get(name)
     kind = StoreKind.KEY_VALUE if declared is None else declared.kind
     return StoreQueryParameters.from_name_and_type(name, _TYPES[kind])
-
-
-_TYPES: dict[StoreKind, QueryableStoreType[Any]] = {
-    StoreKind.KEY_VALUE: QueryableStoreTypes.key_value_store(),
-    StoreKind.WINDOW: QueryableStoreTypes.window_store(),
-    StoreKind.SESSION: QueryableStoreTypes.session_store(),
-}
 
 
 def handle_on(reader: Reader) -> Any:
@@ -193,4 +187,49 @@ _HANDLES: dict[StoreKind, Callable[[Reader], Any]] = {
     StoreKind.KEY_VALUE: ReadOnlyKeyValueStore,
     StoreKind.WINDOW: ReadOnlyWindowStore,
     StoreKind.SESSION: ReadOnlySessionStore,
+}
+
+
+class QueryableStoreTypes:
+    """The types that `StoreQueryParameters` takes.
+
+    Source: org.apache.kafka.streams.state.QueryableStoreTypes.
+    """
+
+    @staticmethod
+    def key_value_store() -> QueryableStoreType[ReadOnlyKeyValueStore[Any, Any]]:
+        """Keys and values. Every store keeps timestamps; this type leaves them out."""
+        return QueryableStoreType("key_value_store", StoreKind.KEY_VALUE)
+
+    @staticmethod
+    def timestamped_key_value_store() -> QueryableStoreType[ReadOnlyKeyValueStore[Any, Any]]:
+        """Keys and `ValueAndTimestamp`s.
+
+        Differs: there are no plain stores, so this type fits every key-value store.
+        """
+        return QueryableStoreType("timestamped_key_value_store", StoreKind.KEY_VALUE, timestamped=True)
+
+    @staticmethod
+    def window_store() -> QueryableStoreType[ReadOnlyWindowStore[Any, Any]]:
+        """Windows of keys, and values. Every store keeps timestamps; this type leaves them out."""
+        return QueryableStoreType("window_store", StoreKind.WINDOW)
+
+    @staticmethod
+    def timestamped_window_store() -> QueryableStoreType[ReadOnlyWindowStore[Any, Any]]:
+        """Windows of keys, and `ValueAndTimestamp`s.
+
+        Differs: there are no plain stores, so this type fits every window store.
+        """
+        return QueryableStoreType("timestamped_window_store", StoreKind.WINDOW, timestamped=True)
+
+    @staticmethod
+    def session_store() -> QueryableStoreType[ReadOnlySessionStore[Any, Any]]:
+        """Sessions of keys, and values."""
+        return QueryableStoreType("session_store", StoreKind.SESSION)
+
+
+_TYPES: dict[StoreKind, QueryableStoreType[Any]] = {
+    StoreKind.KEY_VALUE: QueryableStoreTypes.key_value_store(),
+    StoreKind.WINDOW: QueryableStoreTypes.window_store(),
+    StoreKind.SESSION: QueryableStoreTypes.session_store(),
 }

@@ -1,6 +1,6 @@
 """The common part of all store handles: they turn a method's arguments into a `Read`, and a reader's answer
 into the user's objects. The reader reads the stores on this client (local.py), or queries another process
-(server/remote.py).
+(remote/store.py).
 """
 
 from __future__ import annotations

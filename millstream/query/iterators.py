@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from millstream.coroutines import awaitable, run
+from millstream.coroutines import awaitable, for_coroutines, run
 from millstream.errors import IllegalStateException, SetupException
 from millstream.model import KeyValue
 from millstream.query.codec import Chunk, Unfit
@@ -186,10 +186,11 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
     Raises the exceptions of `KeyValueIterator`, at the first entry or later. Use it from one task at a time.
     """
 
-    __slots__ = ("_closed", "_entries", "_lock", "_open")
+    __slots__ = ("_closed", "_entries", "_lock", "_open", "_thread")
 
-    def __init__(self, open: Callable[[], KeyValueIterator[K, V]]) -> None:
+    def __init__(self, open: Callable[[], KeyValueIterator[K, V]], thread: str | None = None) -> None:
         self._open = open
+        self._thread = thread
         self._entries: KeyValueIterator[K, V] | None = None
         self._lock = threading.Lock()
         """One call at a time, because a call continues even if the task that made it is cancelled."""
@@ -201,7 +202,7 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
     async def __anext__(self) -> KeyValue[K, V]:
         entries = self._entries
         if entries is None or not entries.has_read_ahead:
-            entries = await run(self._with_next)
+            entries = await run(self._with_next, thread=self._thread)
             if entries is None:
                 raise StopAsyncIteration
         return next(entries)
@@ -209,7 +210,7 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
     async def aclose(self) -> None:
         """Release the store's resources. Idempotent."""
         self._closed = True
-        await run(self._close)
+        await run(self._close, thread=self._thread)
 
     def _with_next(self) -> KeyValueIterator[K, V] | None:
         """The iterator, with an entry read ahead; None if there are no more."""
@@ -235,18 +236,15 @@ class AsyncKeyValueIterator(AsyncIterator[KeyValue[K, V]], Generic[K, V]):
 
 
 def iterable_async(
-    method: Callable[P, KeyValueIterator[K, V]],
+    method: Callable[P, KeyValueIterator[K, V]], thread: str | None = None
 ) -> Callable[P, AsyncKeyValueIterator[K, V]]:
-    """The same method for coroutines: its result works with `async for`."""
+    """The same method for coroutines: its result works with `async for`. `thread`: as of `coroutines.run`."""
 
     @wraps(method)
     def method_async(*arguments: P.args, **named: P.kwargs) -> AsyncKeyValueIterator[K, V]:
-        return AsyncKeyValueIterator(partial(method, *arguments, **named))
+        return AsyncKeyValueIterator(partial(method, *arguments, **named), thread)
 
-    method_async.__name__ = f"{method.__name__}_async"
-    method_async.__qualname__ = f"{method.__qualname__}_async"
-    method_async.__doc__ = f"`{method.__name__}` for coroutines: iterate with `async for`."
-    return method_async
+    return for_coroutines(method, method_async, "iterate with `async for`")
 
 
 class _Ended:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from millstream.model import StoreKind
 from millstream.query.read import Read, checked_name
 
-if TYPE_CHECKING:
-    from millstream.query.composite import ReadOnlyKeyValueStore
-    from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
-
-__all__ = ["QueryableStoreType", "QueryableStoreTypes", "StoreQueryParameters"]
+__all__ = ["QueryableStoreType", "StoreQueryParameters"]
 
 S = TypeVar("S")
 H = TypeVar("H")
@@ -36,44 +32,6 @@ class QueryableStoreType(Generic[S]):
 
     def __repr__(self) -> str:
         return f"QueryableStoreTypes.{self.name}()"
-
-
-class QueryableStoreTypes:
-    """The types that `StoreQueryParameters` takes.
-
-    Source: org.apache.kafka.streams.state.QueryableStoreTypes.
-    """
-
-    @staticmethod
-    def key_value_store() -> QueryableStoreType[ReadOnlyKeyValueStore[Any, Any]]:
-        """Keys and values. Every store keeps timestamps; this type leaves them out."""
-        return QueryableStoreType("key_value_store", StoreKind.KEY_VALUE)
-
-    @staticmethod
-    def timestamped_key_value_store() -> QueryableStoreType[ReadOnlyKeyValueStore[Any, Any]]:
-        """Keys and `ValueAndTimestamp`s.
-
-        Differs: there are no plain stores, so this type fits every key-value store.
-        """
-        return QueryableStoreType("timestamped_key_value_store", StoreKind.KEY_VALUE, timestamped=True)
-
-    @staticmethod
-    def window_store() -> QueryableStoreType[ReadOnlyWindowStore[Any, Any]]:
-        """Windows of keys, and values. Every store keeps timestamps; this type leaves them out."""
-        return QueryableStoreType("window_store", StoreKind.WINDOW)
-
-    @staticmethod
-    def timestamped_window_store() -> QueryableStoreType[ReadOnlyWindowStore[Any, Any]]:
-        """Windows of keys, and `ValueAndTimestamp`s.
-
-        Differs: there are no plain stores, so this type fits every window store.
-        """
-        return QueryableStoreType("timestamped_window_store", StoreKind.WINDOW, timestamped=True)
-
-    @staticmethod
-    def session_store() -> QueryableStoreType[ReadOnlySessionStore[Any, Any]]:
-        """Sessions of keys, and values."""
-        return QueryableStoreType("session_store", StoreKind.SESSION)
 
 
 @dataclass(frozen=True, slots=True)

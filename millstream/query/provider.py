@@ -26,6 +26,7 @@ from millstream.errors import (
     UnknownStateStoreException,
 )
 from millstream.model import StoreKind, TaskId, TopicPartition
+from millstream.serdes.serde import Serde
 from millstream.states import GlobalThreadState, State, ThreadState
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "Presence",
     "Role",
     "Scope",
-    "Serde",
     "StoreDeclaration",
     "StoreSnapshot",
     "StoreView",
@@ -48,21 +48,6 @@ __all__ = [
 
 
 # --- what the runtime exposes ----------------------------------------------------------------------------
-
-
-class Serde(Protocol):
-    """A codec for keys or values, such as the DSL's serdes."""
-
-    @property
-    def name(self) -> str: ...
-
-    def serialize(self, value: Any) -> bytes | None: ...
-
-    def deserialize(self, data: bytes) -> Any: ...
-
-    def decoder(self, offset: int = 0) -> Callable[[bytes], Any]: ...
-
-    def encoder(self) -> Callable[[Any], bytes | None]: ...
 
 
 class Role(Enum):

@@ -1,7 +1,7 @@
 """One read of a store, as a value that every reader of a store builds. Pure.
 
 A read has keys as the store's bytes, and times in milliseconds since the epoch. None leaves a side open, and
-bounds are inclusive unless stated otherwise. Only `reading.py` answers it. `server/routes.py` writes and
+bounds are inclusive unless stated otherwise. Only `reading.py` answers it. `remote/routes.py` writes and
 parses it as the URL of an HTTP request.
 """
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.query.provider import Serde
+from millstream.serdes.serde import Serde
 
 __all__ = ["arrow_type", "for_arrow", "needs_preparing"]
 

@@ -23,10 +23,11 @@ from millstream.query.codec import Codecs, plain
 from millstream.query.merged import in_one_order
 from millstream.query.plan import Plan, make_plan
 from millstream.query.position import Position, position_of
-from millstream.query.provider import Presence, Serde, StoreSnapshot, StoreView
+from millstream.query.provider import Presence, StoreSnapshot, StoreView
 from millstream.query.read import Read
 from millstream.query.reading import of_part
 from millstream.query.schemas import arrow_type, for_arrow, needs_preparing
+from millstream.serdes.serde import Serde
 from millstream.stores.api import ClosedStoreError
 from millstream.stores.keys import MAX_TIME_MS
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from millstream.coroutines import awaitable, run
 from millstream.model import Window, Windowed
@@ -29,6 +30,9 @@ __all__ = ["ReadOnlySessionStore", "ReadOnlyWindowStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+_Iterable: TypeAlias = Callable[..., AsyncKeyValueIterator[Windowed[K], V]]
+"""The form for coroutines of a method with several signatures, of which mypy would take the first."""
 
 _log = logging.getLogger(__name__)
 
@@ -180,10 +184,7 @@ class ReadOnlyWindowStore(_WindowedHandle[K, V]):
             return run(partial(self._fetch_one, *arguments))
         return AsyncKeyValueIterator[Any, V](partial(self._fetch, "fetch", arguments, reverse=False))
 
-    def backward_fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Any, V]:
-        """`backward_fetch` for coroutines: iterate with `async for`."""
-        return AsyncKeyValueIterator(partial(self.backward_fetch, *arguments))
-
+    backward_fetch_async: Callable[..., AsyncKeyValueIterator[Any, V]] = iterable_async(backward_fetch)
     fetch_all_async = iterable_async(fetch_all)
     backward_fetch_all_async = iterable_async(backward_fetch_all)
 
@@ -311,22 +312,10 @@ class ReadOnlySessionStore(_WindowedHandle[K, V]):
 
     # --- the same for coroutines -------------------------------------------------------------------------
 
-    def fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
-        """`fetch` for coroutines: iterate with `async for`."""
-        return AsyncKeyValueIterator(partial(self.fetch, *arguments))
-
-    def backward_fetch_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
-        """`backward_fetch` for coroutines: iterate with `async for`."""
-        return AsyncKeyValueIterator(partial(self.backward_fetch, *arguments))
-
-    def find_sessions_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
-        """`find_sessions` for coroutines: iterate with `async for`."""
-        return AsyncKeyValueIterator(partial(self.find_sessions, *arguments))
-
-    def backward_find_sessions_async(self, *arguments: Any) -> AsyncKeyValueIterator[Windowed[K], V]:
-        """`backward_find_sessions` for coroutines: iterate with `async for`."""
-        return AsyncKeyValueIterator(partial(self.backward_find_sessions, *arguments))
-
+    fetch_async: _Iterable[K, V] = iterable_async(fetch)
+    backward_fetch_async: _Iterable[K, V] = iterable_async(backward_fetch)
+    find_sessions_async: _Iterable[K, V] = iterable_async(find_sessions)
+    backward_find_sessions_async: _Iterable[K, V] = iterable_async(backward_find_sessions)
     fetch_session_async = awaitable(fetch_session)
 
     # --- creating reads ----------------------------------------------------------------------------------

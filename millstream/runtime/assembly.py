@@ -12,13 +12,11 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from millstream.config import StreamsConfig, as_text
-from millstream.dsl.registry_serdes import bound
 from millstream.errors import (
     MissingSourceTopicException,
     ProcessorStateException,
@@ -38,7 +36,6 @@ from millstream.ports import (
     CompiledPipeline,
     Engine,
     GroupMember,
-    InternalTopic,
     Membership,
     PipelineEnd,
     RunningPipeline,
@@ -58,6 +55,7 @@ from millstream.runtime.identity import Policies, Role, topics_of
 from millstream.runtime.measuring import Measuring
 from millstream.runtime.object_fencing import claims_of
 from millstream.runtime.pipelines import Pipelines
+from millstream.runtime.plan import Plan, store_parts
 from millstream.runtime.preparation import (
     check_dead_letters,
     ensure_internal,
@@ -67,17 +65,19 @@ from millstream.runtime.preparation import (
 from millstream.runtime.reconcile import Reconciler
 from millstream.runtime.starts import begin, raise_if_half_reset
 from millstream.runtime.store_thread import Stopped, Updater
-from millstream.runtime.topic_news import Written, source_patterns, written_topics
+from millstream.runtime.topic_news import source_patterns, written_topics
 from millstream.runtime.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, offset_reset, serde_of
+from millstream.serdes.registered import bound
+from millstream.serdes.serde import SerdePair
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
-from millstream.topology.internal_topics import InternalTopics, plan_internal_topics
+from millstream.topology.internal_topics import InternalTopic, InternalTopics, plan_internal_topics
 from millstream.topology.nodes import FrameTable
 from millstream.topology.topology import Topology
 
-__all__ = ["Assembly", "ClosedMeanwhile", "Plan", "store_parts"]
+__all__ = ["Assembly", "ClosedMeanwhile"]
 
 log = logging.getLogger(__name__)
 
@@ -116,49 +116,6 @@ class _OfActive:
     def on_restore_end(self, partition: TopicPartition, store: str, total_restored: int) -> None:
         if not self._is_standby(partition):
             self._listener.on_restore_end(partition, store, total_restored)
-
-
-def store_parts(plan: InternalTopics) -> list[StorePart]:
-    """Every part of every store that a topic fills."""
-    return [
-        StorePart(TaskId(place.subtopology, partition), place.store, TopicPartition(place.topic, partition))
-        for place in plan.stores.values()
-        if place.topic is not None
-        for partition in range(place.partitions)
-    ]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The work of the whole application, once the topics are known.
-
-    Attributes:
-        sources: the source topics as they were when the plan was made.
-        parts: every part of every store, of all clients.
-        written: the topics that pipelines write and that are not sources.
-        outputs: those of them that exist.
-    """
-
-    sources: Mapping[str, TopicDescription]
-    internal: InternalTopics
-    parts: tuple[StorePart, ...]
-    written: tuple[Written, ...] = ()
-    outputs: Mapping[str, TopicDescription] = field(default_factory=dict)
-
-    @property
-    def tasks(self) -> tuple[TaskId, ...]:
-        """The tasks that keep state, ascending."""
-        return tuple(sorted({part.task_id for part in self.parts}))
-
-    def parts_of(self, active: Iterable[TaskId], standby: Iterable[TaskId] = ()) -> tuple[StorePart, ...]:
-        """The parts of these tasks. A task in both arguments is active."""
-        actives = set(active)
-        standbys = set(standby) - actives
-        return tuple(
-            replace(part, standby=part.task_id in standbys)
-            for part in self.parts
-            if part.task_id in actives or part.task_id in standbys
-        )
 
 
 class Assembly:
@@ -704,7 +661,7 @@ class Assembly:
             rebuild_changelogs=self._config["changelog.lost.policy"] == "rebuild",
         )
 
-    def _declared_serdes(self) -> dict[str, tuple[Any, Any]]:
+    def _declared_serdes(self) -> dict[str, SerdePair]:
         return declared_serdes(
             self._topology,
             serde_of(self._config.default_key_serde),
@@ -734,7 +691,7 @@ class Assembly:
         return InternalTopic(topic.name, topic.partitions, {**topic.configs, **given, **asked})
 
     def _compiled(self, compiled: Mapping[str, CompiledPipeline]) -> None:
-        serdes: dict[str, tuple[Any, Any]] = {}
+        serdes: dict[str, SerdePair] = {}
         for each in compiled.values():
             serdes.update(each.store_serdes)
         self._view.compiled(serdes)

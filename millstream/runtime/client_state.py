@@ -21,7 +21,7 @@ from millstream.states import GlobalThreadState, State, ThreadState, all_running
 if TYPE_CHECKING:
     from millstream.group.userdata import Assignment
     from millstream.query.metadata import Placement
-    from millstream.runtime.assembly import Plan
+    from millstream.runtime.plan import Plan
 
 __all__ = ["About", "ClientState", "Closing", "Group", "Moment", "ThreadEntry"]
 

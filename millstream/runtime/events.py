@@ -23,8 +23,8 @@ from millstream.states import GlobalThreadState, State, ThreadState
 if TYPE_CHECKING:
     from millstream.group.userdata import Assignment
     from millstream.query.metadata import Placement
-    from millstream.runtime.assembly import Plan
     from millstream.runtime.failure import Answer
+    from millstream.runtime.plan import Plan
 
 __all__ = [
     "AddAsked",

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
-from millstream.dsl.registry_serdes import bound
 from millstream.errors import MissingSourceTopicException, TopologyException
 from millstream.model import TaskId, TopicPartition
-from millstream.ports import InternalTopic, Topics
+from millstream.ports import Topics
 from millstream.registry.settings import RegistrySettings
 from millstream.runtime.assignment import StorePart
+from millstream.serdes.registered import bound
+from millstream.serdes.serde import Serde, SerdePair
+from millstream.topology.internal_topics import InternalTopic
 from millstream.topology.nodes import FrameTable, GlobalTable, Store, TableSource
 from millstream.topology.topology import Topology
 
@@ -86,16 +87,16 @@ def find_global_parts(
 
 def declared_serdes(
     topology: Topology,
-    default_key_serde: Any = None,
-    default_value_serde: Any = None,
+    default_key_serde: Serde | None = None,
+    default_value_serde: Serde | None = None,
     registry: RegistrySettings | None = None,
-) -> dict[str, tuple[Any, Any]]:
+) -> dict[str, SerdePair]:
     """The (key serde, value serde) of each store that no query fills: as declared, else the default.
 
     Raises:
         TopologyException: there is neither. Nothing can be inferred: no query of Spark's reads the table.
     """
-    serdes: dict[str, tuple[Any, Any]] = {}
+    serdes: dict[str, SerdePair] = {}
     alone = {node for pipeline in topology.pipelines if not pipeline.has_query for node in pipeline.nodes}
     for table in topology.nodes:
         if isinstance(table, FrameTable):

@@ -22,10 +22,9 @@ from millstream.errors import (
     StreamsException,
 )
 from millstream.model import TopicPartition
-from millstream.ports import Scan
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import FrameRead, Repartition, Sink, Source, TableSource
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, Scan
 
 __all__ = [
     "Finding",

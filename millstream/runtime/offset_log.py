@@ -17,8 +17,9 @@ from typing import Any
 
 from millstream.errors import StreamsException
 from millstream.model import TopicPartition
-from millstream.ports import FENCE, CheckpointFiles, Scan
+from millstream.ports import FENCE, CheckpointFiles
 from millstream.runtime.object_fencing import live_of
+from millstream.topology.pipeline import Scan
 
 __all__ = [
     "OffsetLog",

@@ -31,7 +31,7 @@ from millstream.group.userdata import MOST_USER_DATA_BYTES, Assignment, MemberIn
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Membership, TopicDescription
 from millstream.query.metadata import Placement
-from millstream.runtime.assembly import Assembly, Plan
+from millstream.runtime.assembly import Assembly
 from millstream.runtime.checkpoints import fingerprint
 from millstream.runtime.client_state import ClientState
 from millstream.runtime.crew import Crew
@@ -51,6 +51,7 @@ from millstream.runtime.events import (
 )
 from millstream.runtime.holdings import placement_of, task_offsets, up_to_date
 from millstream.runtime.owner import Owner
+from millstream.runtime.plan import Plan
 from millstream.runtime.preparation import source_topics
 from millstream.runtime.topic_news import source_patterns
 from millstream.runtime.topic_watch import TopicWatch

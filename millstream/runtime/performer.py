@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 
 from millstream.clock import Clock
-from millstream.dsl.serdes import serde_named
 from millstream.errors import StreamsException
 from millstream.machine import Announcer
 from millstream.runtime.assembly import Assembly
@@ -45,6 +44,7 @@ from millstream.runtime.owner import Owner
 from millstream.runtime.participation import Participation
 from millstream.runtime.thread import StreamThread
 from millstream.runtime.view import ClientView
+from millstream.serdes.serdes import serde_named
 from millstream.states import State
 
 __all__ = ["Performer"]

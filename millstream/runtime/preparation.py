@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from millstream.errors import ConfigException, InternalTopicException, MissingSourceTopicException
 from millstream.foreign import printable
-from millstream.ports import InternalTopic, TopicDescription, Topics
+from millstream.ports import TopicDescription, Topics
 from millstream.runtime.topic_news import matching_topics, source_patterns
-from millstream.topology.internal_topics import InternalTopics
+from millstream.topology.internal_topics import InternalTopic, InternalTopics
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import FrameRead, Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import Pipeline

@@ -14,14 +14,7 @@ from typing import TypeVar
 
 from millstream.errors import CheckpointException, TopologyException
 from millstream.model import TopicPartition
-from millstream.ports import (
-    CheckpointClaim,
-    CheckpointFiles,
-    CompiledPipeline,
-    Scan,
-    TopicDescription,
-    Topics,
-)
+from millstream.ports import CheckpointClaim, CheckpointFiles, CompiledPipeline, TopicDescription, Topics
 from millstream.runtime.checkpoints import Checkpoints, read_notes
 from millstream.runtime.identity import (
     Finding,
@@ -53,7 +46,7 @@ from millstream.runtime.offset_log import (
 )
 from millstream.runtime.starts import told_to_begin
 from millstream.runtime.topic_news import matching_topics, source_patterns
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, Scan
 
 __all__ = ["Reconciler"]
 

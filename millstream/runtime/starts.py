@@ -19,10 +19,10 @@ from typing import Any
 
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointFiles, Scan, TopicDescription, Topics
+from millstream.ports import CheckpointFiles, TopicDescription, Topics
 from millstream.runtime.object_fencing import live_of
 from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Source, TableSource
-from millstream.topology.pipeline import Pipeline, input_label
+from millstream.topology.pipeline import Pipeline, Scan, input_label
 
 __all__ = [
     "STARTS",

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from millstream.coroutines import Changes, Until
-from millstream.dsl.registry_serdes import bound
 from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.ports import BytesStore
 from millstream.query.metadata import default_partitioner
@@ -20,6 +18,8 @@ from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreS
 from millstream.registry.settings import RegistrySettings
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.standby_updates import StandbyUpdates
+from millstream.serdes.registered import bound
+from millstream.serdes.serde import Serde, SerdePair
 from millstream.states import GlobalThreadState, State, ThreadState
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import Store
@@ -52,7 +52,7 @@ class ClientView:
         self._changes = Changes()
         self._declared = {store.name: store for store in stores}
         self._registry = registry
-        self._serdes: dict[str, tuple[Any, Any]] = {
+        self._serdes: dict[str, SerdePair] = {
             store.name: self._bound(store.name, store.key_serde, store.value_serde) for store in stores
         }
         self._partitions: dict[str, int] = {}
@@ -89,13 +89,13 @@ class ClientView:
             self._partitions.update(partitions)
             self._publish()
 
-    def compiled(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
+    def compiled(self, serdes: Mapping[str, SerdePair]) -> None:
         """Set the serdes of stores, once the pipelines are compiled."""
         with self._lock:
             self._serdes.update(serdes)
             self._publish()
 
-    def serdes_known(self, serdes: Mapping[str, tuple[Any, Any]]) -> None:
+    def serdes_known(self, serdes: Mapping[str, SerdePair]) -> None:
         """Set serdes determined by another client's pipelines, for stores whose serdes are unknown here."""
         with self._lock:
             for store, given in serdes.items():
@@ -104,7 +104,7 @@ class ClientView:
                 self._serdes[store] = (known_key or key, known_value or value)
             self._publish()
 
-    def _bound(self, store: str, key: Any, value: Any) -> tuple[Any, Any]:
+    def _bound(self, store: str, key: Serde | None, value: Serde | None) -> SerdePair:
         """The bound serdes of a store that this client has not compiled."""
         topic = changelog_topic(self._registry.application, store) if self._registry is not None else None
         return bound(key, self._registry, topic, is_key=True), bound(value, self._registry, topic)

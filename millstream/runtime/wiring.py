@@ -259,6 +259,6 @@ def serde_of(value: Any) -> Any:
     """The serde that a configuration names or contains."""
     if not isinstance(value, str):
         return value
-    from millstream.dsl.serdes import Serdes
+    from millstream.serdes.serdes import Serdes
 
     return getattr(Serdes, value)()

@@ -1,7 +1,7 @@
 """The ASGI application: it admits requests, limits them, and turns every failure into an answer.
 
 It needs no web framework and can be mounted in one. It never raises into the server: every exception becomes
-an answer, by the table in answers.py. Paths, bodies and tokens are never logged.
+an answer, by the table in remote/answers.py. Paths, bodies and tokens are never logged.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from urllib.parse import quote
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
 from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
-from millstream.server import events
-from millstream.server.answers import Answer, Refused
-from millstream.server.entrance import FORWARDED, Allowed, Entrance, Headers, Limits, Origins, headers_of
-from millstream.server.peers import Peers
-from millstream.server.proof import Seal
+from millstream.remote.answers import Answer, Refused
+from millstream.remote.proof import FORWARDED, Seal
+from millstream.remote.routes import Request, parse_request
+from millstream.remote.wire import Deadline
+from millstream.server.entrance import Allowed, Entrance, Headers, Limits, Origins, headers_of
+from millstream.server.forms import MEDIA_TYPE
+from millstream.server.peers import Peers, server_closed
 from millstream.server.reading import QueriedStreams
-from millstream.server.routes import Request, parse_request
 from millstream.server.service import QueryService
-from millstream.server.wire import Deadline, server_closed
 
 __all__ = ["ADMITTED", "QueryApplication"]
 
@@ -313,7 +313,7 @@ class QueryApplication:
             outcome, _ = await asyncio.gather(sending, leaving, return_exceptions=True)
         if isinstance(outcome, Exception):
             log.info("%s an answer was cut: %s", self._client_id, type(outcome).__name__)
-        if outcome is not None and not left and answer.headers.get("content-type") == events.MEDIA_TYPE:
+        if outcome is not None and not left and answer.headers.get("content-type") == MEDIA_TYPE:
             with suppress(TimeoutError, OSError):
                 async with asyncio.timeout(self._limits.transfer_s):
                     await end()

@@ -23,13 +23,13 @@ from millstream.model import StoreKind
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
 from millstream.query.read import Form, Read
-from millstream.server.answers import Answer, Refused, is_misdirected
-from millstream.server.codec import shown
-from millstream.server.pages import Page, Row, merged, place_of
+from millstream.remote.answers import Answer, Refused, is_misdirected
+from millstream.remote.codec import shown
+from millstream.remote.pages import Page, Row, merged, place_of
+from millstream.remote.routes import Question, Request, keys_in, parse_request, question_of, read_of
+from millstream.remote.wire import Deadline, Reply
 from millstream.server.peers import Reach, count_from, garbled, page_from, partitions_of, rows_of
 from millstream.server.reading import covers, moved, out_of_reach
-from millstream.server.routes import Question, Request, keys_in, parse_request, question_of, read_of
-from millstream.server.wire import Deadline, Reply
 
 __all__ = ["ManyKeys", "OneKey", "Ranges"]
 

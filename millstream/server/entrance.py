@@ -4,9 +4,9 @@ It decides from a request's head alone, before the body is read: the head's size
 tokens and proofs. Neither tokens nor proofs reach a log.
 
 The endpoints of the other clients come from the group, and any member of the group can announce any endpoint
-(`query.server.peers`). With a token, each endpoint must prove that it knows it (proof.py), and `Allowed` only
-limits where connections go. Without a token there is nothing to prove, so only endpoints on this machine or
-named ones are queried.
+(`query.server.peers`). With a token, each endpoint must prove that it knows it (remote/proof.py), and
+`Allowed` only limits where connections go. Without a token there is nothing to prove, so only endpoints on
+this machine or named ones are queried.
 """
 
 from __future__ import annotations
@@ -22,44 +22,31 @@ from urllib.parse import urlsplit
 
 from millstream.errors import ConfigException
 from millstream.query.metadata import HostInfo
-from millstream.server.answers import Answer, Refused
-from millstream.server.proof import SCHEME, SIGNATURE, Answerer, Seal, secret_of
+from millstream.remote.answers import Answer, Refused
+from millstream.remote.proof import (
+    FORWARDED,
+    SCHEME,
+    SIGNATURE,
+    STALE,
+    Answerer,
+    Seal,
+    checked_token,
+    secret_of,
+)
 
 __all__ = [
-    "FORWARDED",
-    "STALE",
     "Allowed",
     "Entrance",
     "Headers",
     "Limits",
     "Origins",
-    "checked_token",
     "headers_of",
     "is_loopback",
 ]
 
 Headers = Mapping[bytes, list[bytes]]
 
-FORWARDED = "millstream-forwarded"
-"""The header of a forwarded request: its receiver answers it locally or not at all."""
-
-STALE = "StaleProof"
-"""The error for a request whose proof is right, but too old or already used."""
-
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\[\]:]+))(?::[0-9]{1,5})?")
-
-
-def checked_token(token: str | None) -> str | None:
-    """A token that can be sent in a header; None: there is none.
-
-    Raises:
-        ConfigException: it is empty, or contains a space or a character that is not printable ASCII.
-    """
-    if token is None:
-        return None
-    if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
-        raise ConfigException("a token must consist of printable ASCII characters without spaces")
-    return token
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[bytes, list[bytes]]:

@@ -1,27 +1,111 @@
-"""The format of an answer, chosen by the Accept header, and entries written in that format. Pure.
+"""The formats of answers: which one a request wants, by its Accept header, and how entries are written in it.
 
-A format other than JSON contains the whole range instead of one page.
+A format other than JSON contains the whole range instead of one page. Server-sent events carry what their
+producer gives them, with heartbeats; sent events are not kept, so `Last-Event-ID` is ignored.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 from millstream.model import StoreKind
 from millstream.query.codec import Codecs
 from millstream.query.provider import StoreDeclaration
-from millstream.server import events
-from millstream.server.answers import Refused
-from millstream.server.codec import BYTES, from_base64
-from millstream.server.routes import Route
+from millstream.remote.answers import Refused
+from millstream.remote.codec import BYTES, from_base64
+from millstream.remote.routes import Route
 from millstream.stores.api import to_stored
 
-__all__ = ["Form", "Writer", "as_csv", "form_of", "forms_of", "writer_of"]
+__all__ = [
+    "EVENT_HEADERS",
+    "MEDIA_TYPE",
+    "Event",
+    "Form",
+    "Writer",
+    "as_csv",
+    "form_of",
+    "forms_of",
+    "kept_alive",
+    "writer_of",
+]
+
+# --- server-sent events ---------------------------------------------------------------------------------
+
+
+MEDIA_TYPE = "text/event-stream"
+
+EVENT_HEADERS: Mapping[str, str] = {"content-type": MEDIA_TYPE, "x-accel-buffering": "no"}
+"""The headers of an event stream. Without the last one, nginx would buffer it."""
+
+_ALIVE = b":\n\n"
+"""A comment, which listeners do not see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event.
+
+    Attributes:
+        name: the event type for a browser's `addEventListener`; `data`: an object, sent as one line of JSON.
+        retry_ms: how long a browser waits before it reconnects; None: its default.
+    """
+
+    name: str
+    data: Any
+    retry_ms: int | None = None
+
+    def encoded(self) -> bytes:
+        """The event as it is sent: in ASCII, with all else escaped, so that the data has no line break.
+
+        Raises:
+            ValueError: the name is not printable ASCII, or the data has NaN.
+        """
+        if not self.name or not self.name.isprintable() or not self.name.isascii():
+            raise ValueError(f"an event's name must be printable ASCII; got {self.name!r}")
+        retry = "" if self.retry_ms is None else f"retry: {self.retry_ms}\n"
+        data = json.dumps(self.data, separators=(",", ":"), allow_nan=False)
+        return f"{retry}event: {self.name}\ndata: {data}\n\n".encode("ascii")
+
+
+async def kept_alive(events: AsyncGenerator[Event, None], heartbeat_s: float) -> AsyncGenerator[bytes, None]:
+    """Events as they are sent; after `heartbeat_s` seconds without one, a comment.
+
+    The comment shows listeners that the connection is alive, and detects a connection that is not. Closing
+    this closes `events`.
+    """
+    coming: asyncio.Task[Event] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(events))
+            done, _ = await asyncio.wait({coming}, timeout=heartbeat_s)
+            if not done:
+                yield _ALIVE
+                continue
+            try:
+                event = coming.result()
+            except StopAsyncIteration:
+                return
+            coming = None
+            yield event.encoded()
+    finally:
+        if coming is not None:
+            coming.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration):
+                await coming
+        await events.aclose()
+
+
+# --- formats by the Accept header -----------------------------------------------------------------------
 
 
 class Form(Enum):
@@ -31,7 +115,7 @@ class Form(Enum):
     NDJSON = "application/x-ndjson"
     CSV = "text/csv"
     ARROW = "application/vnd.apache.arrow.stream"
-    EVENTS = events.MEDIA_TYPE
+    EVENTS = MEDIA_TYPE
 
 
 _ALSO = {"application/ndjson": Form.NDJSON, "*/*": Form.JSON, "application/*": Form.JSON}

@@ -1,7 +1,8 @@
-"""The OpenAPI document of the query server, generated from the table of routes, and a page for people. Pure.
+"""The description of every path: the OpenAPI document, generated from the table of routes; a page for people;
+and the tables of docs/query-server.md. Pure.
 
-Both are the same for every client: they describe the possible requests and reveal nothing about an
-application, so they need no token.
+The paths themselves and their parameters are in remote/routes.py; this file adds only the descriptions. They
+are the same for every client and reveal nothing about an application, so they need no token.
 
 Source: https://spec.openapis.org/oas/v3.1.0
 """
@@ -12,14 +13,237 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
-from millstream.server.answers import Answer
+from millstream.model import StoreKind
+from millstream.remote.answers import ERRORS, MISDIRECTED, Answer
+from millstream.remote.routes import ROUTES, Route
 from millstream.server.forms import Form, forms_of
-from millstream.server.paths import ABOUT, errors_by_status, errors_of, parameter_of, path_of
-from millstream.server.routes import ROUTES, Route
 
-__all__ = ["document", "index_answer", "openapi_answer"]
+__all__ = [
+    "ABOUT",
+    "About",
+    "Parameter",
+    "document",
+    "errors_by_status",
+    "errors_of",
+    "index_answer",
+    "openapi_answer",
+    "parameter_of",
+    "path_of",
+    "table_of_parameters",
+    "table_of_paths",
+]
+
+# --- paths and parameters -------------------------------------------------------------------------------
+
+
+class About(NamedTuple):
+    """What a path answers. `answer` names its schema in the OpenAPI document; None: it is not JSON.
+
+    Without a `tag`, the path is only for browsers, and not in that document.
+    """
+
+    says: str
+    answer: str | None
+    tag: str
+    body: str | None = None
+
+
+_STORES, _CLIENT, _SERVER = "Stores", "Client", "Server"
+
+ABOUT: Mapping[str, About] = {
+    "index": About("a page with links to all paths; without a token", None, _SERVER),
+    "openapi": About("this API as OpenAPI 3.1; without a token", "Object", _SERVER),
+    "live": About(
+        "liveness, for orchestrators, without a token: 200 while the client is alive, 503 if it should "
+        "be replaced",
+        "Live",
+        _SERVER,
+    ),
+    "ready": About(
+        "readiness, for orchestrators, without a token: 200 while it works and its stores answer, else 503",
+        "Ready",
+        _SERVER,
+    ),
+    "proof": About(
+        "for other clients, without a token: the proof that this server knows the token", "Proof", _SERVER
+    ),
+    "health": About("the client's health, with details; 503 unless it is ready", "Health", _CLIENT),
+    "topology": About(
+        "the topology as boxes and arrows, as `millstream graph` draws it", "Topology", _CLIENT
+    ),
+    "metrics": About(
+        "the client's [metrics](metrics.md), as Prometheus reads them; 501 where "
+        "prometheus-client is not installed",
+        None,
+        _CLIENT,
+    ),
+    "figures": About("the same as JSON: group, name, tags and value of each metric", "Metrics", _CLIENT),
+    "clients": About("the stores and partitions of each client of the application", "Clients", _CLIENT),
+    "threads": About(
+        "this client's stream threads: state, tasks, and the progress of their pipelines", "Threads", _CLIENT
+    ),
+    "failures": About("the latest failures, each with the response and the next retry", "Failures", _CLIENT),
+    "pause": About("pause this client", "Paused", _CLIENT),
+    "resume": About("resume this client", "Paused", _CLIENT),
+    "change_threads": About("add or remove a stream thread", "ThreadChange", _CLIENT, body="WantedThread"),
+    "close": About("close this client and its server; it does not restart", "Closing", _CLIENT),
+    "ui": About(
+        "the [dashboard](dashboard.md), if `ui.enabled` is set: files without data, so without a token",
+        None,
+        "",
+    ),
+    "ui_file": About("a file of the dashboard", None, ""),
+    "still": About(
+        "the dashboard's constant parts: the drawing of the topology, the state machine", "Object", _CLIENT
+    ),
+    "watch": About("the dashboard's data, as server-sent events", None, _CLIENT),
+    "sql": About(
+        "run a SELECT over the stores of all clients, in [SQL](stores.md), if `query.server.sql.enabled` "
+        "is set",
+        "Rows",
+        _STORES,
+        body="Sql",
+    ),
+    "stores": About(
+        "every store of the topology: kind, serdes, and the partitions on this client", "Stores", _STORES
+    ),
+    "store": About("the same about one store", "Store", _STORES),
+    "owner": About("the client that has a key, and those with standbys", "Owner", _STORES),
+    "count": About("the approximate number of entries", "Count", _STORES),
+    "get": About("a key's value and timestamp; 404 without `error` if it has none", "One", _STORES),
+    "multi_get": About(
+        "the values of many keys, in the order of the keys; `null` for a key without a value",
+        "Many",
+        _STORES,
+        body="Keys",
+    ),
+    "entries": About("a range of keys", "Page", _STORES),
+    "window": About("a key's windows", "Page", _STORES),
+    "windows": About("the windows of many keys", "Page", _STORES),
+    "session": About("a key's sessions", "Page", _STORES),
+    "sessions": About("the sessions of many keys", "Page", _STORES),
+}
+"""The description of each route, by its name."""
+
+
+class Parameter(NamedTuple):
+    """What a parameter does, and its JSON schema."""
+
+    says: str
+    schema: Mapping[str, Any]
+
+
+_TEXT = {"type": "string"}
+_SWITCH = {"type": "boolean", "default": False}
+_TIME = {
+    "anyOf": [
+        {"type": "integer", "format": "int64"},
+        {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}"},
+    ],
+    "description": "milliseconds since the epoch, or ISO 8601 such as 2026-07-01T12:00:00Z",
+}
+
+_PARAMETERS: Mapping[str, Parameter] = {
+    "nonce": Parameter("64 hexadecimal digits", {"type": "string", "pattern": "^[0-9a-f]{64}$"}),
+    "format": Parameter(
+        "`bytes`: keys and values, also in the request, are the base64 of their bytes",
+        {"type": "string", "enum": ["json", "bytes"], "default": "json"},
+    ),
+    "stale": Parameter("also read standby and restoring replicas, which may be behind", _SWITCH),
+    "local": Parameter("read only this client: its part of a range; for a key, an answer or 421", _SWITCH),
+    "reverse": Parameter("the last entry first", _SWITCH),
+    "limit": Parameter(
+        "the number of entries in a page (default 1,000, at most 10,000)",
+        {"type": "integer", "minimum": 1, "maximum": 999_999_999},
+    ),
+    "cursor": Parameter("where the page begins: `next` of the previous page", _TEXT),
+    "as_of": Parameter("the value at this time, in a versioned store", _TIME),
+    "from": Parameter("the first key", _TEXT),
+    "to": Parameter("the last key, inclusive", _TEXT),
+    "prefix": Parameter("the prefix of the keys", _TEXT),
+    "from_key": Parameter("the first key", _TEXT),
+    "to_key": Parameter("the last key, inclusive", _TEXT),
+    "time": Parameter("the window that starts at this time", _TIME),
+    "start": Parameter("with `end`: the session that starts at this time", _TIME),
+    "end": Parameter("with `start`: the end of that session", _TIME),
+    "earliest_end": Parameter("sessions that end at this time or later", _TIME),
+    "latest_start": Parameter("sessions that start at this time or earlier", _TIME),
+}
+
+_OF_WINDOWS: Mapping[str, Parameter] = {
+    "from": Parameter("windows that start at this time or later", _TIME),
+    "to": Parameter("windows that start at this time or earlier", _TIME),
+}
+"""For the routes where these names mean times instead of keys."""
+
+
+def parameter_of(route: Route, name: str) -> Parameter:
+    """The description of a route's parameter."""
+    if route.kind is StoreKind.WINDOW and name in _OF_WINDOWS:
+        return _OF_WINDOWS[name]
+    return _PARAMETERS[name]
+
+
+def path_of(route: Route) -> str:
+    """The path of a route, as it is written, with `{store}` and `{key}` in it."""
+    return "/" + "/".join(route.path)
+
+
+def errors_of(route: Route) -> tuple[int, ...]:
+    """The error statuses that a route's answers can have, beside 500 and 503."""
+    found = {400, 405, 414, 431}
+    if not route.open:
+        found |= {401, 403, 408, 413, 504}
+    if route.open:
+        found |= {403, 404} if route.name == "proof" else {403}
+    if route.method == "POST":
+        found |= {415}
+    if route.name in ("metrics", "sql"):
+        found |= {501}
+    if "{store}" in route.path or route.name in ("sql", "still", "watch"):
+        found |= {404}
+    if route.kind is not None:
+        found |= {409, 502}
+    if len(forms_of(route)) > 1:
+        found |= {406}
+    if "{key}" in route.path or route.kind is not None:
+        found |= {MISDIRECTED}
+    return tuple(sorted(found))
+
+
+def table_of_paths() -> str:
+    """All paths as a table in Markdown."""
+    rows = ["| path | answer | parameters |", "| --- | --- | --- |"]
+    for route in ROUTES:
+        about = ABOUT[route.name]
+        method = "" if route.method == "GET" else f"{route.method} "
+        path = path_of(route).replace("/v1/stores/{store}/", "…/")
+        parameters = ", ".join(f"`{each}`" for each in sorted(route.parameters))
+        rows.append(f"| {method}`{path}` | {about.says} | {parameters} |")
+    return "\n".join(rows)
+
+
+def table_of_parameters() -> str:
+    """All parameters as a table in Markdown."""
+    rows = ["| parameter | what it does |", "| --- | --- |"]
+    for name in sorted({name for route in ROUTES for name in route.parameters}):
+        told = {parameter_of(route, name).says: None for route in ROUTES if name in route.parameters}
+        rows.append(f"| `{name}` | {'; or: '.join(told)} |")
+    return "\n".join(rows)
+
+
+def errors_by_status() -> dict[int, tuple[str, ...]]:
+    """The exceptions that each status can represent."""
+    found: dict[int, list[str]] = {}
+    for kind, row in ERRORS.items():
+        found.setdefault(row.status, []).append(kind.__name__)
+    return {status: tuple(names) for status, names in found.items()}
+
+
+# --- the document and the page --------------------------------------------------------------------------
+
 
 Schema = Mapping[str, Any]
 
@@ -40,7 +264,6 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-_TEXT = {"type": "string"}
 _FLAG = {"type": "boolean"}
 _NUMBER = {"type": "integer"}
 _MS = {"type": "integer", "format": "int64", "description": "milliseconds since the epoch"}
@@ -50,7 +273,7 @@ _ANY = {"description": 'decoded by the serde; bytes are {"$bytes": base64}; with
 _PARTITIONS = _list(_NUMBER)
 _ENTRY = {"key": _ANY, "value": _ANY}
 _TIMES = {"timestamp": _MS, "start": _MS, "end": _MS}
-_CLIENT = {"client": _TEXT}
+_OF_CLIENT = {"client": _TEXT}
 
 SCHEMAS: Mapping[str, Schema] = {
     "Object": {"type": "object"},
@@ -91,7 +314,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "history_ms": _MAYBE_NUMBER,
         }
     ),
-    "Stores": _object({**_CLIENT, "client_state": _TEXT, "stores": _list(_ref("Store"))}),
+    "Stores": _object({**_OF_CLIENT, "client_state": _TEXT, "stores": _list(_ref("Store"))}),
     "Count": _object({"store": _TEXT, "partitions": _PARTITIONS, "count": _NUMBER}),
     "Owner": _object(
         {"store": _TEXT, "partition": _MAYBE_NUMBER, "active": _MAYBE_TEXT, "standbys": _list(_TEXT)}
@@ -132,13 +355,13 @@ SCHEMAS: Mapping[str, Schema] = {
             "pipelines": _list(_ref("Pipeline")),
         }
     ),
-    "Threads": _object({**_CLIENT, "paused": _FLAG, "threads": _list(_ref("Thread"))}),
-    "Failures": _object({**_CLIENT, "failures": _list({"type": "object"})}),
-    "Paused": _object({**_CLIENT, "paused": _FLAG}),
-    "Closing": _object({**_CLIENT, "closing": _FLAG}),
+    "Threads": _object({**_OF_CLIENT, "paused": _FLAG, "threads": _list(_ref("Thread"))}),
+    "Failures": _object({**_OF_CLIENT, "failures": _list({"type": "object"})}),
+    "Paused": _object({**_OF_CLIENT, "paused": _FLAG}),
+    "Closing": _object({**_OF_CLIENT, "closing": _FLAG}),
     "Metrics": _object(
         {
-            **_CLIENT,
+            **_OF_CLIENT,
             "metrics": _list(
                 _object(
                     {
@@ -153,7 +376,7 @@ SCHEMAS: Mapping[str, Schema] = {
         }
     ),
     "WantedThread": _object({"change": {"type": "string", "enum": ["add", "remove"]}}),
-    "ThreadChange": _object({**_CLIENT, "change": _TEXT, "thread": _MAYBE_TEXT, "done": _FLAG}),
+    "ThreadChange": _object({**_OF_CLIENT, "change": _TEXT, "thread": _MAYBE_TEXT, "done": _FLAG}),
     "Live": _object({"live": _FLAG, "status": _TEXT}),
     "Ready": _object({"ready": _FLAG, "status": _TEXT}),
     "Health": _object(
@@ -168,7 +391,7 @@ SCHEMAS: Mapping[str, Schema] = {
     ),
     "Topology": _object(
         {
-            **_CLIENT,
+            **_OF_CLIENT,
             "groups": _list(_object({"id": _NUMBER, "title": _TEXT, "pipeline": _MAYBE_TEXT})),
             "boxes": _list(_object({"id": _TEXT, "kind": _TEXT, "label": _TEXT, "group": _MAYBE_NUMBER})),
             "arrows": _list(_object({"from": _TEXT, "to": _TEXT, "kind": _TEXT})),

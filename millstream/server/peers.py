@@ -1,8 +1,8 @@
 """The query servers of the other clients: sending requests to them, and reading their answers.
 
 Their endpoints come from the group, and anyone who can join the group can announce any endpoint. So an
-endpoint is queried only if it proves that it knows the token (wire.py), and its answers are accepted only
-with a proof. Data from the network is not trusted: an answer of an unexpected shape is reported as such.
+endpoint is queried only if it proves that it knows the token (remote/wire.py), and its answers are accepted
+only with a proof. Data from the network is not trusted: an answer of an unexpected shape is reported as such.
 """
 
 from __future__ import annotations
@@ -14,18 +14,30 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from millstream.coroutines import Threads
+from millstream.errors import StateStoreNotAvailableException
 from millstream.foreign import printable
 from millstream.query.metadata import HostInfo
-from millstream.server.answers import Answer, Refused, answer_to
-from millstream.server.codec import from_base64
+from millstream.remote.answers import Answer, Refused, answer_to
+from millstream.remote.codec import from_base64
+from millstream.remote.pages import Page, Place, Row
+from millstream.remote.proof import secret_of
+from millstream.remote.routes import Question
+from millstream.remote.wire import NOT_OURS, Base, Deadline, Reply, Unproven, Wire, WireError
 from millstream.server.entrance import Allowed, Limits
-from millstream.server.pages import Page, Place, Row
-from millstream.server.proof import secret_of
 from millstream.server.reading import LocalStores, Places, QueriedStreams
-from millstream.server.routes import Question
-from millstream.server.wire import NOT_OURS, Base, Deadline, Reply, Unproven, Wire, WireError, Workers
 
-__all__ = ["Peers", "Reach", "count_from", "garbled", "page_from", "partitions_of", "rows_of"]
+__all__ = [
+    "Peers",
+    "Reach",
+    "count_from",
+    "garbled",
+    "page_from",
+    "partitions_of",
+    "rows_of",
+    "server_closed",
+    "server_threads",
+]
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +47,16 @@ _UNPROVEN = (
     "does not prove that it knows this client's token, so it is neither queried nor trusted; all clients of "
     "an application need the same 'query.server.token' and the same version"
 )
+
+
+def server_closed() -> StateStoreNotAvailableException:
+    """The error once the server is closing."""
+    return StateStoreNotAvailableException("this query server is closed; query another client's")
+
+
+def server_threads(name: str, most: int) -> Threads:
+    """Threads of a query server. Once it is closed, they refuse; what nobody waits for is dropped."""
+    return Threads(name, most, closed=server_closed, drops=True)
 
 
 class Peers:
@@ -58,7 +80,7 @@ class Peers:
     ) -> None:
         self._tls = tls
         self._name = name
-        self._workers = Workers(name, threads)
+        self._workers = server_threads(name, threads)
         self._secret = None if token is None else secret_of(token)
         self._allowed = allowed
         self._prefix = prefix
@@ -245,7 +267,7 @@ class Reach:
         self.stores: LocalStores = LocalStores(streams.store_view)
         self.places = Places(streams, self.stores, host)
         self.peers = peers
-        self._readers = Workers(f"{streams.client_id}-QueryReader", limits.readers)
+        self._readers = server_threads(f"{streams.client_id}-QueryReader", limits.readers)
 
     async def read(self, deadline: Deadline, job: Callable[[], T]) -> T:
         """The result of `job`, which runs on a thread that may block.

@@ -14,24 +14,18 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any, Protocol
 
-from millstream.dsl.serdes import Serdes
 from millstream.errors import StreamsRebalancingException
 from millstream.metrics.client import ClientMetrics
 from millstream.model import LagInfo, StoreKind, ThreadMetadata
+from millstream.query.composite import QueryableStoreTypes
 from millstream.query.local import LocalReader
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
-from millstream.query.parameters import QueryableStoreTypes
-from millstream.query.provider import (
-    Presence,
-    Serde,
-    StoreDeclaration,
-    StoreSnapshot,
-    StoreView,
-    parts_by_partition,
-)
+from millstream.query.provider import Presence, StoreDeclaration, StoreSnapshot, StoreView, parts_by_partition
 from millstream.query.read import Read, remaining
-from millstream.server.answers import BEFORE_HISTORY, Refused
-from millstream.server.pages import Page, Place, Row, page_of, place_of
+from millstream.remote.answers import BEFORE_HISTORY, Refused
+from millstream.remote.pages import Page, Place, Row, page_of, place_of
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
 from millstream.stores.keys import MAX_TIME_MS
 from millstream.topology.topology import Topology

@@ -21,22 +21,19 @@ from millstream.metrics import prometheus
 from millstream.model import PipelineMetadata, ThreadMetadata
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
-from millstream.server import events
-from millstream.server.answers import Answer, Refused
+from millstream.remote.answers import Answer, Refused
+from millstream.remote.codec import bad
+from millstream.remote.routes import Request, key_of
+from millstream.remote.wire import Deadline
 from millstream.server.asking import ManyKeys, OneKey, Ranges
-from millstream.server.codec import bad
-from millstream.server.dashboard import Dashboard, Others, Site, figures_of
+from millstream.server.dashboard import Dashboard, Live, Others, Site, figures_of
 from millstream.server.entrance import Limits
-from millstream.server.exports import Exports
-from millstream.server.forms import Form, form_of
-from millstream.server.live import Live
+from millstream.server.forms import EVENT_HEADERS, Form, form_of
 from millstream.server.openapi import index_answer, openapi_answer
-from millstream.server.peers import Peers, Reach
+from millstream.server.peers import Peers, Reach, server_threads
 from millstream.server.reading import QueriedStreams, serde_names
-from millstream.server.routes import Request, key_of
 from millstream.server.sql import Sql
-from millstream.server.watching import Watching
-from millstream.server.wire import Deadline, Workers
+from millstream.server.streaming import Exports, Watching
 from millstream.topology.drawing import drawing_of
 
 __all__ = ["About", "Actions", "QueryService"]
@@ -173,7 +170,7 @@ class QueryService:
         self._live = Live(self._look, limits.watchers)
         self._site = Site() if ui else None
         # Orchestrators get an answer however busy the other threads are.
-        self._watch = Workers(f"{streams.client_id}-QueryHealth", 1)
+        self._watch = server_threads(f"{streams.client_id}-QueryHealth", 1)
 
     async def answer(self, request: Request, body: bytes, deadline: Deadline, *, forwarded: bool) -> Answer:
         """The answer to a request.
@@ -253,7 +250,7 @@ class QueryService:
                 return await self._reach.read(deadline, self._dashboard.still)
             case _:
                 stream = self._live.watch()
-                return Answer(200, headers=events.HEADERS, pieces=lambda: stream)
+                return Answer(200, headers=EVENT_HEADERS, pieces=lambda: stream)
 
     async def _look(self) -> dict[str, Any]:
         sections = await self._reach.read(Deadline(self._reach.limits.deadline_s), self._dashboard.sections)

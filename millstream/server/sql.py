@@ -18,14 +18,14 @@ from millstream.errors import SetupException, TimeoutException, UnknownStateStor
 from millstream.model import StoreKind
 from millstream.query.position import Position
 from millstream.query.provider import StoreView
-from millstream.server.answers import Answer, Refused
+from millstream.remote.answers import Answer, Refused
+from millstream.remote.codec import bad, expressed, parse_json
+from millstream.remote.pages import Row
+from millstream.remote.routes import Request
+from millstream.remote.wire import Deadline
 from millstream.server.asking import Ranges
-from millstream.server.codec import bad, expressed, parse_json
 from millstream.server.forms import Form, as_csv
-from millstream.server.pages import Row
-from millstream.server.peers import Reach
-from millstream.server.routes import Request
-from millstream.server.wire import Deadline, Workers
+from millstream.server.peers import Reach, server_threads
 
 if TYPE_CHECKING:
     from millstream.query.tables import OpenTable
@@ -43,7 +43,7 @@ class Sql:
         self._reach = reach
         self._ranges = ranges
         self._enabled = enabled
-        self._worker = Workers(f"{client_id}-QuerySql", 1)
+        self._worker = server_threads(f"{client_id}-QuerySql", 1)
 
     async def answer(self, request: Request, form: Form, body: bytes, deadline: Deadline) -> Answer:
         """The rows that a query returns.

@@ -17,9 +17,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from millstream.dsl.serdes import Serde
-from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
 from millstream.spark.flow import CONTEXT, TIMESTAMP, Flow, Lane, Names
 from millstream.spark.joins import Lookup, Side, takes_null_keys
 from millstream.spark.trace import as_column, trace, translated
@@ -36,7 +35,7 @@ from millstream.topology.nodes import (
     TableSource,
     ToTable,
 )
-from millstream.topology.windows import SlidingWindows, Windows
+from millstream.topology.windows import SlidingWindows, Windows, windowed_serde
 
 __all__ = [
     "Made",

@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
 from millstream.spark.aggregate import Pending
 from millstream.spark.building import Building
 from millstream.spark.folding import FoldSerdes

@@ -33,9 +33,9 @@ from millstream.dsl.error_handlers import (
     ProducerRecord,
     SerializationExceptionOrigin,
 )
-from millstream.dsl.serdes import Serde
 from millstream.errors import SerializationException, StreamsException
 from millstream.model import TaskId
+from millstream.serdes.serde import Serde
 
 __all__ = ["FAIL", "GO_ON", "REFUSED", "Answer", "Asking", "HandlerError", "Place", "Question", "Reader"]
 

@@ -14,13 +14,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.registry_serdes import RegistrySerde, bound, reading
-from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
-from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes.registered import RegistrySerde, bound, reading
+from millstream.serdes.serde import Serde
+from millstream.serdes.windowed import WindowedSerde
 from millstream.spark import registry_serdes, serdes
 from millstream.spark.asking import Place
 from millstream.spark.flow import Flow, Lane, Names

@@ -17,8 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from millstream.dsl.serdes import Serde
-from millstream.ports import Scan
+from millstream.serdes.serde import Serde
 from millstream.spark import aggregations, foreign_keys, joining, processors, streams, tables, topics
 from millstream.spark.asking import Asking
 from millstream.spark.building import Building, CompileContext
@@ -32,7 +31,7 @@ from millstream.spark.trace import translated
 from millstream.topology import nodes
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Node
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, Scan
 
 __all__ = [
     "BY_SPARK",

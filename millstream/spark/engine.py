@@ -17,13 +17,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException, TopologyException
 from millstream.locations import Kind, kind_of, scheme_of
 from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes.serde import Serde
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles, check_location, checkpoint_files
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage

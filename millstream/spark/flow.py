@@ -18,11 +18,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.serdes import Serde
-from millstream.ports import Scan
+from millstream.serdes.serde import Serde
 from millstream.spark.dropped import METRICS, metric
 from millstream.topology.columns import RecordContext
 from millstream.topology.nodes import Node
+from millstream.topology.pipeline import Scan
 
 __all__ = ["CONTEXT", "HEADERS_TYPE", "RAW_KEY", "RAW_VALUE", "Failure", "Flow", "Lane", "Names"]
 

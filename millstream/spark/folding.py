@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from millstream.dsl.serdes import Serde
+from millstream.serdes.serde import Serde
 from millstream.topology.nodes import Fold, TableFold
 
 __all__ = ["FoldSerdes", "Folding"]

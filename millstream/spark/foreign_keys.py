@@ -25,8 +25,8 @@ from dataclasses import replace
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
 from millstream.spark import serdes
 from millstream.spark.applying import add_result, apply
 from millstream.spark.building import Building

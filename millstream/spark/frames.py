@@ -20,8 +20,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.dsl.frames import check_columns, check_frame
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import StreamsException, TopologyException
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.spark import serdes
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.stale import is_java_unreachable

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millstream.dsl.serdes import Serde
+from millstream.serdes.serde import Serde
 from millstream.topology.nodes import (
     ForeignKeyJoin,
     ForeignKeyLookup,

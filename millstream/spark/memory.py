@@ -17,11 +17,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.dsl.serdes import Serde
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import PipelineException, StreamsException, TopologyException
 from millstream.model import Record
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes.serde import Serde
 from millstream.spark.asking import FAIL as SAYS_FAIL
 from millstream.spark.asking import HandlerError, Question
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline

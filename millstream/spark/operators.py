@@ -13,10 +13,9 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from millstream.dsl.serdes import Serdes
-from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
-from millstream.ports import Scan
+from millstream.serdes.serdes import Serdes
+from millstream.serdes.windowed import WindowedSerde
 from millstream.spark import foreign_keys, joining
 from millstream.spark.aggregate import Pending, group
 from millstream.spark.aggregations import item_of_aggregation
@@ -33,7 +32,7 @@ from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Node, StreamGlobalTableJoin, StreamTableJoin, TableJoin
-from millstream.topology.pipeline import input_label
+from millstream.topology.pipeline import Scan, input_label
 from millstream.topology.subtopology import DisjointSets
 
 __all__ = [

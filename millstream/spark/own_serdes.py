@@ -16,8 +16,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 
-from millstream.dsl.serdes import CustomSerde
 from millstream.errors import TopologyException
+from millstream.serdes.formats import CustomSerde
 
 __all__ = ["from_bytes", "to_bytes"]
 

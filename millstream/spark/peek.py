@@ -14,7 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.serdes import Serde
+from millstream.serdes.serde import Serde
 from millstream.spark.printing import Text, gathered
 
 __all__ = ["peek"]

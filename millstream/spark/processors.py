@@ -17,11 +17,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.dsl.error_handlers import SerializationExceptionOrigin
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import TopologyException
-from millstream.ports import Scan
 from millstream.processors.graph import Graph, Input, Plan, linked, plan_graph
 from millstream.processors.stores import changelog_record
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.spark import serdes
 from millstream.spark.asking import Place, Reader
 from millstream.spark.building import Building, Kept
@@ -46,6 +46,7 @@ from millstream.spark.source import in_range
 from millstream.spark.stateful import bucket_names, largest_so_far, partition_of
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import GlobalRead, Node, Process, Repartition, Sink, Store
+from millstream.topology.pipeline import Scan
 from millstream.topology.suppliers import is_filled, names_in, new_processor
 
 __all__ = ["Entrance", "Forwarded", "build_processors", "visit_process"]

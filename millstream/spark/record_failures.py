@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.error_handlers import SerializationExceptionOrigin
-from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
+from millstream.serdes.serdes import Serdes
 from millstream.spark import serdes
 from millstream.spark.asking import Asking, Place, Reader
 from millstream.spark.building import Building

@@ -16,9 +16,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl import avro_types, protobuf_types
-from millstream.dsl.registry_serdes import AvroSerde, ProtobufSerde, RegistrySerde
 from millstream.errors import TopologyException
+from millstream.serdes import avro_types, protobuf_types
+from millstream.serdes.registered import AvroSerde, ProtobufSerde, RegistrySerde
 from millstream.spark.java_names import java_class
 from millstream.spark.kernel import CATALOG, FUNCTIONS
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.dsl.serdes import Serde
 from millstream.errors import TopologyException
 from millstream.model import PARTS_HEADER, StoreKind
+from millstream.serdes.serde import Serde
 from millstream.spark import serdes
 from millstream.spark.mergeable import Mergeable
 from millstream.spark.stateful import parts_from_bytes

@@ -2,7 +2,7 @@
 
 The byte formats are Kafka's own serializers': big-endian two's complement integers, IEEE 754 floating point,
 one byte for a boolean, UTF-8 for a string, the 36 characters of a UUID. The other half, the Python codec that
-interactive queries use, is in dsl/serdes.py; a test holds that both give the same bytes.
+interactive queries use, is in serdes/; a test holds that both give the same bytes.
 
 Every expression here is plain Spark SQL, compiled with the query; no row visits Python.
 """
@@ -19,10 +19,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.registry_serdes import JsonSchemaSerde, RegistrySerde, header_of
-from millstream.dsl.serdes import BytesSerde, CustomSerde, JsonSerde, ListSerde, Serde, Serdes, StringSerde
-from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
+from millstream.serdes.formats import BytesSerde, CustomSerde, JsonSerde, ListSerde, StringSerde
+from millstream.serdes.registered import JsonSchemaSerde, RegistrySerde, header_of
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
+from millstream.serdes.windowed import WindowedSerde
 from millstream.spark import own_serdes, registry_serdes
 from millstream.spark.trace import as_column
 

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.serdes import Serde
+from millstream.serdes.serde import Serde
 from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, fold_of, windowed_key, with_context
 from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names

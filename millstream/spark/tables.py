@@ -8,8 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import TopologyException
+from millstream.serdes.windowed import WindowedSerde
 from millstream.spark.applying import add_result, apply, condition_of
 from millstream.spark.building import Building
 from millstream.spark.flow import Flow

@@ -9,10 +9,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.timestamps import FailOnInvalidTimestamp
 from millstream.errors import TopologyException
-from millstream.ports import Scan
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.spark import serdes
 from millstream.spark.applying import add_result, apply
 from millstream.spark.asking import Place
@@ -34,7 +34,7 @@ from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import FrameRead, Function, GlobalRead, Node, Repartition, Source, TableSource
-from millstream.topology.pipeline import Pipeline, input_label
+from millstream.topology.pipeline import Pipeline, Scan, input_label
 
 __all__ = [
     "WrittenBack",

@@ -27,20 +27,21 @@ from typing import Any, TypeVar
 
 from millstream.config import StreamsConfig
 from millstream.dsl.frames import DataFrameTable, StreamDataFrame
-from millstream.dsl.registry_serdes import bound
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.dsl.timestamps import extractor
 from millstream.errors import IllegalStateException, TopologyException
 from millstream.metrics.client import Metric, MetricName
 from millstream.model import KeyValue, Record, StoreKind, TaskId
 from millstream.ports import BytesStore
 from millstream.processors.filling import filled
-from millstream.query.composite import ReadOnlyKeyValueStore, open_store
-from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
+from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.registry.settings import RegistrySettings, is_of_registry
 from millstream.runtime.global_tables import declared_serdes, global_parts
+from millstream.serdes.registered import bound
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
 from millstream.states import State, ThreadState

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from millstream.errors import (
     IllegalStateException,
@@ -19,11 +20,11 @@ from millstream.ports import (
     ChangelogBatch,
     CheckpointClaim,
     CompiledPipeline,
-    InternalTopic,
     OffsetOutOfRange,
     PipelineEnd,
     TopicDescription,
 )
+from millstream.topology.internal_topics import InternalTopic
 from millstream.topology.nodes import FrameTable
 from millstream.topology.pipeline import Pipeline
 
@@ -515,7 +516,9 @@ class FakeEngine:
         if self.compile_error is not None:
             raise self.compile_error
         self.compiled.append(pipeline.name)
-        serdes = {store.name: (store.key_serde, store.value_serde) for store in pipeline.stores}
+        serdes: dict[str, Any] = {
+            store.name: (store.key_serde, store.value_serde) for store in pipeline.stores
+        }
         return CompiledPipeline(pipeline, serdes)
 
     def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dis
 import inspect
-import os
-import sys
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -13,7 +11,6 @@ from typing import Any
 __all__ = [
     "accepts",
     "arity",
-    "caller",
     "compared_with_none",
     "describe_frame",
     "describe_function",
@@ -78,15 +75,6 @@ def accepts(function: Any, count: int) -> bool:
     except TypeError:
         return False
     return True
-
-
-def caller() -> str:
-    """The line of the program that called into Millstream: `app.py:41`."""
-    package = f"{Path(__file__).parent.parent}{os.sep}"
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 # --- likely mistakes ----------------------------------------------------------------------------------------

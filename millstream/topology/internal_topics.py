@@ -16,14 +16,13 @@ from dataclasses import dataclass
 
 from millstream.errors import MissingSourceTopicException
 from millstream.model import TaskId
-from millstream.ports import InternalTopic
 from millstream.topology.copartition import settle_partitions
 from millstream.topology.names import changelog_topic, internal_topic, markers_topic
 from millstream.topology.nodes import Process, Repartition, Store
 from millstream.topology.subtopology import Subtopology
 from millstream.topology.topology import Topology
 
-__all__ = ["InternalTopics", "StorePlace", "plan_internal_topics"]
+__all__ = ["InternalTopic", "InternalTopics", "StorePlace", "plan_internal_topics"]
 
 ANY_TIME = {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1)}
 """What a source topic has taken, an internal topic takes too.
@@ -58,6 +57,15 @@ STREAM_CHANGELOG_CONFIGS = {
 ADDITIONAL_RETENTION_MS = 86_400_000
 """The default of `windowstore.changelog.additional.retention.ms`."""
 _MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A required changelog or repartition topic; `name` is complete, with the application id."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any
 
 from millstream.model import StoreKind
+from millstream.serdes.serde import Serde
 from millstream.topology.windows import JoinWindows, Windows
 
 __all__ = [
@@ -125,8 +126,8 @@ class Store:
     """
 
     name: str
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
     queryable: bool = True
     persistent: bool = True
     logged: bool = True
@@ -166,8 +167,8 @@ class Source(Node):
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
     offset_reset: OffsetResetPolicy | None = None
     timestamp_extractor: Any = None
     """The timestamp extractor; None: the configured one."""
@@ -183,8 +184,8 @@ class TableSource(Node):
 
     topic: str = ""
     source_name: str = ""
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
     offset_reset: OffsetResetPolicy | None = None
     stored: Store | None = None
     timestamp_extractor: Any = None
@@ -222,8 +223,8 @@ class GlobalTable(Node):
 
     topic: str = ""
     source_name: str = ""
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
     stored: Store = field(default_factory=lambda: Store(""))
     supplier: Any = None
 
@@ -351,8 +352,8 @@ class Repartition(Node):
     topic: str = ""
     sink_name: str = ""
     filter_name: str | None = None
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
     partitions: int | None = None
     implicit: bool = True
     null_keys: bool = False
@@ -386,8 +387,8 @@ class Sink(Node):
 
     topic: str | None = None
     topic_function: Function | None = None
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
     partitioner: Function | None = None
 
 
@@ -715,8 +716,8 @@ class Process(Node):
     supplier: Any = None
     fixed_key: bool = False
     connected: tuple[Store, ...] = ()
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
 
     @property
     def stores(self) -> tuple[Store, ...]:

@@ -49,6 +49,7 @@ from millstream.topology.suppliers import texts_of
 
 __all__ = [
     "Pipeline",
+    "Scan",
     "global_read",
     "global_stores_of",
     "input_label",
@@ -114,6 +115,20 @@ class Pipeline:
             for node in self.nodes
             if isinstance(node, Repartition) and node not in self.inputs and node not in self.outputs
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One source of a query. An input is read once for each operator that keeps state, and once more for what
+    is written beside them (docs/decisions/0004).
+
+    Attributes:
+        reads: the input, in the words of `input_label`.
+        feeds: the stores whose operator it feeds; none: what keeps no state.
+    """
+
+    reads: str
+    feeds: tuple[str, ...] = ()
 
 
 def input_label(node: Source | TableSource | Repartition) -> str:

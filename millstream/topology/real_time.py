@@ -14,7 +14,6 @@ from types import CodeType
 from typing import Any
 
 from millstream.errors import ConfigException, TopologyException
-from millstream.ports import Scan
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Aggregate,
@@ -35,7 +34,7 @@ from millstream.topology.nodes import (
     TableGroupBy,
     TableJoin,
 )
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, Scan
 
 __all__ = ["Mode", "Modes", "avoided", "obstacles", "refusal", "twice"]
 

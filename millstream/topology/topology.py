@@ -19,6 +19,7 @@ from typing import Any, TypeGuard
 from millstream.display import block, details, image, preformatted
 from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
+from millstream.serdes.serde import Serde
 from millstream.topology.columns import Partitioner, TopicName
 from millstream.topology.copartition import CopartitionGroup, copartition_groups
 from millstream.topology.describe import TopologyDescription, describe
@@ -79,8 +80,8 @@ class Topology(TellsWhatIsMissing):
         self,
         name: str,
         *topics: str | re.Pattern[str],
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
         offset_reset: OffsetResetPolicy | None = None,
         timestamp_extractor: Any = None,
     ) -> Topology:
@@ -136,7 +137,7 @@ class Topology(TellsWhatIsMissing):
         )
 
     def add_processor(
-        self, name: str, supplier: Any, *parents: str, key_serde: Any = None, value_serde: Any = None
+        self, name: str, supplier: Any, *parents: str, key_serde: Serde | None = None, value_serde: Any = None
     ) -> Topology:
         """A processor after these nodes. Stores that `supplier.stores()` returns are added and connected.
 
@@ -174,8 +175,8 @@ class Topology(TellsWhatIsMissing):
         name: str,
         topic: str | TopicName,
         *parents: str,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
         partitioner: Partitioner | None = None,
     ) -> Topology:
         """What these nodes forward goes to a topic, or to the one that a function's Column names.
@@ -246,8 +247,8 @@ class Topology(TellsWhatIsMissing):
         processor_name: str,
         supplier: Any,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
     ) -> Topology:
         """As `StreamsBuilder.add_global_store`, with names for its two nodes.
 
@@ -292,8 +293,8 @@ class Topology(TellsWhatIsMissing):
         processor_name: str,
         supplier: Any,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
         timestamp_extractor: Any = None,
     ) -> Topology:
         """A store whose changelog is a topic written by others: a processor puts its records into the store.

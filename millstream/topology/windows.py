@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 from zoneinfo import ZoneInfo
 
+from millstream.clock import milliseconds
 from millstream.errors import TopologyException
 from millstream.model import MAX_TIMESTAMP_MS, TimeWindow
+from millstream.serdes.serde import Serde
+from millstream.serdes.windowed import WindowedSerde
 
 __all__ = [
     "DailyTimeWindows",
@@ -22,22 +25,11 @@ __all__ = [
     "TimeWindows",
     "UnlimitedWindows",
     "Windows",
-    "milliseconds",
+    "windowed_serde",
 ]
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def milliseconds(duration: Any, what: str) -> int:
-    """A duration in Kafka's form: whole milliseconds in 64 bits; smaller fractions are truncated.
-
-    Raises:
-        TopologyException: it is not a timedelta.
-    """
-    if not isinstance(duration, timedelta):
-        raise TopologyException(f"{what} is a timedelta, such as timedelta(minutes=5); got {duration!r}")
-    return duration // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,6 +447,13 @@ class SessionWindows:
 
 
 Windows = TimeWindows | SlidingWindows | SessionWindows
+
+
+def windowed_serde(windows: Windows | None, key_serde: Serde) -> Serde:
+    """The serde of the keys of a table, from that of its group's keys; None: it has no windows."""
+    if windows is None:
+        return key_serde
+    return WindowedSerde(key_serde, None if isinstance(windows, SessionWindows) else windows.size_ms)
 
 
 def _check_grace(grace_ms: int) -> None:

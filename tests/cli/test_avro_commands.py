@@ -8,10 +8,10 @@ import pytest
 from cli_running import run
 
 from millstream.broker import EmbeddedKafka
-from millstream.dsl.registry_serdes import bound
-from millstream.dsl.serdes import Serdes
 from millstream.registry.http import RegistryServer
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes.registered import bound
+from millstream.serdes.serdes import Serdes
 
 AMOUNT = {"name": "amount", "type": "double"}
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}

@@ -30,10 +30,10 @@ from millstream.cli.records import (
     written,
 )
 from millstream.cli.topics import Begin, begin_of, first_offsets, record_of_line
-from millstream.dsl.serdes import Serdes
 from millstream.foreign import printable
 from millstream.kafka.records import is_read
 from millstream.model import Record, TopicPartition
+from millstream.serdes.serdes import Serdes
 from millstream.testing.fakes import FakeLog, FakeTopics
 
 RECORD = Record(

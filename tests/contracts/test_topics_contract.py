@@ -12,8 +12,9 @@ from waiting import wait_until
 from millstream.broker import EmbeddedKafka
 from millstream.errors import StreamsException
 from millstream.model import TopicPartition
-from millstream.ports import InternalTopic, Topics
+from millstream.ports import Topics
 from millstream.testing.fakes import FakeLog, FakeTopics
+from millstream.topology.internal_topics import InternalTopic
 
 
 @dataclass

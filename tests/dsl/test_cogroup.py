@@ -13,13 +13,12 @@ from millstream.dsl.cogrouped import (
 )
 from millstream.dsl.emission import BufferConfig, Suppressed
 from millstream.dsl.options import Grouped, Materialized
-from millstream.dsl.serdes import Serdes
-from millstream.dsl.windowed_serdes import windowed_serde
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
+from millstream.serdes.serdes import Serdes
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.nodes import Cogroup, Repartition
-from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, windowed_serde
 
 FIVE = TimeWindows.of_size_and_grace(timedelta(minutes=5), timedelta(minutes=1))
 

@@ -8,8 +8,8 @@ from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.join_options import TableJoined
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
+from millstream.serdes.serdes import Serdes
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.names import is_internal_topic
 from millstream.topology.nodes import (

@@ -7,8 +7,8 @@ import pytest
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.options import AutoOffsetReset, Consumed, Materialized, StoreType
-from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
+from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import GlobalTable
 
 HERE = "test_global_table.py"

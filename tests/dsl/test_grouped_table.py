@@ -8,8 +8,8 @@ from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Grouped, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
+from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import (
     Aggregate,
     ColumnAggregation,

@@ -10,9 +10,9 @@ from millstream.dsl.join_options import Joined, StreamJoined
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Consumed, Grouped, Materialized, Named
-from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
+from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import (
     JoinType,
     Repartition,

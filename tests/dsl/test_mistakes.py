@@ -14,8 +14,8 @@ from millstream.dsl.options import (
     Named,
     Produced,
 )
-from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
+from millstream.serdes.serdes import Serdes
 
 HERE = "test_mistakes.py"
 

@@ -15,8 +15,8 @@ from millstream.dsl.options import (
     Repartitioned,
     StoreType,
 )
-from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
+from millstream.serdes.serdes import Serdes
 from millstream.topology import nodes
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())

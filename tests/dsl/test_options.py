@@ -17,8 +17,8 @@ from millstream.dsl.options import (
     Repartitioned,
     StoreType,
 )
-from millstream.dsl.serdes import Serdes
 from millstream.errors import TopologyException
+from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import OffsetReset
 
 WITH_SERDES = [Consumed, Produced, Grouped, Repartitioned, Materialized]

@@ -20,11 +20,11 @@ from millstream import (
     Serdes,
     StreamsBuilder,
 )
-from millstream.dsl.registry_serdes import bound
 from millstream.registry.client import Registry
 from millstream.registry.http import RegistryServer
 from millstream.registry.settings import RegistrySettings
 from millstream.registry.topic import RegistryTopic
+from millstream.serdes.registered import bound
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

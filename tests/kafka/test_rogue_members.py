@@ -20,7 +20,6 @@ from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.errors import StreamsException, TaskAssignmentException
 from millstream.group.layout import LATEST_OFFSET, SubscriptionInfo
 from millstream.group.userdata import Assignment, MemberInfo, Program
@@ -29,6 +28,7 @@ from millstream.model import TaskId, TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import StreamThreadExceptionResponse as Response
 from millstream.runtime.wiring import real_parts
+from millstream.serdes.serdes import Serdes
 from millstream.states import State
 from millstream.testing.fakes import FakeEngine
 from millstream.topology.topology import Topology

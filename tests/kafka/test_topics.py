@@ -17,7 +17,8 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import TopicPartition
-from millstream.ports import InternalTopic, TopicDescription
+from millstream.ports import TopicDescription
+from millstream.topology.internal_topics import InternalTopic
 
 pytestmark = pytest.mark.kafka
 

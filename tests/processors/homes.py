@@ -6,11 +6,11 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from millstream.dsl.serdes import Serdes
 from millstream.model import TaskId
 from millstream.processors.api import Headers
 from millstream.processors.graph import Plan, linked, plan_graph
 from millstream.processors.task import ProcessorTask, RawRecord
+from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import Node
 from millstream.topology.topology import Topology
 

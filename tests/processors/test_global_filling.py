@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from millstream import Consumed, Processor, Record, Serdes, Stores, StreamsBuilder, Topology, processor
-from millstream.dsl.registry_serdes import bound
 from millstream.errors import StreamsException, TopologyException
 from millstream.model import TaskId, TopicPartition
 from millstream.processors.filling import filled
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes.registered import bound
 from millstream.stores.api import to_stored
 from millstream.stores.opening import open_store
 

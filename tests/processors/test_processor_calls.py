@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -13,14 +14,13 @@ from snapshots.calls import FILE, asked
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Produced
-from millstream.dsl.serdes import Serdes
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.dsl.store_suppliers import Stores
 from millstream.model import KeyValue, SessionWindow, ValueAndTimestamp, Windowed
 from millstream.processors.api import FixedKeyProcessor, FixedKeyRecord, Processor, PunctuationType, Record
 from millstream.processors.stores import StoreIterator
 from millstream.query.result import VersionedRecord
-from millstream.topology.windows import timedelta
+from millstream.serdes.serdes import Serdes
 
 
 @cache

@@ -221,3 +221,9 @@ def test_wrong_arguments_get_a_sentence(told: str, used: Callable[[Any, Any], ob
     """It says what the method takes."""
     with pytest.raises(TypeError, match=told):
         used(windows().store, sessions().store)
+
+
+def test_a_prefix_is_not_none() -> None:
+    """As no key is."""
+    with pytest.raises(ValueError, match="store 's': a prefix cannot be None"):
+        Held(StoreKind.KEY_VALUE).store.prefix_scan(None)

@@ -8,9 +8,9 @@ from test_store_tables import client_with
 from windowed_worlds import MINUTE, WindowedClient, now
 from worlds import Client
 
-from millstream.dsl.serdes import Serdes
 from millstream.model import StoreKind
 from millstream.query.tables import flat
+from millstream.serdes.serdes import Serdes
 
 ORDER = "customer string, amount double, address struct<city string, zip string>"
 

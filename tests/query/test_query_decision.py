@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from millstream.dsl.serdes import Serdes
 from millstream.errors import InvalidStateStoreException
 from millstream.model import StoreKind, TaskId
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import (
     LocalStore,
     Outcome,
@@ -26,6 +26,7 @@ from millstream.query.provider import (
     refusal,
 )
 from millstream.query.readiness import why_not
+from millstream.serdes.serdes import Serdes
 from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 

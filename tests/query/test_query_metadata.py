@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.config import StreamsConfig
-from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     SerializationException,
     StateStoreNotAvailableException,
@@ -31,6 +30,7 @@ from millstream.query.metadata import (
     host_of_key,
 )
 from millstream.query.provider import StoreDeclaration, StoreSnapshot
+from millstream.serdes.serdes import Serdes
 from millstream.states import State
 
 A, B, C = HostInfo("a", 1), HostInfo("b", 2), HostInfo("c", 3)

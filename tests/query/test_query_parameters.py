@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from millstream.model import StoreKind
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import StoreQueryParameters
 
 TYPE = QueryableStoreTypes.key_value_store()
 

@@ -23,9 +23,9 @@ from millstream.errors import (
     StreamsRebalancingException,
 )
 from millstream.model import SessionWindow, StoreKind, Windowed
-from millstream.query.composite import open_store
+from millstream.query.composite import QueryableStoreTypes, open_store
 from millstream.query.iterators import KeyValueIterator
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.windowed import ReadOnlySessionStore
 from millstream.stores.api import ClosedStoreError
 

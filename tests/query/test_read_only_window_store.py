@@ -24,9 +24,9 @@ from millstream.errors import (
     StreamsRebalancingException,
 )
 from millstream.model import KeyValue, SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
-from millstream.query.composite import open_store
+from millstream.query.composite import QueryableStoreTypes, open_store
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import Role
 from millstream.query.windowed import ReadOnlyWindowStore
 from millstream.stores.api import ClosedStoreError

@@ -23,7 +23,6 @@ from pyspark.sql.types import (
 from windowed_worlds import MINUTE, WindowedClient, now
 from worlds import PARTITIONS, Client, partition_of
 
-from millstream.dsl.serdes import JsonSerde, Serde, Serdes
 from millstream.errors import (
     SerializationException,
     StateStoreMigratedException,
@@ -32,6 +31,9 @@ from millstream.errors import (
 )
 from millstream.model import StoreKind
 from millstream.query.schemas import arrow_type
+from millstream.serdes.formats import JsonSerde
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
 

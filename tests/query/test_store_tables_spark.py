@@ -9,8 +9,8 @@ import pytest
 from windowed_worlds import MINUTE, WindowedClient, now
 from worlds import Client
 
-from millstream.dsl.serdes import Serdes
 from millstream.model import StoreKind
+from millstream.serdes.serdes import Serdes
 
 pytestmark = pytest.mark.spark
 

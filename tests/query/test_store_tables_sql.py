@@ -15,7 +15,6 @@ import pytest
 from worlds import Client, key_in
 
 import millstream.query.sql
-from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     SerializationException,
     SetupException,
@@ -31,6 +30,7 @@ from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.query.provider import LocalStore, StoreDeclaration
 from millstream.query.sql import POSITIONS, run_sql
 from millstream.query.sql_program import decoded, encoded
+from millstream.serdes.serdes import Serdes
 from millstream.stores.keys import session_key, window_key
 from millstream.stores.memory import MemoryStore
 from millstream.stores.segments import SessionStore, WindowStore

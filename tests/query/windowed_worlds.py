@@ -7,11 +7,11 @@ from typing import Any
 
 from worlds import PARTITIONS, Client, partition_of
 
-from millstream.dsl.serdes import Serdes
 from millstream.model import StoreKind, TaskId
-from millstream.query.composite import open_store
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes, open_store
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration
+from millstream.serdes.serdes import Serdes
 from millstream.stores import opening
 from millstream.stores.keys import session_key, window_key
 from millstream.topology.nodes import Store

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from millstream.dsl.serdes import Serdes
 from millstream.model import StoreKind, TaskId
-from millstream.query.composite import ReadOnlyKeyValueStore, open_store
+from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
 from millstream.query.metadata import default_partition
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
+from millstream.serdes.serdes import Serdes
 from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 

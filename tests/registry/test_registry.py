@@ -25,13 +25,13 @@ from millstream import (
     TopologyException,
     avro_record,
 )
-from millstream.dsl import avro_types
-from millstream.dsl.registry_serdes import bound
 from millstream.registry.client import Registry
 from millstream.registry.compatibility import incompatibility
 from millstream.registry.http import RegistryServer
 from millstream.registry.mock import drop_mock_registry
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes import avro_types
+from millstream.serdes.registered import bound
 
 
 def record(name: str, *fields: dict[str, Any]) -> str:
@@ -457,7 +457,7 @@ def test_a_protobuf_schema_of_the_registry_may_import_what_nobody_has_imported()
         import base64
         from google.protobuf import descriptor_pb2
         from millstream import TopologyException
-        from millstream.dsl import protobuf_types
+        from millstream.serdes import protobuf_types
 
         def schema(imported):
             file = descriptor_pb2.FileDescriptorProto(name="o.proto", syntax="proto3", dependency=[imported])

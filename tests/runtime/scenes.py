@@ -10,11 +10,11 @@ from waiting import wait_until
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.errors import PipelineException
 from millstream.model import TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.handler import FailureContext
+from millstream.serdes.serdes import Serdes
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology

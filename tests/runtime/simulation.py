@@ -34,7 +34,6 @@ from millstream.errors import (
 from millstream.group.userdata import Assignment
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import TopicDescription
-from millstream.runtime.assembly import Plan
 from millstream.runtime.assignment import Share, StorePart
 from millstream.runtime.client_state import _EPOCH, About, ClientState, Moment
 from millstream.runtime.events import (
@@ -80,6 +79,7 @@ from millstream.runtime.events import (
     TopicsMissing,
 )
 from millstream.runtime.failure import Answer, Budget, Failure, Response
+from millstream.runtime.plan import Plan
 from millstream.runtime.reactions import react
 from millstream.states import CLIENT, STREAM_THREAD, GlobalThreadState, State, ThreadState
 from millstream.topology.nodes import Store

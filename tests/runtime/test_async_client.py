@@ -14,7 +14,8 @@ import pytest
 from scenes import SOON, SOON_S, Make, ended, put_into, word_count
 
 from millstream.errors import IllegalStateException, PipelineException, TopologyException
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.request import RangeQuery, StateQueryRequest
 from millstream.states import State
 from millstream.testing.world import FakeWorld

@@ -28,7 +28,8 @@ from millstream.errors import (
     UnknownStateStoreException,
 )
 from millstream.model import LagInfo, TaskId, TopicPartition
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import StreamThreadExceptionResponse
 from millstream.states import State

@@ -8,8 +8,8 @@ from scenes import SOON, Make
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.options import Consumed
-from millstream.dsl.serdes import Serdes
 from millstream.errors import IllegalStateException, StreamsNotStartedException, TopologyException
+from millstream.serdes.serdes import Serdes
 from millstream.testing.world import FakeWorld
 
 

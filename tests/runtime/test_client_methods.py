@@ -36,7 +36,8 @@ from millstream.errors import (
     TopologyException,
 )
 from millstream.model import LagInfo
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
 from millstream.runtime.failure import Response

@@ -13,7 +13,6 @@ import pytest
 from waiting import wait_until
 
 from millstream.clock import Clock, SystemClock
-from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     IllegalStateException,
     MissingSourceTopicException,
@@ -25,13 +24,14 @@ from millstream.errors import (
 )
 from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.ports import BytesStore, ChangelogBatch, KeyValueBytesStore
-from millstream.query.composite import open_store
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes, open_store
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
 from millstream.runtime.assignment import StorePart
 from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.topic_watch import TopicWatch
+from millstream.serdes.serdes import Serdes
 from millstream.states import GlobalThreadState, State
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore

@@ -36,7 +36,8 @@ from millstream.errors import (
 from millstream.group.codes import AssignorError
 from millstream.group.userdata import Assignment
 from millstream.model import TopicPartition
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles

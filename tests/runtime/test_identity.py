@@ -15,7 +15,6 @@ from millstream import (
     StreamsBuilder,
 )
 from millstream.model import TopicPartition
-from millstream.ports import Scan
 from millstream.runtime.identity import (
     Found,
     Noted,
@@ -32,6 +31,7 @@ from millstream.runtime.identity import (
     note,
     topics_of,
 )
+from millstream.topology.pipeline import Scan
 
 USES = (
     TopicUse("in", Role.SOURCE),

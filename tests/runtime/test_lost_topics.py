@@ -27,12 +27,12 @@ from waiting import wait_until
 from millstream.broker import EmbeddedKafka
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.kafka.topics import KafkaTopics
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.serdes.serdes import Serdes
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 

@@ -10,7 +10,8 @@ import pytest
 from scenes import SOON, Make, ended, global_only, put_into, running, with_global_table, word_count
 
 from millstream.errors import LockException, PipelineException
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.request import KeyQuery, RangeQuery, StateQueryRequest
 from millstream.runtime.client import KafkaStreams
 from millstream.states import State

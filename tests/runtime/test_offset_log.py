@@ -11,7 +11,7 @@ from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.errors import CheckpointException, StreamsException
 from millstream.model import TopicPartition
-from millstream.ports import FENCE, CheckpointClaim, CompiledPipeline, Scan
+from millstream.ports import FENCE, CheckpointClaim, CompiledPipeline
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.identity import Policies
 from millstream.runtime.object_fencing import ObjectClaims
@@ -27,6 +27,7 @@ from millstream.runtime.offset_log import (
 )
 from millstream.runtime.reconcile import Reconciler
 from millstream.testing.fakes import FakeCheckpointFiles, FakeLog, FakeObjectFiles, FakeTopics
+from millstream.topology.pipeline import Scan
 
 HEAD = ("v1", '{"batchWatermarkMs":0,"conf":{}}')
 A, B = {"a": {"0": 5, "1": 7}}, {"b": {"0": 3}}

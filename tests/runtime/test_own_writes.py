@@ -14,7 +14,6 @@ from millstream.clock import SystemClock
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.join_options import TableJoined
 from millstream.dsl.options import Consumed, Materialized, Repartitioned
-from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     StateStoreNotAvailableException,
     StreamsNotStartedException,
@@ -27,6 +26,7 @@ from millstream.query.request import KeyQuery, StateQueryRequest
 from millstream.query.result import FailureReason
 from millstream.runtime.own_writes import bound_after, bound_at_ends
 from millstream.runtime.queries import _Progress
+from millstream.serdes.serdes import Serdes
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology

@@ -26,9 +26,10 @@ from waiting import wait_until
 from millstream.dsl.builder import StreamsBuilder
 from millstream.errors import MissingSourceTopicException, StreamsException
 from millstream.model import TopicPartition
-from millstream.runtime.assembly import Assembly, Plan
+from millstream.runtime.assembly import Assembly
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response
+from millstream.runtime.plan import Plan
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.states import State
 from millstream.testing.world import FakeWorld

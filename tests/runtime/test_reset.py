@@ -17,7 +17,7 @@ from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import AutoOffsetReset, Consumed
 from millstream.errors import ConfigException, IllegalStateException, LockException, StreamsException
 from millstream.model import TaskId, TopicPartition
-from millstream.ports import Scan, TopicDescription
+from millstream.ports import TopicDescription
 from millstream.runtime.failure import Response
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.runtime.identity import Noted, Notes, Role
@@ -35,6 +35,7 @@ from millstream.stores.directory import StateDirectory
 from millstream.testing.fakes import FakeCheckpointFiles, FakeTopics
 from millstream.testing.world import FakeWorld
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration
+from millstream.topology.pipeline import Scan
 
 A, B = TopicPartition("in", 0), TopicPartition("in", 1)
 

@@ -20,8 +20,9 @@ from millstream.errors import (
 )
 from millstream.group.layout import UNKNOWN_OFFSET_SUM
 from millstream.model import LagInfo, TaskId, TopicPartition
+from millstream.query.composite import QueryableStoreTypes
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, default_partition
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import Role
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.failure import Response

@@ -19,7 +19,8 @@ from millstream.errors import (
     UnknownStateStoreException,
 )
 from millstream.model import StoreKind
-from millstream.query.parameters import QueryableStoreType, QueryableStoreTypes, StoreQueryParameters
+from millstream.query.composite import QueryableStoreTypes
+from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.states import State
 from millstream.testing.world import FakeWorld

@@ -10,11 +10,12 @@ from waiting import wait_until
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.errors import InvalidStateStoreTypeException
 from millstream.model import SessionWindow, TimeWindow, TopicPartition, Windowed
+from millstream.query.composite import QueryableStoreTypes
 from millstream.query.metadata import default_partition
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
+from millstream.serdes.serdes import Serdes
 from millstream.stores.keys import session_key, window_key
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology

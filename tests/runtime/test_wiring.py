@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from millstream.config import StreamsConfig
-from millstream.dsl.serdes import Serdes
 from millstream.model import TaskId
 from millstream.runtime import wiring
+from millstream.serdes.serdes import Serdes
 from millstream.stores.memory import MemoryStore
 from millstream.stores.rocksdb import RocksDBStore
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, Store

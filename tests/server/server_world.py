@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.dsl.builder import StreamsBuilder
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.metrics.client import ClientMetrics
 from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.query.metadata import (
@@ -30,6 +29,8 @@ from millstream.query.metadata import (
     host_of_key,
 )
 from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.server.application import QueryApplication
 from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore

@@ -27,13 +27,12 @@ from millstream.cli.main import app as commands
 from millstream.config import StreamsConfig
 from millstream.model import BatchReport, OperatorReport, TopicPartition
 from millstream.query.metadata import HostInfo
+from millstream.remote.answers import Refused
+from millstream.remote.wire import Reply
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.wiring import real_parts
-from millstream.server.answers import Refused
 from millstream.server.application import QueryApplication
-from millstream.server.dashboard import machine_of, told_by
-from millstream.server.live import Live
-from millstream.server.wire import Reply
+from millstream.server.dashboard import Live, machine_of, told_by
 from millstream.states import CLIENT, State
 from millstream.testing.world import FakeWorld
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 from server_world import Answered, Application, application, call
 
-from millstream.dsl.serdes import Serdes
-from millstream.server.answers import Refused
+from millstream.remote.answers import Refused
+from millstream.remote.codec import to_base64
+from millstream.remote.routes import ROUTES
+from millstream.serdes.serdes import Serdes
 from millstream.server.application import QueryApplication
-from millstream.server.codec import to_base64
 from millstream.server.entrance import Limits
 from millstream.server.forms import Form, as_csv, form_of
-from millstream.server.routes import ROUTES
 
 KEYS = sorted(f"key-{number}" for number in range(25))
 BY_NAME = {route.name: route for route in ROUTES}

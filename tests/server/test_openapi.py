@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from server_world import application, ask
 
+from millstream.remote.routes import ROUTES, parse_request
 from millstream.server.application import QueryApplication
-from millstream.server.openapi import document
-from millstream.server.paths import ABOUT
-from millstream.server.routes import ROUTES, parse_request
+from millstream.server.openapi import ABOUT, document
 
 
 @pytest.fixture(scope="module")

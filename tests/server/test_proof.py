@@ -8,7 +8,7 @@ import random
 import pytest
 
 from millstream.group.trust import PipelineOwner
-from millstream.server.proof import (
+from millstream.remote.proof import (
     MOST_REMEMBERED,
     WINDOW_MS,
     Answerer,

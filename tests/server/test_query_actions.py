@@ -11,9 +11,9 @@ import pytest
 
 from millstream.errors import IllegalStateException, TimeoutException
 from millstream.model import PipelineMetadata, TaskId, TaskMetadata, ThreadMetadata, TopicPartition
-from millstream.server.answers import Refused
+from millstream.remote.answers import Refused
+from millstream.remote.routes import ROUTES, parse_request
 from millstream.server.entrance import Entrance, Limits
-from millstream.server.routes import ROUTES, parse_request
 from millstream.server.service import Actions
 
 HEADER = {b"authorization": [b"Bearer secret"]}

@@ -23,7 +23,7 @@ from millstream.errors import (
     TimeoutException,
     UnknownStateStoreException,
 )
-from millstream.server.answers import ERRORS, Answer, Refused, answer_to, exception_from, is_misdirected
+from millstream.remote.answers import ERRORS, Answer, Refused, answer_to, exception_from, is_misdirected
 
 STATUS = [
     (StreamsNotStartedException, 503, True),

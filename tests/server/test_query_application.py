@@ -27,8 +27,8 @@ from waiting import wait_until
 
 from millstream.errors import ConfigException, StreamsNotStartedException
 from millstream.query.provider import Role
+from millstream.remote.codec import to_base64
 from millstream.server.application import QueryApplication
-from millstream.server.codec import to_base64
 from millstream.server.entrance import Limits
 
 

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import SerializationException
-from millstream.server.answers import Refused
-from millstream.server.codec import from_base64, key_from_json, key_from_text, parse_json, shown, to_base64
+from millstream.remote.answers import Refused
+from millstream.remote.codec import from_base64, key_from_json, key_from_text, parse_json, shown, to_base64
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 
 ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 PLAIN = Serdes.custom(

@@ -14,9 +14,9 @@ from tiers import examples
 
 from millstream.model import StoreKind
 from millstream.query.read import Read, remaining
-from millstream.server.answers import Refused
-from millstream.server.codec import to_base64
-from millstream.server.pages import Page, Place, Row, merged, page_of, place_of
+from millstream.remote.answers import Refused
+from millstream.remote.codec import to_base64
+from millstream.remote.pages import Page, Place, Row, merged, page_of, place_of
 
 KINDS = st.sampled_from(list(StoreKind))
 ROWS = st.lists(

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.dsl.serdes import Serdes
 from millstream.model import StoreKind
 from millstream.query.provider import StoreDeclaration
 from millstream.query.read import Form, Read, of_prefix
-from millstream.server.answers import Refused
-from millstream.server.routes import ROUTES, keys_in, parse_request, question_of, read_of
+from millstream.remote.answers import Refused
+from millstream.remote.routes import ROUTES, keys_in, parse_request, question_of, read_of
+from millstream.serdes.serdes import Serdes
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from waiting import wait_until
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.errors import (
     ConfigException,
     InvalidStateStoreException,
@@ -31,10 +30,12 @@ from millstream.errors import (
 )
 from millstream.metrics.prometheus import CONTENT_TYPE
 from millstream.model import TopicPartition
+from millstream.query.composite import QueryableStoreTypes
 from millstream.query.metadata import HostInfo, default_partition
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.wiring import real_parts
+from millstream.serdes.serdes import Serdes
 from millstream.server import RemoteStore
 from millstream.server.serving import listening_address, query_server
 from millstream.states import State

@@ -16,7 +16,6 @@ import pytest
 from server_world import PARTITIONS, Application, application, partition_of
 from waiting import wait_until
 
-from millstream.dsl.serdes import Serde, Serdes
 from millstream.errors import (
     ConfigException,
     IllegalStateException,
@@ -31,11 +30,13 @@ from millstream.errors import (
 )
 from millstream.metrics.client import ClientMetrics
 from millstream.model import KeyValue, SessionWindow, TimeWindow, ValueAndTimestamp, Windowed
-from millstream.query.composite import ReadOnlyKeyValueStore, open_store
+from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
 from millstream.query.metadata import KeyQueryMetadata, StreamsMetadata
-from millstream.query.parameters import QueryableStoreTypes, StoreQueryParameters
+from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import StoreSnapshot
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.topology.topology import Topology
 

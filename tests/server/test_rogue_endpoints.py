@@ -19,10 +19,10 @@ from traps import FORGED, Passing, Trap, trap
 from millstream.errors import StreamsException
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import Role
+from millstream.remote.proof import PROOF_PATH, fresh_nonce, proven, secret_of
+from millstream.remote.wire import Deadline, Wire, base_of
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.server.application import QueryApplication
-from millstream.server.proof import PROOF_PATH, fresh_nonce, proven, secret_of
-from millstream.server.wire import Deadline, Wire, base_of
 
 TOKEN = "s3cret-token-of-all"
 
@@ -239,7 +239,7 @@ def test_remote_store_does_not_show_its_token_to_a_client_that_is_only_named() -
 
 def test_an_endpoint_that_never_answers_keeps_nobody_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given a moment to prove itself, and is then left alone for a while."""
-    monkeypatch.setattr("millstream.server.wire._PROOF_S", 0.2)
+    monkeypatch.setattr("millstream.remote.wire._PROOF_S", 0.2)
     world = filled()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = HostInfo("127.0.0.1", silent.getsockname()[1])

@@ -20,11 +20,11 @@ from waiting import wait_until
 from millstream.broker import EmbeddedKafka
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
-from millstream.dsl.serdes import Serdes
 from millstream.model import TopicPartition
 from millstream.query.metadata import default_partition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.wiring import real_parts
+from millstream.serdes.serdes import Serdes
 from millstream.testing.world import FakeWorld
 
 SOON = timedelta(seconds=60)

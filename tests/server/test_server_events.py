@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from server_world import application, call
 
-from millstream.server.answers import Answer
+from millstream.remote.answers import Answer
 from millstream.server.application import QueryApplication
 from millstream.server.entrance import Limits
-from millstream.server.events import HEADERS, Event, kept_alive
+from millstream.server.forms import EVENT_HEADERS, Event, kept_alive
 
 Pieces = Callable[[], AsyncGenerator[bytes, None]]
 
@@ -183,7 +183,9 @@ def test_it_ends_with_its_client() -> None:
     assert asyncio.run(asyncio.wait_for(run(), 10)) == [True]
 
 
-@pytest.mark.parametrize(("content_type", "has_end"), [("text/csv", False), (HEADERS["content-type"], True)])
+@pytest.mark.parametrize(
+    ("content_type", "has_end"), [("text/csv", False), (EVENT_HEADERS["content-type"], True)]
+)
 def test_it_ends_with_the_server(content_type: str, has_end: bool) -> None:
     """Events come to an end then; anything else is cut."""
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from server_world import Answered, application, ask
 
-from millstream.server.answers import Refused
+from millstream.remote.answers import Refused
 from millstream.server.application import QueryApplication
 from millstream.server.entrance import Limits
 from millstream.server.sql import query_in

@@ -15,7 +15,7 @@ from millstream.query.metadata import HostInfo
 from millstream.server import QueryServer
 from millstream.server.application import QueryApplication
 from millstream.server.entrance import Limits
-from millstream.server.watching import differences
+from millstream.server.streaming import differences
 
 Told = tuple[str, Any]
 

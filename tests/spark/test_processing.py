@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from millstream.dsl.serdes import Serdes
 from millstream.model import StoreKind
 from millstream.processors.api import Processor, ProcessorContext, PunctuationType, Record
 from millstream.processors.graph import Child, Graph, Input, Outside, ProcessorSpec, StoreSpec
+from millstream.serdes.serdes import Serdes
 from millstream.spark.processing import NO_TIME, Processing, ProcessorError, _Entries
 
 KEYS = st.binary(max_size=2)

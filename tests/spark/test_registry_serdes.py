@@ -31,9 +31,9 @@ from millstream import (
     TopologyException,
     processor,
 )
-from millstream.dsl.registry_serdes import bound
 from millstream.registry.http import RegistryServer
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes.registered import bound
 from millstream.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark

@@ -22,8 +22,8 @@ from tiers import examples
 from waiting import wait_until
 
 import millstream
-from millstream.dsl.serdes import Serdes
 from millstream.errors import SerializationException
+from millstream.serdes.serdes import Serdes
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.worker import START, decoded, encoded
 from millstream.topology.nodes import Fold

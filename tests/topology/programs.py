@@ -12,7 +12,7 @@ from itertools import count
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.join_options import StreamJoined
 from millstream.dsl.options import Branched, Consumed, Materialized, Repartitioned
-from millstream.dsl.serdes import Serdes
+from millstream.serdes.serdes import Serdes
 from millstream.topology.windows import JoinWindows
 
 Operation = list[str]

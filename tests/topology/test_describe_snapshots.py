@@ -23,9 +23,9 @@ from millstream.dsl.options import (
     Repartitioned,
 )
 from millstream.dsl.printed import Printed
-from millstream.dsl.serdes import Serdes
 from millstream.dsl.store_suppliers import Stores
 from millstream.processors.api import FixedKeyProcessor, Processor, ValueTransformerWithKey
+from millstream.serdes.serdes import Serdes
 from millstream.topology.topology import Topology
 from millstream.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 

@@ -5,10 +5,10 @@ import operator
 
 import pytest
 
+from millstream.caller import caller
 from millstream.topology.functions import (
     accepts,
     arity,
-    caller,
     compared_with_none,
     describe_function,
     name_called,

@@ -12,8 +12,8 @@ from pyspark.sql import types as T
 from millstream import Consumed, JoinWindows, Processor, Serdes, StreamsBuilder, TimeWindows
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException, TopologyException
-from millstream.ports import Scan
 from millstream.runtime.modes import modes_of
+from millstream.topology.pipeline import Scan
 from millstream.topology.real_time import Mode, Modes, avoided, obstacles, twice
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())

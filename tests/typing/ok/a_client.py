@@ -9,6 +9,7 @@ from millstream import (
     FailureContext,
     KafkaStreams,
     KeyQuery,
+    PositionBound,
     QueryableStoreTypes,
     ReadOnlyKeyValueStore,
     ReadOnlySessionStore,
@@ -19,6 +20,7 @@ from millstream import (
     StreamsUncaughtExceptionResponse,
     UncaughtExceptionPolicy,
 )
+from millstream.server import RemoteStore
 
 config: dict[str, Any] = {"application.id": "orders", "bootstrap.servers": "localhost:9092"}
 
@@ -59,3 +61,29 @@ async def look(totals: ReadOnlyKeyValueStore[str, int]) -> None:
     assert_type(await totals.get_async("ann"), int | None)
     async for key, total in totals.range_async("a", "c"):
         assert_type((key, total), tuple[str, int])
+
+
+async def look_back(hourly: ReadOnlyWindowStore[str, int], visits: ReadOnlySessionStore[str, int]) -> None:
+    assert_type(await hourly.fetch_async("ann", 0), Any)
+    async for windowed, total in hourly.fetch_all_async(None, None):
+        assert_type((windowed.key, total), tuple[str, int])
+    async for _, total in hourly.backward_fetch_async("ann", None, None):
+        assert_type(total, int)
+    async for visit, total in visits.find_sessions_async("ann", None, None):
+        assert_type((visit.key, total), tuple[str, int])
+    async for visit, total in visits.find_sessions_async("ann", "bob", None, None):
+        assert_type((visit.key, total), tuple[str, int])
+
+
+async def look_from_afar(totals: RemoteStore) -> None:
+    assert_type(await totals.get_async("ann"), Any)
+    assert_type(totals.approximate_num_entries(), int)
+    async for entry in totals.range_async("a", "c"):
+        assert_type(entry.key, Any)
+
+
+async def change(client: KafkaStreams) -> None:
+    assert_type(await client.position_bound_now_async("totals"), PositionBound)
+    assert_type(await client.refresh_table_async("rates"), int)
+    assert_type(await client.remove_stream_thread_async(timedelta(seconds=5)), str | None)
+    await client.reset_async("latest", dry_run=True)

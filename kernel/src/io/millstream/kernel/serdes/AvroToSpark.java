@@ -23,7 +23,7 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Converts Avro's values to those in Spark's rows. Python decides about the types (dsl/avro_types.py). */
+/** Converts Avro's values to those in Spark's rows. Python decides about the types (serdes/avro_types.py). */
 interface AvroToSpark {
     Object of(Object value);
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from millstream.dsl.serdes import Serde
+from millstream.clock import milliseconds
 from millstream.errors import TopologyException
 from millstream.model import SessionWindow, TimeWindow, Windowed
-from millstream.topology.windows import SessionWindows, Windows, milliseconds
+from millstream.serdes.serde import Serde
 
-__all__ = ["WindowedSerde", "WindowedSerdes", "windowed_serde"]
+__all__ = ["WindowedSerde", "WindowedSerdes"]
 
 _MAX = 2**63 - 1
 
@@ -92,13 +92,6 @@ class WindowedSerdes:
             TopologyException: `inner` is no serde.
         """
         return WindowedSerde(_checked(inner))
-
-
-def windowed_serde(windows: Windows | None, key_serde: Serde) -> Serde:
-    """The serde of the keys of a table, from that of its group's keys; None: it has no windows."""
-    if windows is None:
-        return key_serde
-    return WindowedSerde(key_serde, None if isinstance(windows, SessionWindows) else windows.size_ms)
 
 
 def _checked(inner: Any) -> Serde:

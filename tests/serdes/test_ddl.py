@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from millstream import Consumed, Serdes, StreamsBuilder, TopologyException
-from millstream.dsl.ddl import complaint
+from millstream.serdes.ddl import complaint
 from millstream.testing import TopologyTestDriver
 
 RIGHT = [

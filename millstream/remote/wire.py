@@ -9,22 +9,19 @@ prove that it knows the token on each new connection, and every answer carries a
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import logging
-import queue
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from millstream.errors import ConfigException, StateStoreNotAvailableException, TimeoutException
-from millstream.server.entrance import FORWARDED, STALE
-from millstream.server.proof import PROOF_PATH, SIGNATURE, Proven, fresh_nonce, proven
+from millstream.errors import ConfigException, TimeoutException
+from millstream.remote.proof import FORWARDED, PROOF_PATH, SIGNATURE, STALE, Proven, fresh_nonce, proven
 
 __all__ = [
     "NOT_OURS",
@@ -35,18 +32,12 @@ __all__ = [
     "Unproven",
     "Wire",
     "WireError",
-    "Workers",
     "base_of",
-    "server_closed",
     "trusting",
 ]
 
-T = TypeVar("T")
 
-
-def server_closed() -> StateStoreNotAvailableException:
-    """The error once the server is closing."""
-    return StateStoreNotAvailableException("this query server is closed; query another client's")
+log = logging.getLogger(__name__)
 
 
 class Deadline:
@@ -72,90 +63,6 @@ class Deadline:
                 f"no answer within {self.seconds:g} s; request less at once (limit=), or try again"
             )
 
-
-class Workers:
-    """A few threads, each of which runs one job at a time; their names are `<name>-<n>`."""
-
-    def __init__(self, name: str, count: int) -> None:
-        self._name = name
-        self._count = count
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._outstanding = 0
-        """The number of jobs that are waiting or running."""
-        self._closed = False
-
-    async def run(self, job: Callable[[], T]) -> T:
-        """The result of `job`, run on one of these threads. If the caller stops waiting, the job continues.
-
-        Raises:
-            Exception: what the job raised.
-            StateStoreNotAvailableException: the workers were closed.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            try:
-                result = job()
-            except BaseException as error:
-                outcome: tuple[Callable[[Any], None], Any] = (future.set_exception, error)
-            else:
-                outcome = (future.set_result, result)
-
-            def settle() -> None:
-                if not future.done():
-                    settled, value = outcome
-                    settled(value)
-
-            try:
-                loop.call_soon_threadsafe(settle)
-            except RuntimeError:
-                return  # the loop has ended, so no caller is waiting any more
-
-        self._add(work)
-        return await future
-
-    def _add(self, work: Callable[[], None]) -> None:
-        with self._lock:
-            if self._closed:
-                raise server_closed()
-            self._outstanding += 1
-            if self._outstanding > len(self._threads) and len(self._threads) < self._count:
-                number = len(self._threads) + 1
-                name = f"{self._name}-{number}"
-                thread = threading.Thread(target=self._work, name=name, daemon=True)
-                thread.start()
-                self._threads.append(thread)
-            self._jobs.put(work)
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job()
-            finally:
-                with self._lock:
-                    self._outstanding -= 1
-
-    def close(self, timeout_s: float = 5.0) -> bool:
-        """End the threads, each after its current job; return whether all ended in time. Idempotent."""
-        with self._lock:
-            first = not self._closed
-            self._closed = True
-            threads = list(self._threads)
-            for _ in threads if first else ():
-                self._jobs.put(None)
-        deadline = Deadline(timeout_s)
-        for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline.remaining_s))
-        return not any(thread.is_alive() for thread in threads)
-
-
-log = logging.getLogger(__name__)
 
 NOT_OURS = "NotOurs"
 """Instead of the name of an error: the answer did not come from a query server."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from millstream.model import StoreKind
 from millstream.query.merged import merged_runs
 from millstream.query.read import Order
-from millstream.server.codec import bad, from_base64, to_base64
+from millstream.remote.codec import bad, from_base64, to_base64
 
 __all__ = ["Page", "Place", "Row", "merged", "page_of", "place_of"]
 

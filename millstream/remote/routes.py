@@ -20,8 +20,8 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 from millstream.model import StoreKind
 from millstream.query.provider import StoreDeclaration
 from millstream.query.read import Form, Read, after_prefix, of_prefix
-from millstream.server.answers import Refused
-from millstream.server.codec import (
+from millstream.remote.answers import Refused
+from millstream.remote.codec import (
     FORMATS,
     bad,
     from_base64,
@@ -30,7 +30,7 @@ from millstream.server.codec import (
     parse_json,
     to_base64,
 )
-from millstream.server.pages import Place
+from millstream.remote.pages import Place
 
 __all__ = [
     "ROUTES",

@@ -4,6 +4,8 @@ It talks to any one of the application's query servers, which queries the others
 the stored bytes, so a remote read returns the same as a local one.
 """
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
 import copy
@@ -11,12 +13,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
+from functools import partial, wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from millstream.coroutines import awaitable, run
-from millstream.dsl.serdes import Serde, serde_named
 from millstream.errors import (
     ConfigException,
     InvalidStateStoreTypeException,
@@ -32,13 +33,14 @@ from millstream.query.iterators import AsyncKeyValueIterator, EntryViews, KeyVal
 from millstream.query.metadata import HostInfo
 from millstream.query.read import Form, Read, checked_name
 from millstream.query.times import Time, to_ms
-from millstream.server.answers import Refused, exception_from, is_misdirected
-from millstream.server.codec import from_base64
-from millstream.server.entrance import checked_token
-from millstream.server.pages import Place
-from millstream.server.proof import secret_of
-from millstream.server.routes import Question, about_store, question_of
-from millstream.server.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusting
+from millstream.remote.answers import Refused, exception_from, is_misdirected
+from millstream.remote.codec import from_base64
+from millstream.remote.pages import Place
+from millstream.remote.proof import checked_token, secret_of
+from millstream.remote.routes import Question, about_store, question_of
+from millstream.remote.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusting
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import serde_named
 from millstream.stores.api import ClosedStoreError, pack_timestamp
 
 if TYPE_CHECKING:
@@ -47,9 +49,22 @@ if TYPE_CHECKING:
 __all__ = ["RemoteStore"]
 
 _MULTI_GET = 1_000
+"""The number of keys in one request."""
 _THREAD = "millstream-async-remote"
 """The threads for reads in coroutines, so that reads of local stores do not wait for another machine."""
-"""The number of keys in one request."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _of_handle(method: F) -> F:
+    """A method that the handle for the store's kind answers: it has no body here."""
+    name = method.__name__
+
+    @wraps(method)
+    def forward(store: RemoteStore, *arguments: Any, **named: Any) -> Any:
+        return getattr(store._store(name), name)(*arguments, **named)
+
+    return cast(F, forward)
 
 
 class _TooLarge(StreamsException):
@@ -133,58 +148,53 @@ class RemoteStore(EntryViews[Any, Any]):
 
     # --- stores of every kind ------------------------------------------------------------------------------
 
+    @_of_handle
     def all(self) -> KeyValueIterator[Any, Any]:
         """Every entry."""
-        entries: KeyValueIterator[Any, Any] = self._store("all").all()
-        return entries
 
     def approximate_num_entries(self) -> int:
         """The approximate number of entries, on all clients."""
         return self._server.count()
 
-    def __contains__(self, key: Any) -> bool:
-        return key in self._store("__contains__")
+    @_of_handle
+    def __contains__(self, key: Any) -> bool: ...
 
-    def __getitem__(self, key: Any) -> Any:
-        return self._store("__getitem__")[key]
+    @_of_handle
+    def __getitem__(self, key: Any) -> Any: ...
 
-    def _table(self) -> tuple[OpenTable, list[str]]:
-        table: tuple[OpenTable, list[str]] = self._store("_table")._table()
-        return table
+    @_of_handle
+    def _table(self) -> tuple[OpenTable, list[str]]: ...
 
     def _table_lost(self, error: ClosedStoreError) -> Exception:
         return error  # if the store is closed there, the server sends an exception
 
     # --- key-value stores ----------------------------------------------------------------------------------
 
+    @_of_handle
     def get(self, key: Any) -> Any:
         """The value of a key; None if it has none.
 
         Raises:
             TypeError: the key is None.
         """
-        return self._store("get").get(key)
 
+    @_of_handle
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """The values of many keys, in their order; None for each key without a value."""
-        found: list[Any] = self._store("multi_get").multi_get(keys)
-        return found
 
+    @_of_handle
     def range(self, from_: Any, to: Any) -> KeyValueIterator[Any, Any]:
         """The entries from `from_` to `to`, both included; None: open on that side."""
-        entries: KeyValueIterator[Any, Any] = self._store("range").range(from_, to)
-        return entries
 
+    @_of_handle
     def reverse_range(self, from_: Any, to: Any) -> KeyValueIterator[Any, Any]:
         """The same entries as `range(from_, to)`, last key first."""
-        entries: KeyValueIterator[Any, Any] = self._store("reverse_range").reverse_range(from_, to)
-        return entries
 
+    @_of_handle
     def reverse_all(self) -> KeyValueIterator[Any, Any]:
         """Every entry, last key first."""
-        entries: KeyValueIterator[Any, Any] = self._store("reverse_all").reverse_all()
-        return entries
 
+    @_of_handle
     def prefix_scan(self, prefix: Any, prefix_serializer: Any = None) -> KeyValueIterator[Any, Any]:
         """The entries whose key's bytes begin with those of `prefix`.
 
@@ -193,9 +203,6 @@ class RemoteStore(EntryViews[Any, Any]):
         Raises:
             TypeError: the prefix is None.
         """
-        store = self._store("prefix_scan")
-        entries: KeyValueIterator[Any, Any] = store.prefix_scan(prefix, prefix_serializer)
-        return entries
 
     def as_of(self, timestamp: Time) -> RemoteStore:
         """The same store as it was at a given time, for stores that are declared with history.
@@ -211,72 +218,65 @@ class RemoteStore(EntryViews[Any, Any]):
 
     # --- window and session stores -------------------------------------------------------------------------
 
+    @_of_handle
     def fetch(self, *arguments: Any) -> Any:
         """For a window store, `fetch(key, time)` returns the value of one window, `fetch(key, from, to)` the
         windows of a key, and `fetch(from_key, to_key, from, to)` those of many keys. For a session store,
         `fetch(key)` and `fetch(from_key, to_key)` return sessions.
         """
-        return self._store("fetch").fetch(*arguments)
 
+    @_of_handle
     def backward_fetch(self, *arguments: Any) -> Any:
         """The same as `fetch`, in reverse order."""
-        return self._store("backward_fetch").backward_fetch(*arguments)
 
+    @_of_handle
     def fetch_all(self, time_from: Time | None, time_to: Time | None) -> KeyValueIterator[Windowed[Any], Any]:
         """The windows of all keys that start from `time_from` to `time_to`, both included."""
-        entries: KeyValueIterator[Windowed[Any], Any] = self._store("fetch_all").fetch_all(time_from, time_to)
-        return entries
 
+    @_of_handle
     def backward_fetch_all(
         self, time_from: Time | None, time_to: Time | None
     ) -> KeyValueIterator[Windowed[Any], Any]:
         """The same as `fetch_all`, in reverse order."""
-        store = self._store("backward_fetch_all")
-        entries: KeyValueIterator[Windowed[Any], Any] = store.backward_fetch_all(time_from, time_to)
-        return entries
 
+    @_of_handle
     def backward_all(self) -> KeyValueIterator[Any, Any]:
         """Every entry of a window or session store, in reverse order."""
-        entries: KeyValueIterator[Any, Any] = self._store("backward_all").backward_all()
-        return entries
 
+    @_of_handle
     def find_sessions(self, *arguments: Any) -> KeyValueIterator[Any, Any]:
         """The sessions that end at `earliest_end` or later, and start at `latest_start` or earlier:
         `find_sessions(key, earliest_end, latest_start)`, or with `from_key, to_key` instead of the key.
         """
-        entries: KeyValueIterator[Any, Any] = self._store("find_sessions").find_sessions(*arguments)
-        return entries
 
+    @_of_handle
     def backward_find_sessions(self, *arguments: Any) -> KeyValueIterator[Any, Any]:
         """The same as `find_sessions`, in reverse order."""
-        store = self._store("backward_find_sessions")
-        entries: KeyValueIterator[Any, Any] = store.backward_find_sessions(*arguments)
-        return entries
 
+    @_of_handle
     def fetch_session(self, key: Any, session_start_time: Time, session_end_time: Time) -> Any:
         """The value of one session; None if there is none."""
-        return self._store("fetch_session").fetch_session(key, session_start_time, session_end_time)
 
     # --- the same for coroutines ---------------------------------------------------------------------------
 
     get_async = awaitable(get, _THREAD)
     multi_get_async = awaitable(multi_get, _THREAD)
-    range_async = iterable_async(range)
-    reverse_range_async = iterable_async(reverse_range)
-    all_async = iterable_async(all)
-    reverse_all_async = iterable_async(reverse_all)
-    prefix_scan_async = iterable_async(prefix_scan)
-    backward_all_async = iterable_async(backward_all)
-    fetch_all_async = iterable_async(fetch_all)
-    backward_fetch_all_async = iterable_async(backward_fetch_all)
-    backward_fetch_async = iterable_async(backward_fetch)
-    find_sessions_async = iterable_async(find_sessions)
-    backward_find_sessions_async = iterable_async(backward_find_sessions)
     fetch_session_async = awaitable(fetch_session, _THREAD)
+    range_async = iterable_async(range, _THREAD)
+    reverse_range_async = iterable_async(reverse_range, _THREAD)
+    all_async = iterable_async(all, _THREAD)
+    reverse_all_async = iterable_async(reverse_all, _THREAD)
+    prefix_scan_async = iterable_async(prefix_scan, _THREAD)
+    backward_all_async = iterable_async(backward_all, _THREAD)
+    fetch_all_async = iterable_async(fetch_all, _THREAD)
+    backward_fetch_all_async = iterable_async(backward_fetch_all, _THREAD)
+    backward_fetch_async = iterable_async(backward_fetch, _THREAD)
+    find_sessions_async = iterable_async(find_sessions, _THREAD)
+    backward_find_sessions_async = iterable_async(backward_find_sessions, _THREAD)
 
     def fetch_async(self, *arguments: Any) -> _Fetched:
         """`fetch` for coroutines: `await` the form with one value; for the others, use `async for`."""
-        return _Fetched(partial(self.fetch, *arguments))
+        return _Fetched(partial(self.fetch, *arguments), _THREAD)
 
     # --- itself --------------------------------------------------------------------------------------------
 

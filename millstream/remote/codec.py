@@ -21,8 +21,8 @@ from typing import Any
 
 from millstream.errors import SerializationException
 from millstream.query.codec import plain
-from millstream.query.provider import Serde
-from millstream.server.answers import Refused
+from millstream.remote.answers import Refused
+from millstream.serdes.serde import Serde
 
 __all__ = [
     "BYTES",

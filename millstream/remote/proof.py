@@ -30,14 +30,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from millstream.errors import ConfigException
+
 __all__ = [
+    "FORWARDED",
     "PROOF_PATH",
     "SCHEME",
     "SIGNATURE",
+    "STALE",
     "Answerer",
     "Proven",
     "ReplayGuard",
     "Seal",
+    "checked_token",
     "fresh_nonce",
     "proven",
     "secret_of",
@@ -48,6 +53,12 @@ SCHEME = "Millstream-Proof"
 """The scheme in the header Authorization of a proved question; the proof follows it."""
 SIGNATURE = "millstream-proof"
 """The header with the proof of an answer."""
+
+FORWARDED = "millstream-forwarded"
+"""The header of a forwarded request: its receiver answers it locally or not at all."""
+
+STALE = "StaleProof"
+"""The error for a request whose proof is right, but too old or already used."""
 
 WINDOW_MS = 30_000
 """How far a question's time may be from the server's."""
@@ -61,6 +72,19 @@ _QUESTION = re.compile(
     f"{SCHEME} life=([0-9a-f]{{64}}), time=([0-9]{{1,15}}), nonce=([0-9a-f]{{64}}), "
     "body=([0-9a-f]{64}), mac=([0-9a-f]{64})"
 )
+
+
+def checked_token(token: str | None) -> str | None:
+    """A token that can be sent in a header; None: there is none.
+
+    Raises:
+        ConfigException: it is empty, or contains a space or a character that is not printable ASCII.
+    """
+    if token is None:
+        return None
+    if not isinstance(token, str) or not token or not all("!" <= character <= "~" for character in token):
+        raise ConfigException("a token must consist of printable ASCII characters without spaces")
+    return token
 
 
 @lru_cache(maxsize=16)

@@ -19,9 +19,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Self
 
-from millstream.dsl import avro_types, json_schema_types, protobuf_types
-from millstream.dsl.serdes import JsonSerde, ListSerde, Serde
-from millstream.dsl.windowed_serdes import WindowedSerde
 from millstream.errors import (
     ConfigException,
     SchemaRegistryException,
@@ -30,6 +27,10 @@ from millstream.errors import (
 )
 from millstream.registry.client import Registered, Registry, registry_of
 from millstream.registry.settings import RegistrySettings
+from millstream.serdes import avro_types, json_schema_types, protobuf_types
+from millstream.serdes.formats import JsonSerde, ListSerde
+from millstream.serdes.serde import Serde
+from millstream.serdes.windowed import WindowedSerde
 
 __all__ = [
     "AvroSerde",

@@ -16,8 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import examples
 
-from millstream.dsl.serdes import JsonSerde, Serde, Serdes
 from millstream.errors import ConfigException, SerializationException, TopologyException
+from millstream.serdes.formats import JsonSerde
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "snapshots" / "serdes.json").read_text())
 PARSE = {

@@ -1,0 +1,1 @@
+"""How keys and values are written as bytes, and read back."""

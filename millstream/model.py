@@ -326,6 +326,7 @@ class BatchReport:
         executed: whether it is about a micro-batch; else nothing was there to be done.
         parts: how long it took in all (`triggerExecution`), and its parts, by Spark's names; in ms.
         read: how many records were read of each source partition, by their offsets.
+        read_bytes: how many bytes these records have, as Kafka Streams counts them.
         lag: how many there still are to read, by source partition; None where it is not known.
         state: of each operator that keeps state.
         dropped: how many records were dropped, by the reason and the name of the node.
@@ -339,6 +340,7 @@ class BatchReport:
     executed: bool = True
     parts: Mapping[str, int] = field(default_factory=dict)
     read: Mapping[TopicPartition, int] = field(default_factory=dict)
+    read_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
     lag: Mapping[TopicPartition, int] | None = None
     state: tuple[OperatorReport, ...] = ()
     dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from millstream.metrics.table import CLIENT, CONSUMER, COORDINATOR, NODE, STATE, TASK, THREAD, TOPIC, UPDATER
+from millstream.metrics.table import CLIENT, CONSUMER, COORDINATOR, NODE, STATE, TASK, THREAD, UPDATER
 
 __all__ = ["MISSING", "Missing"]
 
@@ -33,11 +33,11 @@ _CACHE = (
 _INSIDE = (
     "The Kafka clients that read and write records are inside Spark's executors, which do not report it."
 )
-_NO_TASK = "Spark reports the time of a micro-batch, and not what of it was spent for which partition."
-_COUNTED = (
-    "RocksDB has it only when told to count, which slows down each write; Kafka Streams counts it only with "
-    "`metrics.recording.level` DEBUG. Of Spark's state, by operator, it is in spark-state-metrics."
+_NO_TASK = (
+    "Behind a shuffle a task of Spark's computes and writes the keys of several partitions together, so no "
+    "time is that of one."
 )
+_COUNTED = "Of its state Spark reports sums: by operator, what there is of this is in spark-state-metrics."
 _CALLS = (
     "Operators keep their state inside Spark, and the stores that queries read are written from the "
     "changelog: so there "
@@ -72,25 +72,21 @@ MISSING: tuple[Missing, ...] = (
     Missing(
         TASK,
         ("record-lateness-*",),
-        "It would take a look at each record; what came too late is in dropped-record-metrics.",
+        "It would take a look at each record in each operator; what came too late is in "
+        "dropped-record-metrics.",
     ),
     Missing(
         NODE,
         ("suppression-emit-*", "window-aggregate-final-emit-*"),
         "The operator that does it does not report it.",
     ),
-    Missing(
-        TOPIC,
-        ("bytes-consumed-total",),
-        _INSIDE,
-    ),
     Missing("stream-record-cache-metrics", ("*",), _CACHE),
     Missing(
         STATE,
         (
-            "bytes-*",
-            "memtable-*",
-            "write-stall-*",
+            "memtable-flush-time-*",
+            "memtable-hit-ratio",
+            "write-stall-duration-avg",
             "block-cache-*-hit-ratio",
             "compaction-time-*",
             "number-file-errors-total",

@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 _WRITTEN = "written:"
+_BYTES = "bytes"
+"""What the kernel's source says of a batch (ReadBytes.java), in the form of offsets."""
 
 
 def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
@@ -58,6 +60,7 @@ def read_report(
     """
     parts = progress.get("durationMs") or {}
     read: dict[TopicPartition, int] = {}
+    read_bytes: dict[TopicPartition, int] = {}
     lag: dict[TopicPartition, int] = {}
     for number, source in enumerate(progress.get("sources") or ()):
         start, end, latest = (
@@ -69,6 +72,9 @@ def read_report(
             # A topic that is read for several outputs is a source for each, and has been read once.
             place = TopicPartition(*at)
             read[place] = max(read.get(place, 0), count)
+        for at, count in positions((source.get("metrics") or {}).get(_BYTES)).items():
+            place = TopicPartition(*at)
+            read_bytes[place] = max(read_bytes.get(place, 0), count)
         for at, offset in latest.items():
             if at in end:
                 place = TopicPartition(*at)
@@ -79,6 +85,7 @@ def read_report(
         executed="addBatch" in parts,
         parts={name: int(took) for name, took in parts.items()},
         read=read,
+        read_bytes=read_bytes,
         # In Real-Time Mode a report knows no end of a partition but the one that the batch has reached.
         lag=(lag or None) if real_time_ms is None else None,
         state=tuple(

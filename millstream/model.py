@@ -326,6 +326,7 @@ class BatchReport:
         executed: whether it is about a micro-batch; else there was nothing to do.
         parts: the total duration (`triggerExecution`) and its parts, by Spark's names; in ms.
         read: how many records of each source partition were read, by their offsets.
+        read_bytes: how many bytes these records have, as Kafka Streams counts them.
         lag: how many are unread, by source partition; None if unknown.
         state: the report of each stateful operator.
         dropped: how many records were dropped, by the reason and the name of the node.
@@ -339,6 +340,7 @@ class BatchReport:
     executed: bool = True
     parts: Mapping[str, int] = field(default_factory=dict)
     read: Mapping[TopicPartition, int] = field(default_factory=dict)
+    read_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
     lag: Mapping[TopicPartition, int] | None = None
     state: tuple[OperatorReport, ...] = ()
     dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -43,6 +43,24 @@ LANGUAGES = {
     ".yml": "yaml",
 }
 
+BOOSTS: dict[str, float] = {
+    "how-to/": 3,
+    "index.md": 0.5,  # names everything, and explains none of it
+    "features.md": 0.5,
+    "migrating.md": 0.5,
+    "porting.md": 0.5,
+    "reference/": 0.1,
+    "differences.md": 0.1,
+    "kips.md": 0.1,
+    "project/": 0.05,
+    "decisions/": 0.05,
+}
+"""How much what the search finds on a page weighs, by the page or its folder; on others as `BOOST`.
+
+What explains comes before what lists, and both before what only contributors read. It stands here because
+GitHub would show a page's front matter as a table."""
+BOOST = 2
+
 shown: dict[str, str] = {}
 """Files that are shown as a page because a document links to them: the page, by the file."""
 
@@ -125,7 +143,7 @@ def _uri(place: str, files: Files) -> str | None:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn paths of the project into paths of the site."""
+    """Turn paths of the project into paths of the site, and say how the page weighs in the search."""
     here = next(
         (path for path, uri in PAGES.items() if uri == page.file.src_uri), f"docs/{page.file.src_uri}"
     )
@@ -138,9 +156,15 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             return link[0]  # elsewhere; or missing, which MkDocs reports
         return f"]({os.path.relpath(uri, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
 
+    page.meta.setdefault("search", {"boost": boost_of(page.file.src_uri)})
     parts = FENCES.split(markdown)
     parts[::2] = [LINK.sub(moved, part) for part in parts[::2]]
     return LIST.sub(r"\1\n\n", "".join(parts))
+
+
+def boost_of(uri: str) -> float:
+    """How much a page weighs in the search."""
+    return BOOSTS.get(uri) or BOOSTS.get(uri.partition("/")[0] + "/", BOOST)
 
 
 ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from millstream.metrics.meter import Meter
-from millstream.metrics.table import CONSUMER, SPARK, SPARK_STATE
-from millstream.model import BatchReport, TaskId, TopicPartition
+from millstream.metrics.table import CONSUMER, SCOPES, SPARK, SPARK_STATE
+from millstream.model import BatchReport, OperatorReport, StoreKind, TaskId, TopicPartition
 
-__all__ = ["Readers", "Writers", "consumer_id", "forget_pipeline", "record_batch"]
+__all__ = ["Keepers", "Readers", "Writers", "consumer_id", "forget_pipeline", "record_batch"]
+
+Keepers = Callable[[str], tuple[str, StoreKind] | None]
+"""The store that is the only state of a pipeline; None: the pipeline keeps none, or several."""
 
 Writers = Callable[[str], str | None]
 """The name of the sink that writes a topic; None if no sink does, as for a changelog."""
@@ -28,6 +31,15 @@ _ROCKSDB = {
     "state-stall": "rocksdbWriterStallLatencyMs",
 }
 """Sensors, and Spark's names for what they count."""
+_OF_STORES = {
+    "bytes-read": "rocksdbTotalBytesRead",
+    "bytes-written": "rocksdbTotalBytesWritten",
+    "bytes-read-compaction": "rocksdbTotalBytesReadByCompaction",
+    "bytes-written-compaction": "rocksdbTotalBytesWrittenByCompaction",
+    "memtable-bytes-flushed": "rocksdbTotalBytesWrittenByFlush",
+    "write-stall-duration": "rocksdbWriterStallLatencyMs",
+}
+"""Likewise, for what KIP-471 counts of a store."""
 
 
 def _owner(pipeline: str) -> Hashable:
@@ -47,6 +59,7 @@ def record_batch(
     thread: str,
     readers: Readers,
     writers: Writers,
+    keepers: Keepers,
     interval_ms: int,
     at_ms: int,
 ) -> None:
@@ -72,6 +85,8 @@ def record_batch(
         meter.put(SPARK, "last-batch-timestamp", named, at_ms, owner=owner)
     meter.put(SPARK, "input-rows-per-second", named, report.input_rate, owner=owner)
     meter.put(SPARK, "processed-rows-per-second", named, report.processed_rate, owner=owner)
+    if report.executed:
+        _record_store(meter, report.state, thread, keepers(report.pipeline), owner)
     for each in report.state:
         at = (*tags, each.operator)
         place = {**named, "operator": each.operator}
@@ -100,6 +115,22 @@ def _record_rocksdb(meter: Meter, told: Mapping[str, int], at: tuple[str, ...], 
     for sensor, name in _ROCKSDB.items():
         if name in told:
             meter.record(sensor, at, told[name], owner=owner)
+
+
+def _record_store(
+    meter: Meter,
+    state: Sequence[OperatorReport],
+    thread: str,
+    store: tuple[str, StoreKind] | None,
+    owner: Hashable,
+) -> None:
+    if store is None or len(state) != 1:
+        return
+    (operator,), (name, kind) = state, store
+    for what, counted in _OF_STORES.items():
+        if counted in operator.rocksdb:
+            value = operator.rocksdb[counted]
+            meter.record(f"store-{what}-{SCOPES[kind]}", (thread, name), value, owner=owner)
 
 
 def _record_written(
@@ -161,6 +192,9 @@ def _record_read(
             by_task[task] += count
             meter.record("node-process", (thread, task, node), count, owner=owner)
             meter.record("topic-consumed", (thread, task, node, at.topic), count, owner=owner)
+    for at, size in report.read_bytes.items():
+        for task, node in _places(at, readers):
+            meter.record("topic-consumed-bytes", (thread, task, node, at.topic), size, owner=owner)
     for task, count in by_task.items():
         meter.record("task-process", (thread, task), count, owner=owner)
     for topic, count in by_topic.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from millstream.display import block, details, table, title
 from millstream.metrics.meter import Reading
 from millstream.metrics.rocksdb_properties import PROPERTIES
-from millstream.metrics.table import CLIENT, CONSUMER, STATE, THREAD, definition
+from millstream.metrics.table import CLIENT, CONSUMER, SCOPES, STATE, THREAD, definition
 from millstream.model import StoreKind, TaskId
 
 __all__ = [
@@ -46,11 +46,6 @@ _THREAD_STATES = (
 """Their indexes are Kafka's ordinals, which dashboards compare with."""
 _ALIVE = frozenset(("STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED", "RUNNING"))
 _CLOSED = frozenset(("NOT_RUNNING", "ERROR"))
-_SCOPES = {
-    StoreKind.KEY_VALUE: "rocksdb",
-    StoreKind.WINDOW: "rocksdb-window",
-    StoreKind.SESSION: "rocksdb-session",
-}
 
 
 @dataclass(frozen=True)
@@ -218,7 +213,7 @@ def rocksdb_readings(
         if (task, store) not in places:
             continue  # the store was closed after they were read
         thread, kind = places[task, store]
-        tags = {"thread-id": thread, "task-id": str(task), f"{_SCOPES[kind]}-state-id": store}
+        tags = {"thread-id": thread, "task-id": str(task), f"{SCOPES[kind]}-state-id": store}
         for name, value in values.items():
             if name in PROPERTIES:
                 yield _reading(STATE, name, tags, value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from millstream.metrics.table import CLIENT, CONSUMER, COORDINATOR, NODE, STATE, TASK, THREAD, TOPIC, UPDATER
+from millstream.metrics.table import CLIENT, CONSUMER, COORDINATOR, NODE, STATE, TASK, THREAD, UPDATER
 
 __all__ = ["MISSING", "Missing"]
 
@@ -31,11 +31,11 @@ _CACHE = "There is no record cache: Spark's micro-batch combines updates, and is
 _INSIDE = (
     "The Kafka clients that read and write records are inside Spark's executors, which do not report this."
 )
-_NO_TASK = "Spark reports the time of a micro-batch, but not how much of it each partition took."
-_COUNTED = (
-    "RocksDB counts this only on request, which slows down each write; Kafka Streams counts it only with "
-    "`metrics.recording.level` DEBUG. For Spark's state, by operator, it is in spark-state-metrics."
+_NO_TASK = (
+    "Behind a shuffle, one of Spark's tasks computes and writes the keys of several partitions together, so "
+    "no time belongs to one of them."
 )
+_COUNTED = "Of its state Spark reports sums: by operator, what there is of this is in spark-state-metrics."
 _CALLS = (
     "Operators keep their state inside Spark, and the stores that queries read are written from the "
     "changelog, so there are no such calls. `records-applied` of store-metrics counts what is written to a "
@@ -69,25 +69,21 @@ MISSING: tuple[Missing, ...] = (
     Missing(
         TASK,
         ("record-lateness-*",),
-        "It would need a look at each record; dropped-record-metrics counts those that came too late.",
+        "It would need a look at each record in each operator; dropped-record-metrics counts those that came "
+        "too late.",
     ),
     Missing(
         NODE,
         ("suppression-emit-*", "window-aggregate-final-emit-*"),
         "The operator that does this does not report it.",
     ),
-    Missing(
-        TOPIC,
-        ("bytes-consumed-total",),
-        _INSIDE,
-    ),
     Missing("stream-record-cache-metrics", ("*",), _CACHE),
     Missing(
         STATE,
         (
-            "bytes-*",
-            "memtable-*",
-            "write-stall-*",
+            "memtable-flush-time-*",
+            "memtable-hit-ratio",
+            "write-stall-duration-avg",
             "block-cache-*-hit-ratio",
             "compaction-time-*",
             "number-file-errors-total",

@@ -2,7 +2,8 @@
 
 Source: KIP-607 (the properties); org.apache.kafka.streams.state.internals.metrics.RocksDBMetricsRecorder and
 RocksDBMetricsRecordingTrigger, whose thread is called `<client id>-RocksDBMetricsRecordingTrigger`.
-Differs: KIP-471's figures, which RocksDB counts only on request (bytes written, hit ratios), are missing.
+Differs: KIP-471's figures, which RocksDB counts only on request (bytes written, hit ratios), are not of
+these stores. Spark reports some of its own state, see batches.py.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from millstream.metrics.rocksdb_properties import PROPERTIES, unit_of
 from millstream.metrics.sensors import Sensor
+from millstream.model import StoreKind
 
 __all__ = [
     "CLIENT",
@@ -22,6 +23,7 @@ __all__ = [
     "GROUP",
     "NODE",
     "OWN_GROUPS",
+    "SCOPES",
     "SENSORS",
     "SPARK",
     "SPARK_STATE",
@@ -152,6 +154,40 @@ def _state(name: str, unit: str, told: str, measure: Measure) -> Definition:
     return Definition(SPARK_STATE, name, (*_PIPELINE, "operator"), unit, told, measure)
 
 
+SCOPES = {
+    StoreKind.KEY_VALUE: "rocksdb",
+    StoreKind.WINDOW: "rocksdb-window",
+    StoreKind.SESSION: "rocksdb-session",
+}
+"""How the tag with a store's name begins, by the store's kind."""
+
+_COUNTED_BY_ROCKSDB: Mapping[str, tuple[tuple[str, str, str, Measure], ...]] = {
+    "bytes-read": (
+        ("rate", "1/s", "Average number of bytes read per second from the RocksDB state store", _RATE),
+        ("total", "bytes", "Total number of bytes read from the RocksDB state store", _total),
+    ),
+    "bytes-written": (
+        ("rate", "1/s", "Average number of bytes written per second to the RocksDB state store", _RATE),
+        ("total", "bytes", "Total number of bytes written to the RocksDB state store", _total),
+    ),
+    "bytes-read-compaction": (
+        ("rate", "1/s", "Average number of bytes read per second during compaction", _RATE),
+    ),
+    "bytes-written-compaction": (
+        ("rate", "1/s", "Average number of bytes written per second during compaction", _RATE),
+    ),
+    "memtable-bytes-flushed": (
+        ("rate", "1/s", "Average number of bytes flushed per second from the memtable to disk", _RATE),
+        ("total", "bytes", "Total number of bytes flushed from the memtable to disk", _total),
+    ),
+    "write-stall-duration": (("total", "ms", "Total duration of write stalls in ms", _total),),
+}
+"""KIP-471."""
+
+_OF_STATE = (
+    "Without `task-id`: of the state from which Spark computes the store, over all its partitions. Only "
+    "where the store is the only state of its pipeline; several share the figures in spark-state-metrics."
+)
 _PER_SECOND = "The average per-second number of"
 
 _PROCESS_RECORDS = "Records that Spark has read of the sources, by their offsets. " + _BY_THREAD
@@ -380,6 +416,17 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             _OF_SOURCES,
         ),
     ),
+    "topic-consumed-bytes": (
+        Definition(
+            TOPIC,
+            "bytes-consumed-total",
+            (*_NODE, "topic"),
+            "bytes",
+            "The total number of bytes consumed from this topic",
+            _total,
+            "At the end of the micro-batch. Tasks that get their records by Spark's own shuffle have none.",
+        ),
+    ),
     "topic-produced": (
         Definition(
             TOPIC,
@@ -399,7 +446,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "bytes",
             "The total number of bytes produced to this topic",
             _total,
-            f"{_OF_SINKS} The maximum size of a record, before compression.",
+            _OF_SINKS,
         ),
     ),
     "node-e2e": tuple(
@@ -665,6 +712,16 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "write-stall-duration-total", "ms", "Time that writes of Spark's state waited for RocksDB", _total
         ),
     ),
+    **{
+        f"store-{what}-{scope}": tuple(
+            Definition(
+                STATE, f"{what}-{name}", (*_THREAD, f"{scope}-state-id"), unit, told, measure, _OF_STATE
+            )
+            for name, unit, told, measure in metrics
+        )
+        for scope in SCOPES.values()
+        for what, metrics in _COUNTED_BY_ROCKSDB.items()
+    },
     "task-restore": (
         Definition(
             TASK,
@@ -738,9 +795,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
 
 # --- values without sensors --------------------------------------------------------------------------------
 
-_STATE_TAGS = {
-    scope: (*_TASK, f"{scope}-state-id") for scope in ("rocksdb", "rocksdb-window", "rocksdb-session")
-}
+_STATE_TAGS = {scope: (*_TASK, f"{scope}-state-id") for scope in SCOPES.values()}
 
 VALUES: tuple[Definition, ...] = (
     Definition(

@@ -25,6 +25,8 @@ __all__ = [
 ]
 
 _WRITTEN = "written:"
+_BYTES = "bytes"
+"""What the kernel's source says of a batch (ReadBytes.java), in the form of offsets."""
 
 
 def new_reports(query: StreamingQuery, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
@@ -60,6 +62,7 @@ def read_report(
     """
     parts = progress.get("durationMs") or {}
     read: dict[TopicPartition, int] = {}
+    read_bytes: dict[TopicPartition, int] = {}
     lag: dict[TopicPartition, int] = {}
     for number, source in enumerate(progress.get("sources") or ()):
         start, end, latest = (
@@ -71,6 +74,9 @@ def read_report(
             # A topic read for several outputs is a source for each, but counts once.
             place = TopicPartition(*at)
             read[place] = max(read.get(place, 0), count)
+        for at, count in positions((source.get("metrics") or {}).get(_BYTES)).items():
+            place = TopicPartition(*at)
+            read_bytes[place] = max(read_bytes.get(place, 0), count)
         for at, offset in latest.items():
             if at in end:
                 place = TopicPartition(*at)
@@ -81,6 +87,7 @@ def read_report(
         executed="addBatch" in parts,
         parts={name: int(took) for name, took in parts.items()},
         read=read,
+        read_bytes=read_bytes,
         # In Real-Time Mode the only end of a partition in a report is the one that the batch has reached.
         lag=(lag or None) if real_time_ms is None else None,
         state=tuple(

@@ -108,6 +108,16 @@ class Pipeline:
         return tuple({store.name: store for node in self.nodes for store in node.stores}.values())
 
     @property
+    def only_state(self) -> Store | None:
+        """The store of its one stateful step; None if it has several such steps, or stores besides."""
+        ends = (*self.inputs, *self.outputs)
+        cuts: dict[Node, str] = {each: "" for each in ends if isinstance(each, Repartition)}
+        steps = [node for node in self.nodes if node not in self.inputs and _is_stateful(node, cuts)]
+        if len(steps) != 1 or self.stores != steps[0].stores or len(self.stores) != 1:
+            return None
+        return self.stores[0]
+
+    @property
     def shuffles(self) -> tuple[Repartition, ...]:
         """The repartitions that are shuffles, without a topic."""
         return tuple(

@@ -100,6 +100,8 @@ def look_at_it(url: str) -> None:
         for words, value in (
             ("records-produced-total cli-lists", r"^\d$"),
             ("bytes-produced-total cli-lists", r"^\d{2,3}$"),
+            ("stream-topic bytes-consumed-total cli-words", r"^\d{2,3}$"),
+            ("stream-state bytes-written-total", r"^[\d,]*[1-9][\d,]*$"),
             ("record-e2e-latency-max", r"^[\d,]+$"),
             ("spark-state put-total", r"^[\d,]*[1-9][\d,]*$"),
             ("spark-state get-latency-avg", r"^[\d.]+$"),

@@ -28,6 +28,7 @@ MAY_IMPORT = (
     "org.apache.hadoop.conf.Configuration",
     "org.apache.hadoop.fs.",  # comes with Spark; a file system of ours is one of Hadoop's
     # Spark's public interfaces
+    "org.apache.spark.SparkContext",
     "org.apache.spark.SparkFiles",
     "org.apache.spark.TaskContext",
     "org.apache.spark.api.java.function.",
@@ -46,14 +47,15 @@ MAY_IMPORT = (
     "org.apache.spark.sql.types.",
     "org.apache.spark.sql.util.CaseInsensitiveStringMap",
     "org.apache.spark.unsafe.types.UTF8String",
+    "org.apache.spark.util.CollectionAccumulator",
     "org.apache.spark.util.TaskCompletionListener",
 )
 """Packages, which end in a full stop, and classes. Spark's are those that its API documentation shows."""
 
 IN_SIGNATURES = {
     # Of Data Source V2: `DataWriter<InternalRow>` and what a row answers with.
-    "org.apache.spark.sql.catalyst.InternalRow": ("sink/", "serdes/", "realtime/"),
-    "org.apache.spark.sql.catalyst.util.ArrayData": ("sink/", "serdes/"),
+    "org.apache.spark.sql.catalyst.InternalRow": ("sink/", "serdes/", "realtime/", "source/"),
+    "org.apache.spark.sql.catalyst.util.ArrayData": ("sink/", "serdes/", "source/"),
     # Of functions in a catalog, which take and give values as rows have them; each function of others does
     # so.
     "org.apache.spark.sql.catalyst.expressions.GenericInternalRow": "serdes/",
@@ -189,13 +191,13 @@ def test_java_looks_like_the_rest(folder: str) -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 9,300 lines, without comments and empty ones. A thousand of them are joins,
+    """It consists of few parts: 9,450 lines, without comments and empty ones. A thousand of them are joins,
     which Spark has no operator for (docs/decisions/0033), and three hundred what these have in memory; eight
-    hundred run processors (0034), a thousand are formats that it cannot read (0035), and two hundred and
-    fifty are object stores (0049).
+    hundred run processors (0034), a thousand are formats that it cannot read (0035), two hundred and fifty
+    are object stores (0049), and a hundred and fifty count the bytes that are read (0041).
     """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 9300
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 9450
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from millstream.metrics.batches import forget_pipeline, record_batch
 from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.meter import Meter
-from millstream.model import BatchReport, OperatorReport, TopicPartition, WrittenReport
+from millstream.model import BatchReport, OperatorReport, StoreKind, TopicPartition, WrittenReport
 from millstream.testing.fakes import ManualClock
 
 THREAD = "app-1-StreamThread-1"
@@ -41,6 +41,7 @@ class Scene:
             thread=THREAD,
             readers=lambda topic: READERS.get(topic, ()),
             writers={"out": "KSTREAM-SINK-0000000003"}.get,
+            keepers={"p0": ("per-hour", StoreKind.WINDOW)}.get,
             interval_ms=100,
             at_ms=1_700_000_000_000,
         )
@@ -77,6 +78,17 @@ def test_records_are_counted_for_the_thread_each_task_each_source_and_the_topic(
     assert metrics.value("records-consumed-total", client_id=client, topic="in", group=group) == 60
     assert metrics.value("process-records-max", thread_id=THREAD) == 40
     assert metrics.value("process-records-avg", thread_id=THREAD) == 30
+
+
+def test_bytes_are_counted_for_each_source_too(scene: Scene) -> None:
+    """Also those of a query's first batch, whose records no offsets tell (KIP-846)."""
+    scene.report(read_bytes=read(100, 300))
+    scene.report(read=read(1), read_bytes=read(7))
+    consumed = {
+        task: scene.metrics.value("bytes-consumed-total", task_id=task, topic="in", thread_id=THREAD)
+        for task in ("0_0", "0_1", "1_0", "1_1")
+    }
+    assert consumed == {"0_0": 107, "0_1": 300, "1_0": 107, "1_1": 300}
 
 
 def test_in_real_time_mode_the_interval_is_its_own_and_records_have_no_latency(scene: Scene) -> None:
@@ -203,3 +215,32 @@ def test_what_the_rocksdb_of_an_operator_counts(scene: Scene) -> None:
         )
     }
     assert list(found.values()) == [200, 0.5, 80, 0.25, 0.75, 2_000, 14]
+
+
+def test_a_store_that_is_the_only_state_of_its_pipeline_has_the_operators_figures(scene: Scene) -> None:
+    """Under Kafka Streams' names (KIP-471); where two operators keep state, nobody knows whose they are."""
+    counted = {
+        "rocksdbTotalBytesWritten": 600,
+        "rocksdbTotalBytesReadByCompaction": 60,
+        "rocksdbTotalBytesWrittenByFlush": 90,
+        "rocksdbWriterStallLatencyMs": 0,
+    }
+    one, two = (OperatorReport(f"{number}-transformWithState", rocksdb=counted) for number in range(2))
+    for state in ((one,), (one,), (one, two)):
+        scene.report(read=read(1), state=state)
+    found = {
+        name.name: each.value
+        for name, each in scene.metrics.items()
+        if name.group == "stream-state-metrics"
+        and dict(name.tags) == {"thread-id": THREAD, "rocksdb-window-state-id": "per-hour"}
+    }
+    assert found == {
+        "bytes-written-rate": 40,
+        "bytes-written-total": 1_200,
+        "bytes-read-compaction-rate": 4,
+        "memtable-bytes-flushed-rate": 6,
+        "memtable-bytes-flushed-total": 180,
+        "write-stall-duration-total": 0,
+    }
+    forget_pipeline(scene.meter, "p0")
+    assert "stream-state-metrics" not in {name.group for name in scene.metrics}

@@ -74,6 +74,14 @@ def test_a_report_tells_what_its_batch_has_written() -> None:
     assert read_report("p0", {**of_batch, "batchId": 4}, {}).written == {}
 
 
+def test_a_report_tells_how_many_bytes_were_read() -> None:
+    """As the kernel's source says it; once, of a topic that is read for two outputs."""
+    source = {**IN, "metrics": {"maxOffsetsBehindLatest": "10", "bytes": '{"in":{"0":120}}'}}
+    report = read_report("p0", {**REPORT, "sources": [source, source]}, {})
+    assert report.read_bytes == {TopicPartition("in", 0): 120}
+    assert read_report("p0", REPORT, {}).read_bytes == {}
+
+
 def test_in_real_time_mode_what_is_left_is_not_known() -> None:
     """Its reports come at the end of a batch, and take that for the end of each partition."""
     report = read_report("p0", REPORT, {}, real_time_ms=60_000)

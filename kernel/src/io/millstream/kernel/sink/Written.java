@@ -5,6 +5,8 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /** What a task has written to each topic, and what it has dropped. Sent to the driver. */
@@ -12,6 +14,8 @@ final class Written implements WriterCommitMessage {
     private static final long serialVersionUID = 1;
     private static final String BATCH = "batch";
     private static final String TOPIC = "written:";
+    /** Timestamp, offset, and partition. */
+    private static final long FIXED = 8 + 8 + 4;
 
     /** The records of one topic and, for those with a timestamp, their age in ms when they were sent. */
     private static final class Topic implements Serializable {
@@ -45,7 +49,7 @@ final class Written implements WriterCommitMessage {
     void add(ProducerRecord<byte[], byte[]> record) {
         Topic topic = topics.computeIfAbsent(record.topic(), name -> new Topic());
         topic.records++;
-        topic.bytes += Verdict.size(record);
+        topic.bytes += size(record);
         if (record.timestamp() != null) {
             long age = System.currentTimeMillis() - record.timestamp();
             topic.timed++;
@@ -59,7 +63,20 @@ final class Written implements WriterCommitMessage {
     void remove(ProducerRecord<byte[], byte[]> record) {
         Topic topic = topics.get(record.topic());
         topic.records--;
-        topic.bytes -= Verdict.size(record);
+        topic.bytes -= size(record);
+    }
+
+    /** As Kafka Streams counts: ClientUtils, producerRecordSizeInBytes. */
+    private static long size(ProducerRecord<byte[], byte[]> record) {
+        long total = FIXED + Utils.utf8Length(record.topic()) + size(record.key()) + size(record.value());
+        for (Header header : record.headers()) {
+            total += Utils.utf8Length(header.key()) + size(header.value());
+        }
+        return total;
+    }
+
+    private static long size(byte[] data) {
+        return data == null ? 0 : data.length;
     }
 
     Dropped dropped() {

@@ -10,8 +10,7 @@ import java.util.Comparator;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
+import java.util.TreeMap;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -33,12 +32,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Spark's own source has them in the order of a map, which comes from the offset log after a restart, and from the
  * broker's answer before. Exactly once relies on the same task reading the same records, so here partitions are sorted
  * by topic and number. In Real-Time Mode, with the option {@code real.time.run}, the batches of that run can be ended
- * early. Everything else is Spark's.
+ * early. The metrics in a progress report say how many bytes were read. Everything else is Spark's.
  */
 public final class KafkaSource implements TableProvider {
     private static final String RUN = "real.time.run";
     private static final String SPARKS = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
-    private static final Pattern RANGE = Pattern.compile("[A-Za-z]+\\([A-Za-z]+\\(([A-Za-z0-9._-]+)-([0-9]+),");
+    private static final String HEADERS = "includeHeaders";
 
     private final TableProvider sparks;
 
@@ -77,11 +76,11 @@ public final class KafkaSource implements TableProvider {
         @Override
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
             Scan scan = sparks.newScanBuilder(options).build();
-            return () -> new Sorted(scan, options.get(RUN));
+            return () -> new Sorted(scan, options.get(RUN), options.getBoolean(HEADERS, false));
         }
     }
 
-    private record Sorted(Scan sparks, String run) implements Scan {
+    private record Sorted(Scan sparks, String run, boolean hasHeaders) implements Scan {
         @Override
         public StructType readSchema() {
             return sparks.readSchema();
@@ -94,14 +93,15 @@ public final class KafkaSource implements TableProvider {
 
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpoint) {
-            return sorted(sparks.toMicroBatchStream(checkpoint), run);
+            return sorted(sparks.toMicroBatchStream(checkpoint), run, hasHeaders);
         }
     }
 
     /** The same stream, with all its other abilities. */
-    private static MicroBatchStream sorted(MicroBatchStream stream, String run) {
+    private static MicroBatchStream sorted(MicroBatchStream stream, String run, boolean hasHeaders) {
         Class<?>[] all = stream.getClass().getInterfaces();
         int[] planned = {0};
+        ReadBytes bytes = new ReadBytes();
         return (MicroBatchStream) Proxy.newProxyInstance(
                 stream.getClass().getClassLoader(), all, (proxy, method, arguments) -> {
                     if (method.getName().equals("equals") && method.getParameterCount() == 1) {
@@ -121,10 +121,20 @@ public final class KafkaSource implements TableProvider {
                             Batches.planned(run, planned, partitions.length);
                         }
                     }
-                    return run != null && found instanceof PartitionReaderFactory readers
-                            ? new RealTimeReaders(readers, run)
-                            : found;
+                    if (found instanceof PartitionReaderFactory readers) {
+                        PartitionReaderFactory counting = bytes.counting(readers, hasHeaders);
+                        return run == null ? counting : new RealTimeReaders(counting, run);
+                    }
+                    return method.getName().equals("metrics") ? with(found, bytes.take()) : found;
                 });
+    }
+
+    private static Map<Object, Object> with(Object metrics, String bytes) {
+        Map<Object, Object> all = new TreeMap<>((Map<?, ?>) metrics);
+        if (bytes != null) {
+            all.put(ReadBytes.METRIC, bytes);
+        }
+        return all;
     }
 
     /** Checks the end of a batch in Real-Time Mode: a partition without an end would start over, or be omitted. */
@@ -143,22 +153,11 @@ public final class KafkaSource implements TableProvider {
         }
     }
 
-    private record Place(String topic, int partition) {}
-
     /** Sorts by topic and partition; pieces of one partition keep their order. */
     private static void sort(InputPartition[] partitions) {
         Arrays.sort(
                 partitions,
-                Comparator.comparing(KafkaSource::place, Comparator.comparing(Place::topic)
-                        .thenComparing(Place::partition)));
-    }
-
-    private static Place place(InputPartition partition) {
-        Matcher range = RANGE.matcher(partition.toString());
-        if (!range.lookingAt()) {
-            throw new IllegalStateException("a partition of Spark's Kafka source has an unexpected text form: this "
-                    + "version of the connector does not fit the Millstream kernel");
-        }
-        return new Place(range.group(1), Integer.parseInt(range.group(2)));
+                Comparator.comparing(ReadBytes.Piece::of, Comparator.comparing(ReadBytes.Piece::topic)
+                        .thenComparing(ReadBytes.Piece::partition)));
     }
 }

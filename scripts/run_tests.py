@@ -49,14 +49,15 @@ TIERS = {
         Tier("pure", "not disk and not spark and not kafka and not cluster", 300, spread=True),
         Tier("spark", "spark and not kafka and not cluster", 2400, yields=True),
         Tier("disk", "disk and not spark and not kafka and not cluster", 600, spread=True, yields=True),
-        Tier("kafka", "kafka and not cluster", 1800),
+        Tier("kafka", "kafka and not spark and not cluster", 1800),
+        Tier("end-to-end", "kafka and spark and not cluster", 1800),
         Tier("cluster", "cluster", 2400),
     )
 }
-"""Each test belongs to exactly one: that of the heaviest thing it needs."""
+"""Each test belongs to exactly one: that of the heaviest thing it needs; `end-to-end` is what needs two."""
 
 FIRST = "pure"
-THEN = ("cluster", "spark", "kafka", "disk")
+THEN = ("cluster", "spark", "end-to-end", "kafka", "disk")
 """What runs once the first tier is good, the longest first: whichever lane is free takes the next one."""
 
 LANES = min(len(THEN), max(2, (os.cpu_count() or 2) // 2))
@@ -289,7 +290,7 @@ def report(outcomes: Sequence[Outcome]) -> int:
         note = "" if outcome.good else f"exit code {outcome.exit_code}"
         note = "no tests" if outcome.exit_code == NO_TESTS else note
         counts = f"{outcome.passed:>5} passed {outcome.failed:>4} failed"
-        print(f"{outcome.tier:<8} {counts} {outcome.seconds:>7.1f} s   {note}".rstrip())
+        print(f"{outcome.tier:<10} {counts} {outcome.seconds:>7.1f} s   {note}".rstrip())
     passed = sum(outcome.passed for outcome in outcomes)
     bad = [outcome for outcome in outcomes if not outcome.good]
     # A tier that ended badly without a failed test (killed or hanging) has also failed.

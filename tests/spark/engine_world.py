@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import queue
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -85,6 +86,23 @@ class EngineWorld:
 
     def wait_for_end(self, timeout_s: float = 60.0) -> BaseException | None:
         return self.ends.get(timeout=timeout_s).error
+
+    def wait_until_committed(self, claim: CheckpointClaim, topic: str, records: int) -> None:
+        """Wait until micro-batches with so many records of partition 0 of a topic are committed.
+
+        A batch's number does not tell: a query that starts before the first record is there has a batch
+        without records.
+        """
+        checkpoint = Path(claim.path)
+
+        def committed() -> bool:
+            numbers = [int(each.name) for each in (checkpoint / "commits").glob("[0-9]*")]
+            if not numbers:
+                return False
+            *_, offsets = (checkpoint / "offsets" / str(max(numbers))).read_text().splitlines()
+            return bool(json.loads(offsets)[topic]["0"] >= records)
+
+        wait_until(committed, f"{records} records of {topic} are committed")
 
     def read(self, topic: str, count: int, timeout_s: float = 60.0) -> list[Message]:
         """The first records of partition 0 of a topic."""

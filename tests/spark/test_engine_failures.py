@@ -152,7 +152,7 @@ def test_what_a_python_function_raised_is_there_again_with_its_class_and_traceba
     world.start(compiled)
     world.produce(source, "a", "b")
     world.read(out, 2)
-    wait_until(lambda: (Path(world.claim().path) / "commits").exists(), "the first micro-batch is committed")
+    world.wait_until_committed(world.claim(), source, 2)
     done = sum(1 for _ in (Path(world.claim().path) / "commits").glob("[0-9]*"))
     world.produce(source, "bad")
     error = failed(world)
@@ -297,7 +297,7 @@ def test_records_that_were_deleted_before_they_were_read_are_an_error(world: Eng
     running = world.start(compiled)
     world.produce(source, "a", "b")
     world.read(out, 2)
-    wait_until(lambda: (Path(world.claim().path) / "commits" / "0").exists(), "committed")
+    world.wait_until_committed(world.claim(), source, 2)
     running.stop()
     assert world.wait_for_end() is None
     world.produce(source, "c", "d", "e")

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 from engine_world import EngineWorld, stamp
 from pyspark.sql import SparkSession
-from waiting import wait_until
 
 from millstream import Consumed, Materialized, Serdes, StreamsBuilder, Topology
 from millstream.broker import EmbeddedKafka
@@ -60,10 +59,11 @@ def test_a_restart_from_the_same_checkpoint_goes_on_with_the_new_epoch(world: En
     bound here leaves room for a busy machine."""
     source = world.topic("in")
     [compiled] = world.compiled(counting(source))
-    first = world.start(compiled, world.claim(epoch=3, directory="checkpoint"))
+    claim = world.claim(epoch=3, directory="checkpoint")
+    first = world.start(compiled, claim)
     write(world, source, "a")
     assert epochs(world, 1) == [(1, 3)]
-    wait_until(lambda: (world.directory / "checkpoint" / "commits" / "0").exists(), "it is committed")
+    world.wait_until_committed(claim, source, 1)
     first.stop()
     assert world.wait_for_end() is None
     write(world, source, "b")
@@ -85,7 +85,7 @@ def test_a_query_whose_checkpoint_was_claimed_ends_as_migrated_and_writes_nothin
     running = world.start(compiled, claim)
     write(world, source, "a")
     assert epochs(world, 1) == [(1, 1)]
-    wait_until(lambda: (Path(claim.path) / "commits" / "0").exists(), "the micro-batch is committed")
+    world.wait_until_committed(claim, source, 1)
     os.rename(claim.path, f"{claim.path}-taken")
     Path(claim.path).touch()
     write(world, source, "b")

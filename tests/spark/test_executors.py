@@ -57,7 +57,7 @@ _PROGRAM = textwrap.dedent(
     running = world.start(compiled)
     world.produce("lost-in", "a")
     world.read("lost-out", 1, 100)
-    wait_until((Path(world.claim().path) / "commits" / "0").exists, "the micro-batch is committed")
+    world.wait_until_committed(world.claim(), "lost-in", 1)
     assert running.metadata().lost_executors == ()
 
     world.engine.check_reach(sys.argv[2])

@@ -29,7 +29,7 @@ from millstream.query.metadata import default_partition
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.sink import FORMAT, sink_options
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 TIME = 1_700_000_000_123
 ROW = (

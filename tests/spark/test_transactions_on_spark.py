@@ -10,7 +10,6 @@ import pytest
 from engine_world import EngineWorld
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from waiting import wait_until
 
 from millstream import Consumed, Serdes, StreamsBuilder
 from millstream.broker import EmbeddedKafka
@@ -81,13 +80,15 @@ def test_a_repeated_batch_has_the_same_partitions_in_the_same_order(
 def test_a_checkpoint_that_is_older_than_what_was_written_is_refused(world: EngineWorld) -> None:
     """As one that was put back from a backup: its next batch would be taken for one that is there."""
     source, output, compiled = copying(world)
-    running = world.start(compiled, world.claim(epoch=1, directory="checkpoint"))
-    checkpoint = world.directory / "checkpoint"
-    for number, value in enumerate("ab"):
-        world.produce(source, value)
-        wait_until(lambda: (checkpoint / "commits" / str(number)).exists(), "the batch is done")  # noqa: B023
+    world.produce(source, "a")  # the first batch has it, as it is there before the query starts
+    before = world.claim(epoch=1, directory="checkpoint")
+    running = world.start(compiled, before)
+    world.wait_until_committed(before, source, 1)
+    world.produce(source, "b")
+    world.wait_until_committed(before, source, 2)
     running.stop()
     assert world.wait_for_end() is None
+    checkpoint = world.directory / "checkpoint"
     claim = world.claim(epoch=2, directory="checkpoint")
     assert world.engine.written(claim) == 2
     for log in ("offsets", "commits"):

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.server.wire import Tls
+from millstream.remote.wire import Tls
 
 __all__ = ["PASSWORD", "Files", "made_in"]
 

@@ -109,6 +109,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": BASE
     | ON_THIS_MACHINE
     | {
+        "ports",
         "millstream",
         "topology",
         "dsl",

@@ -16,7 +16,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The functions that read and write formats which Spark knows none for, as a catalog: what Spark calls by a name.
  *
- * <p>Python describes a function ({@link #name(String)}) and calls it by the name that it gets for it. A name says
+ * <p>Python describes a function ({@link #nameOf(String)}) and calls it by the name that it gets for it. A name says
  * nothing of the description, which may have a password for a registry.
  */
 public final class Functions implements FunctionCatalog {
@@ -25,11 +25,12 @@ public final class Functions implements FunctionCatalog {
     private String name;
 
     /**
-     * What a function is called from now on.
+     * What a function is called from now on. No overload of {@link #name()}: py4j looks at one method of a name, and
+     * which one that is depends on the class-data archive that Java was started with.
      *
      * @param description as {@link Description} reads it
      */
-    public static String name(String description) {
+    public static String nameOf(String description) {
         try {
             MessageDigest digest = MessageDigest.getInstance("SHA-256");
             byte[] hash = digest.digest((Kernel.digest() + description).getBytes(StandardCharsets.UTF_8));

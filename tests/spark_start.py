@@ -24,6 +24,7 @@ import psutil
 import pyspark
 
 from millstream.java import find_java
+from millstream.kernel import shipped_kernel
 
 __all__ = ["SLOTS", "WITHOUT_CODE", "ArchiveMaking", "java_options"]
 
@@ -43,7 +44,8 @@ _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 def _archive() -> Path:
     java = find_java()
     known = [f"{java.version} {java.java}", Path(__file__).read_text(encoding="utf-8")]
-    for jar in sorted(Path(pyspark.__file__).with_name("jars").glob("*.jar")):
+    # Java does not use an archive of other jars than those of its class path, by their time.
+    for jar in (shipped_kernel().jar, *sorted(Path(pyspark.__file__).with_name("jars").glob("*.jar"))):
         known.append(f"{jar} {jar.stat().st_mtime_ns}")
     return Path(sys.prefix, f"spark-{hashlib.sha256(' '.join(known).encode()).hexdigest()[:16]}.jsa")
 

@@ -48,7 +48,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     DISK.begin(item)
     if any(map(item.get_closest_marker, MARKERS)) and kernel_problem():
         pytest.fail(kernel_problem(), pytrace=False)
-    if item.get_closest_marker("spark") and not item.get_closest_marker("kafka"):
+    if item.get_closest_marker("spark") and not item.get_closest_marker("cluster"):
         start_spark()
 
 
@@ -85,7 +85,7 @@ def spark() -> SparkSession:
 
 @cache
 def start_spark() -> None:
-    """The Spark of the spark tier: who comes first says how it starts, and the others join it."""
+    """The Spark that tests share: who comes first says how it starts, and the others join it."""
     from spark_start import SLOTS, WITHOUT_CODE, java_options
 
     from millstream.spark.memory import MemoryEngine

@@ -24,13 +24,17 @@ import psutil
 import pyspark
 
 from millstream.java import find_java
+from millstream.kernel import shipped_kernel
 
-__all__ = ["SLOTS", "WITHOUT_CODE", "ArchiveMaking", "java_options"]
+__all__ = ["SLOTS", "WITHOUT_CODE", "WITH_CODE", "ArchiveMaking", "java_options"]
 
 WITHOUT_CODE = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """Settings of a Spark that computes few records: making code for them takes longer than it ever gives back.
-What users run has generated code, and so have the tests of the kafka tier, those with the fixture `spark`,
-and the page of operators."""
+What users run has generated code, and so have the sessions of the fixture `spark`, the page of operators, and
+some modules of the end-to-end tier (`WITH_CODE`)."""
+
+WITH_CODE = {"spark.sql.codegen.factoryMode": "FALLBACK", "spark.sql.codegen.wholeStage": "true"}
+"""Spark's defaults, for a client that joins a Spark that was started with the others."""
 
 SLOTS = {"spark.master": "local[16]", "spark.default.parallelism": "2"}
 """All tests of a process share one Spark, and those of Real-Time Mode need a slot for each of their tasks."""
@@ -43,7 +47,8 @@ _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 def _archive() -> Path:
     java = find_java()
     known = [f"{java.version} {java.java}", Path(__file__).read_text(encoding="utf-8")]
-    for jar in sorted(Path(pyspark.__file__).with_name("jars").glob("*.jar")):
+    # Java does not use an archive of other jars than those of its class path, by their time.
+    for jar in (shipped_kernel().jar, *sorted(Path(pyspark.__file__).with_name("jars").glob("*.jar"))):
         known.append(f"{jar} {jar.stat().st_mtime_ns}")
     return Path(sys.prefix, f"spark-{hashlib.sha256(' '.join(known).encode()).hexdigest()[:16]}.jsa")
 

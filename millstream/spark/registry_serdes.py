@@ -124,5 +124,5 @@ def kernel_function(described: dict[str, Any], does: str, type_: T.DataType, arg
     """A call of the kernel's serdes/Function.java: `read`, `write` or `complain`."""
     described = {**described, "does": does, "type": type_.jsonValue()}
     context: Any = SparkContext._active_spark_context
-    name = java_class(context._jvm, FUNCTIONS).name(json.dumps(described))
+    name = java_class(context._jvm, FUNCTIONS).nameOf(json.dumps(described))
     return F.call_function(f"{CATALOG}.{name}", argument)

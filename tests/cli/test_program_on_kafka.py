@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from browsing import Seen, chromium
 from cli_running import run
 from playwright.sync_api import expect
+from spark_start import java_options
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -50,6 +52,9 @@ def process(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[subprocess.Popen[s
         "MILLSTREAM_QUERY_SERVER_TOKEN": TOKEN,
         "MILLSTREAM_UI_ENABLED": "true",
         "MILLSTREAM_STATE_DIR": str(tmp_path / "state"),
+        "PYSPARK_SUBMIT_ARGS": shlex.join(
+            ["--conf", f"spark.driver.extraJavaOptions={java_options()}", "pyspark-shell"]
+        ),
     }
     command = ["run", "cli_kafka_app:builder", "--application-id", "cli-kafka", "--json"]
     process = subprocess.Popen(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from datetime import timedelta
 
-from spark_start import java_options
+from spark_start import WITHOUT_CODE, java_options
 
 from millstream import Consumed, KafkaStreams, Serdes, StreamsBuilder
 
@@ -39,6 +39,7 @@ def main(servers: str, application_id: str, topic: str, directory: str) -> None:
         "max.batch.records": 40,
         "num.stream.threads": 2,
         "spark.driver.extraJavaOptions": java_options(),
+        **WITHOUT_CODE,
     }
     with KafkaStreams(builder.build(), config) as streams:
         streams.wait_until_running(timedelta(seconds=90))

@@ -63,7 +63,7 @@ def test_kill_9_leaves_each_result_once_in_files(kafka: EmbeddedKafka, tmp_path:
         app = App(*arguments, log=tmp_path / "app.log", program="frames_app.py")
         assert app.next_line() == "RUNNING"
         before = len(rows_in(priced)) if life else 0
-        produce(400)
+        produce(200)
         wait_until(partial(_has_more_than, priced, before), "it writes", 60)
         children = app.children()
         app.process.send_signal(signal.SIGKILL)
@@ -82,7 +82,7 @@ def test_kill_9_leaves_each_result_once_in_files(kafka: EmbeddedKafka, tmp_path:
     assert len({(row["partition"], row["offset"]) for row in rows}) == len(rows)
     assert {row["price"] for row in rows} <= {0, 1, 2, 7}
     last = {row["number"]: row["price"] for row in rows}
-    assert (last["n800"], last["n801"]) == (2, 7)
+    assert (last["n400"], last["n401"]) == (2, 7)
     assert app.process.stdin is not None
     app.process.stdin.close()
     assert app.process.wait(30) == 0

@@ -48,7 +48,7 @@ def run(
     settings = SparkSettings(
         application_id=config.application_id,
         bootstrap_servers=servers,
-        spark={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
+        spark={},
         producer=config.with_prefix("producer."),
         handlers=RecordHandlers.of(config),
     )

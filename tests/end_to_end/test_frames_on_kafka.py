@@ -60,7 +60,6 @@ def test_the_page_is_a_program_that_runs(world: World, spark: SparkSession, tmp_
             "application.id": world.name("page"),
             "bootstrap.servers": world.kafka.bootstrap_servers,
             "state.dir": str(tmp_path / "state"),
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         }
     }
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from spark_start import SLOTS
 from waiting import wait_until
 
 from millstream import (
@@ -30,8 +29,12 @@ _numbers = itertools.count(1)
 class World:
     """Names made with `name()` are this test's own, so that tests can share a broker."""
 
-    def __init__(self, kafka: EmbeddedKafka, directory: Path) -> None:
+    def __init__(
+        self, kafka: EmbeddedKafka, directory: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`settings` are what each client has besides those of the Spark that all tests share."""
         self.kafka = kafka
+        self._settings = settings or {}
         self.directory = directory
         self._number = next(_numbers)
         self._clients: list[KafkaStreams] = []
@@ -106,9 +109,7 @@ class World:
             "application.id": application_id or self.name("app"),
             "bootstrap.servers": self.kafka.bootstrap_servers,
             "state.dir": str(self.directory / "state"),
-            # Java's second compiler takes more of the processor than these few records ever give back.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            **SLOTS,
+            **self._settings,
             **{key.replace("_", "."): value for key, value in config.items()},
         }
         client = KafkaStreams(topology, settings)

@@ -16,7 +16,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The functions for formats that Spark does not know, as a catalog, from which Spark calls functions by name.
  *
- * <p>Python describes a function ({@link #name(String)}) and calls it by the name that is returned. The name reveals
+ * <p>Python describes a function ({@link #nameOf(String)}) and calls it by the name that is returned. The name reveals
  * nothing about the description, which may have a password for a registry.
  */
 public final class Functions implements FunctionCatalog {
@@ -25,11 +25,12 @@ public final class Functions implements FunctionCatalog {
     private String name;
 
     /**
-     * The name of a function from now on.
+     * The name of a function from now on. It is no overload of {@link #name()}: py4j finds only one method of a name, and
+     * which one depends on the class-data archive that Java was started with.
      *
      * @param description as {@link Description} reads it
      */
-    public static String name(String description) {
+    public static String nameOf(String description) {
         try {
             MessageDigest digest = MessageDigest.getInstance("SHA-256");
             byte[] hash = digest.digest((Kernel.digest() + description).getBytes(StandardCharsets.UTF_8));

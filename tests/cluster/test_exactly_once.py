@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_world import ClientProcess, Cluster
-from proof import PROGRAMS, Proof
-from spark_start import java_options
+from cluster_world import Cluster
+from stopping import Running
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -40,66 +38,6 @@ KILLS = (
 of them can be at another step, and so can the two pipelines."""
 CLAIMED = "p0-run.claimed"
 """The process that takes over from the last one of these is killed there."""
-PARTS = {"stateless": 4, "stateful": 4}
-"""Enough for a sink partition at each step."""
-TASKS = 12
-"""How many Spark runs at a time: some stop, and others go on."""
-WORDS = [f"w{number}" for number in range(7)]
-SETTLE_S = 120.0
-
-
-class Running:
-    """An application of clients that stop where they are told to."""
-
-    def __init__(self, kafka: EmbeddedKafka, directory: Path, programs: Iterable[str] = PROGRAMS) -> None:
-        self.cluster = Cluster(kafka, directory)
-        self.proof = Proof(self.cluster, programs, PARTS["stateless"])
-        self.points = directory / "points"
-        self.points.mkdir()
-
-    def start(self, name: str, **config: object) -> ClientProcess:
-        return self.cluster.start(
-            name,
-            {
-                "processing.guarantee": "exactly_once_v2",
-                "spark.driver.extraJavaOptions": (
-                    f"{java_options()} -Dmillstream.kernel.failpoints={self.points}"
-                ),
-                "spark.master": f"local[{TASKS}]",
-                "spark.sql.shuffle.partitions": PARTS["stateful"],
-                "max.batch.records": 400,
-                **config,
-            },
-            fresh=True,
-            **self.proof.spec(),
-        )
-
-    def stopped_at(self, place: str) -> Path:
-        """Have the next one who comes by a place stop there."""
-        name = f"{self.cluster.application_id}-{place}"
-        (self.points / name).touch()
-        return self.points / f"{name}.reached"
-
-    def those_reached(self, stops: Mapping[str, Path]) -> list[str]:
-        """The places where somebody has stopped: all of them, unless a micro-batch has nothing for one."""
-        (client,) = self.cluster.clients
-        what = client.told(f"one of {', '.join(stops)} is reached")
-        wait_until(lambda: any(reached.exists() for reached in stops.values()), what, 60)
-        with suppress(AssertionError):
-            wait_until(lambda: all(reached.exists() for reached in stops.values()), "all are reached", 10)
-        return [place for place, reached in stops.items() if reached.exists()]
-
-    def write(self) -> None:
-        self.proof.write(WORDS * 10)
-
-    def settle(self, what: str) -> None:
-        """Until all is written; then it is there exactly once."""
-        try:
-            self.proof.settle(what, SETTLE_S)
-        except AssertionError as error:
-            raise AssertionError(
-                "; ".join([str(error), *(c.end_of_log() for c in self.cluster.clients)])
-            ) from error
 
 
 @pytest.fixture

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 from cluster_world import Cluster
-from s3_server import KEY, SECRET, S3Server
+from s3_server import KEY, SECRET, TESTED, S3Server
+from stopping import Running
 from waiting import wait_until
 
+from millstream.broker import EmbeddedKafka
 from millstream.ports import FENCE
 
 pytestmark = pytest.mark.cluster
@@ -26,7 +28,7 @@ WORDS = [f"w{number % 5}" for number in range(10)]
 @pytest.fixture
 def store() -> Iterator[S3Server]:
     """An empty bucket."""
-    server = S3Server()
+    server = S3Server(another=TESTED)
     yield server
     server.close()
 
@@ -95,6 +97,54 @@ def test_a_checkpoint_in_an_object_store_changes_hands_and_nothing_is_counted_tw
     for client in cluster.clients:
         assert SECRET not in client.log()
         assert KEY not in client.log()
+
+
+@pytest.mark.timeout(240)
+def test_exactly_once_in_an_object_store_whoever_is_cut_off(
+    kafka: EmbeddedKafka, tmp_path: Path, store: S3Server
+) -> None:
+    """A client is stopped between its records and their commit: another one finishes its batch, and the
+    broker refuses what the first one does next. Then kill -9 of the other in the middle of a batch.
+    """
+    both = Running(kafka, tmp_path, ("map", "count"))
+    try:
+        for name in "ab":
+            place = f"s3a://{store.bucket}/once"
+            both.start(name, **{**store.config, "checkpoint.location": place, "keep.spark.warm": True})
+        both.cluster.wait_until_running()
+        both.write()
+        both.settle("all is there before one is frozen")
+        zombie = both.cluster.owner()
+        other = next(client for client in both.cluster.clients if client is not zombie)
+        reached, refused, done = (
+            both.stopped_at(f"p0-1.{place}") for place in ("flushed", "refused", "committed")
+        )
+        both.write()
+        wait_until(reached.exists, zombie.told("records are on the broker, and not committed"), 60)
+        zombie.freeze(jvm=True)
+        done.with_suffix("").unlink()  # it is the zombie's that would be wrong
+        both.settle("the other one writes all of it")
+        both.stopped_at("p0-1.committed")
+        reached.unlink()
+        zombie.wake_jvm()
+        wait_until(refused.exists, "the broker refuses", 60)
+        assert not done.exists()
+        done.with_suffix("").unlink()
+        refused.unlink()
+        zombie.wake()
+        both.write()
+        both.settle("all is there once when the zombie has woken up")
+        wait_until(zombie.is_running, zombie.told("the zombie is a client again"), 60)
+        reached = both.stopped_at("p0-0.flushed")
+        both.write()
+        wait_until(reached.exists, other.told("a part of a batch is on the broker, and others are done"), 60)
+        other.kill_jvm()
+        other.kill()
+        reached.unlink()
+        both.settle("the first one finishes that batch, too")
+        assert not any("fenced" in call["text"] for call in zombie.handled()), zombie.handled()
+    finally:
+        both.cluster.close()
 
 
 def _number(directory: str) -> int:

@@ -195,7 +195,7 @@ WORKLOADS: Mapping[str, Workload] = {
             slow=0.1,
             without={"spark": "Structured Streaming has no table that changes"},
         ),
-        Workload("fold", "fold in Python, 10,000 keys", _folded, True, 100_000, 60_000, slow=0.3),
+        Workload("fold", "fold in Python, 10,000 keys", _folded, True, 300_000, 60_000, slow=0.2),
         Workload("udf", "function of a record in Python", _doubled, False, 100_000, 60_000, slow=0.3),
     )
 }

@@ -25,8 +25,8 @@ public final class Functions implements FunctionCatalog {
     private String name;
 
     /**
-     * The name of a function from now on. It is no overload of {@link #name()}: py4j finds only one method of a name, and
-     * which one depends on the class-data archive that Java was started with.
+     * The name of a function from now on. It is no overload of {@link #name()}: py4j finds only one method of a name,
+     * and which one depends on the class-data archive that Java was started with.
      *
      * @param description as {@link Description} reads it
      */

@@ -192,7 +192,7 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
     from millstream.cli.cluster import topics_of
     from millstream.kafka.groups import KafkaGroups
     from millstream.kafka.rights import ClusterRights
-    from millstream.runtime.preparation import check_internal, sink_topics
+    from millstream.runtime.preparation import check_internal, kept_counts, sink_topics
     from millstream.topology.internal_topics import plan_internal_topics
 
     with topics_of(config) as topics:
@@ -217,10 +217,10 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
             try:
                 plan = plan_internal_topics(
                     topology, config.application_id, counts, exactly_once=config.exactly_once
-                ).topics
-                there = topics.describe({each.name for each in plan} & names)
-                lost = len(plan) - len(there)
-                for each in plan:
+                )
+                there = topics.describe({each.name for each in plan.topics} & names)
+                lost = len(plan.topics) - len(there)
+                for each in kept_counts(plan, there, topology, config.application_id).topics:
                     if each.name in there:
                         check_internal(each, there[each.name])
             except StreamsException as error:

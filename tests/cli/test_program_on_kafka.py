@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from browsing import Seen, chromium
 from cli_running import run
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from playwright.sync_api import expect
 from spark_start import java_options
 from waiting import wait_until
@@ -122,7 +123,7 @@ def look_at_it(url: str) -> None:
 @pytest.mark.kafka
 @pytest.mark.timeout(240)
 def test_a_program_runs_is_asked_and_ends_by_sigterm(
-    kafka: EmbeddedKafka, process: subprocess.Popen[str]
+    kafka: EmbeddedKafka, process: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     """Records that are produced are in its store and its output; its state is told until it is closed."""
     ready = events(process, "ready")[-1]
@@ -153,3 +154,15 @@ def test_a_program_runs_is_asked_and_ends_by_sigterm(
     process.send_signal(signal.SIGTERM)
     assert events(process, "state")[-1]["to"] == "PENDING_SHUTDOWN"
     assert process.wait(30) == 143
+
+    # A changelog keeps its count when its source gains partitions; a client starts, so nothing is wrong.
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.create_partitions([NewPartitions("cli-words", 2)]).values():
+        future.result(30)
+    _, text = run(
+        *("doctor", "cli_kafka_app:builder", "--app-dir", str(tmp_path), "--json"),
+        *("--application-id", "cli-kafka"),
+        **where,
+    )
+    topics = next(each for each in json.loads(text)["checks"] if each["check"] == "topics")
+    assert topics["grade"] == "ok", topics

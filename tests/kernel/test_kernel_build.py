@@ -76,9 +76,9 @@ IN_SIGNATURES = {
 """Classes of Spark's inner packages of which its public interfaces speak; and where each may be used."""
 
 IN_PLANS = (
+    "org.apache.spark.sql.Encoder",
     "org.apache.spark.sql.catalyst.",
     "org.apache.spark.sql.classic.",
-    "org.apache.spark.sql.Encoder",
     "scala.",
 )
 """What `plan/` may use of Spark's inner packages: it makes queries faster, and where one of these classes is

@@ -58,6 +58,18 @@ def test_the_rows_are_the_same(spark: SparkSession) -> None:
     assert settled(rows).collect() == rows.collect()
 
 
+def test_branches_may_share_what_is_counted_on_the_way(spark: SparkSession) -> None:
+    """Its columns differ once each branch has only those that it needs; to Spark it is one count still."""
+    read = (
+        spark.readStream.format("rate").option("numPartitions", 1).load().withColumn("x", F.col("value") + 1)
+    )
+    read = read.observe("seen", F.count_if(F.col("x") > 0).alias("n"))
+    both = read.select((F.col("x") * 2).alias("y")).unionByName(read.select(F.col("value").alias("y")))
+    query = settled(both).writeStream.format("noop").trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    assert query.exception() is None
+
+
 def test_random_values_stay_random(spark: SparkSession) -> None:
     """Nothing that has another value in each row becomes a constant."""
     found: Any = settled(spark.range(50).select(F.uuid().alias("u"))).select(F.count_distinct("u")).first()

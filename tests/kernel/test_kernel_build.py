@@ -190,6 +190,27 @@ def test_java_looks_like_the_rest(folder: str) -> None:
     assert wrong == []
 
 
+def test_what_python_calls_of_a_class_has_a_name_of_its_own() -> None:
+    """No other public method has that name: py4j finds one of them, and which one depends on how Java started
+    (`serdes/Functions.java: nameOf`)."""
+    named = re.compile(r"^    public (static )?(?:<[^>]+> )?[\w.<>\[\], ?]+ (\w+)\(", re.MULTILINE)
+    called = {
+        name
+        for path in (ROOT / "millstream").rglob("*.py")
+        for name in re.findall(r'"io\.millstream\.kernel\.([\w.]+)"', path.read_text(encoding="utf-8"))
+    }
+    found, wrong = 0, []
+    for path in sources():
+        if inside(path).removesuffix(".java").replace("/", ".") in called:
+            methods = named.findall(path.read_text(encoding="utf-8"))
+            names = [name for _, name in methods]
+            static = [name for is_static, name in methods if is_static]
+            found += len(static)
+            wrong += [f"{inside(path)}: {name}" for name in static if names.count(name) > 1]
+    assert wrong == []
+    assert found > 20
+
+
 def test_the_kernel_is_small() -> None:
     """It consists of few parts: 9,450 lines, without comments and empty ones. A thousand of them are joins,
     which Spark has no operator for (docs/decisions/0033), and three hundred what these have in memory; eight

@@ -124,7 +124,10 @@ class Threads:
                     self._threads.discard(threading.current_thread())
                     return
                 job = self._jobs.popleft()
-            job()
+            try:
+                job()
+            except BaseException:
+                log.exception("a call for %s raised", self._name)  # the thread is still needed
             del job  # an idle thread keeps nothing alive
 
     def close(self, timeout_s: float) -> bool:

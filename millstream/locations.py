@@ -76,6 +76,6 @@ def caution(location: str) -> str | None:
         return None
     return (
         f"checkpoint.location '{location}' is in an object store, which is new: clients that take it over "
-        "from one another were tried on a test server only. For what matters use a file system that all "
-        "clients reach"
+        "from one another were tried on test servers, and not in production. For data that matters, use a "
+        "file system that all clients reach"
     )

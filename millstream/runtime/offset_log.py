@@ -11,7 +11,7 @@ Only the client that has claimed the checkpoint may move it, and only while no q
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -187,7 +187,7 @@ def _is_in_first_batch(files: CheckpointFiles, directory: str) -> bool:
     return (
         "metadata" in names
         and bool(_numbers(files.list(f"{directory}/sources/0")))
-        and not _numbers(files.list(f"{directory}/commits"))
+        and next(_done(files, directory), None) is None
     )
 
 
@@ -196,16 +196,12 @@ def log_of(files: CheckpointFiles, directory: str) -> OffsetLog | None:
 
     Damaged files are left for Spark to report.
     """
-    done = _numbers(files.list(f"{directory}/commits"))
-    for batch in sorted(done, reverse=True):
-        if files.read(f"{directory}/commits/{batch}") == FENCE:
-            continue  # another client is claiming the checkpoint: the batch was planned, and is not done
-        content = files.read(f"{directory}/offsets/{batch}")
-        try:
-            return None if content is None else OffsetLog.parse(batch, content)
-        except ValueError:
-            return None
-    return None
+    batch = next(_done(files, directory), None)
+    content = None if batch is None else files.read(f"{directory}/offsets/{batch}")
+    try:
+        return None if batch is None or content is None else OffsetLog.parse(batch, content)
+    except ValueError:
+        return None
 
 
 def unfinished(files: CheckpointFiles, directory: str) -> OffsetLog | None:
@@ -277,6 +273,15 @@ def unmark(files: CheckpointFiles, directory: str) -> None:
 def _delete(files: CheckpointFiles, directory: str, batch: int) -> None:
     files.delete(f"{directory}/.{batch}.crc")
     files.delete(f"{directory}/{batch}")
+
+
+def _done(files: CheckpointFiles, directory: str) -> Iterator[int]:
+    """The batches that are done, the newest first. A batch that is not done may be committed too: by the
+    fence of another client that is claiming the checkpoint.
+    """
+    for batch in sorted(_numbers(files.list(f"{directory}/commits")), reverse=True):
+        if files.read(f"{directory}/commits/{batch}") != FENCE:
+            yield batch
 
 
 def _numbers(names: Mapping[str, bool]) -> list[int]:

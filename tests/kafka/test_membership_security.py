@@ -206,5 +206,5 @@ def test_what_doctor_says_of_rights(secured: Secured) -> None:
     assert theirs["topics"].grade is Grade.FAILED
     assert names[2] in theirs["topics"].says
     assert names[1] not in str(theirs)
-    assert f"may not DESCRIBE_CONFIGS {names[0]}" in theirs["rights"].says
+    assert f"does not have the right to DESCRIBE_CONFIGS {names[0]}" in theirs["rights"].says
     assert theirs["group"].grade is Grade.WARNING

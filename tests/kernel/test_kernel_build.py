@@ -28,7 +28,6 @@ MAY_IMPORT = (
     "org.apache.hadoop.conf.Configuration",
     "org.apache.hadoop.fs.",  # comes with Spark; a file system of ours is one of Hadoop's
     # Spark's public interfaces
-    "org.apache.spark.SparkContext",
     "org.apache.spark.SparkFiles",
     "org.apache.spark.TaskContext",
     "org.apache.spark.api.java.function.",

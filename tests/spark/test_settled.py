@@ -21,7 +21,7 @@ _BOUND = re.compile(r"analysis\.Analyzer\$ResolveDeserializer .* (\d+) / \d+\s*$
 def _stream(spark: SparkSession) -> DataFrame:
     """What a program's operators come to: one projection behind the other."""
     rows = spark.readStream.format("rate").load().withColumn("doubled", F.col("value") * 2)
-    rows = rows.withColumn("unused", F.concat(F.lit("a"), F.lit("b"))).where(F.lit(True))
+    rows = rows.withColumn("unused", F.concat(F.lit("a"), F.lit("b")))
     return rows.withColumn("more", F.when(F.lit(True), F.col("doubled")).otherwise(0)).select("more")
 
 
@@ -32,7 +32,7 @@ def _text(rows: DataFrame) -> str:
 def test_the_plan_has_one_projection_and_its_constants_are_computed(spark: SparkSession) -> None:
     """Spark would do this in each micro-batch."""
     before, after = _text(_stream(spark)), _text(settled(_stream(spark)))
-    assert before.count("Project") == 4
+    assert before.count("Project") == 4, before
     assert "CASE WHEN" in before
     assert after.count("Project") == 1
     assert "CASE WHEN" not in after
@@ -48,6 +48,22 @@ def test_a_plan_with_the_time_of_day_stays_as_it_is(spark: SparkSession) -> None
     """Each micro-batch has its own time: computed before the start it would be that of the start for ever."""
     rows = _stream(spark).withColumn("now", F.current_timestamp())
     assert _text(settled(rows)) == _text(rows)
+
+
+def test_a_word_for_the_time_of_day_is_left_to_each_micro_batch(spark: SparkSession) -> None:
+    """Spark gives such a word its meaning in each; a constant of the plan it would be NULL for ever."""
+    rows = _stream(spark).withColumn("now", F.lit("now").try_cast("timestamp"))
+    assert _text(settled(rows)) == _text(rows)
+
+
+def test_a_source_whose_rows_are_all_dropped_stays_in_the_query(spark: SparkSession) -> None:
+    """A filter may be switched off by a constant. Without its source the query would read nothing, have no
+    place for it in its checkpoint, and not start again from one that has."""
+    none = _stream(spark).where(F.lit(False))
+    assert _text(settled(none)).count("StreamingRelation") == 1
+    assert _text(settled(none.unionByName(_stream(spark)))).count("StreamingRelation") == 2
+    null = _stream(spark).withColumn("keep", F.lit(None).cast("boolean")).where(F.col("keep"))
+    assert _text(settled(null)).count("StreamingRelation") == 1
 
 
 def test_the_rows_are_the_same(spark: SparkSession) -> None:
@@ -76,8 +92,14 @@ def test_random_values_stay_random(spark: SparkSession) -> None:
     assert found[0] == 50
 
 
-def test_a_task_does_not_have_its_encoders_resolved_anew(spark: SparkSession) -> None:
-    """State variables of all tasks share encoders; Spark resolves only those of the batch itself."""
+def _plan(query: Any) -> str:
+    return str(query.lastExecution().analyzed().toString())
+
+
+def test_a_program_is_settled_and_its_tasks_share_encoders(spark: SparkSession) -> None:
+    """Otherwise each micro-batch's plan has fifteen projections, and an encoder is resolved for each variable
+    of each task. Spark resolves only those of the batch itself.
+    """
     builder = StreamsBuilder()
     strings = Consumed.with_(Serdes.string(), Serdes.string())
     builder.stream("in", strings).group_by_key().count().to_stream().to("out")
@@ -88,5 +110,8 @@ def test_a_task_does_not_have_its_encoders_resolved_anew(spark: SparkSession) ->
         rules.resetMetrics()
         topic.pipe_input("a", "2")
         found = _BOUND.search(rules.dumpTimeSpent())
+        running = spark._jsparkSession.sharedState().activeStreamingQueries()  # type: ignore[operator]
+        plans = [_plan(query) for query in running.values()]
     assert found is not None
     assert int(found[1]) <= 2  # those of the micro-batch itself, and of the sink in memory
+    assert [text.count("Project") < 9 for text in plans if "TransformWithState" in text] == [True], plans

@@ -417,6 +417,6 @@ def test_a_pipeline_that_may_drop_nothing_ends_with_the_sentence(worlds: World) 
     assert re.fullmatch(
         rf"pipeline p0: its query failed: topic '{small}' did not take a record \(key: 1 bytes, "
         r"value: 50000 bytes, 0 headers; about \d+ bytes in all\): RecordTooLargeException: "
-        r".*; raise the topic .*",
+        r".*; raise the topic's .*",
         str(error),
     ), str(error)

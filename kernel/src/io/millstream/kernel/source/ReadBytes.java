@@ -8,8 +8,8 @@ import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
-import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -48,9 +48,10 @@ final class ReadBytes {
     private final Set<CollectionAccumulator<String>> untold = new HashSet<>();
 
     /** The readers of a batch, which count; with the column of headers or without. */
+    @SuppressWarnings("resource") // the query's session stays open
     PartitionReaderFactory counting(PartitionReaderFactory readers, boolean hasHeaders) {
         CollectionAccumulator<String> told = new CollectionAccumulator<>();
-        SparkContext.getOrCreate().register(told);
+        SparkSession.active().sparkContext().register(told);
         synchronized (untold) {
             untold.add(told);
         }

@@ -24,8 +24,8 @@ CHECKED = (PACKAGE, DEMO, ROOT / "kernel", ROOT / "scripts", ROOT / "bench", ROO
 PUBLIC = ("millstream", "millstream.testing", "millstream.broker", "millstream.server")
 """The modules that programs import from; exceptions are in the first, too."""
 
-LATER = {"docs/performance.md", "docs/sizing.md", "setup.py"}
-"""What `bench --publish` writes; and a file of PySpark's."""
+LATER = {"setup.py"}
+"""A file of PySpark's."""
 
 FOREIGN = {
     "HTTPS_PROXY",

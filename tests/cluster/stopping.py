@@ -64,6 +64,33 @@ class Running:
             wait_until(lambda: all(reached.exists() for reached in stops.values()), "all are reached", 10)
         return [place for place, reached in stops.items() if reached.exists()]
 
+    def refused_zombie(self) -> ClientProcess:
+        """Freeze the owner between its records and their commit, have another client finish the batch, and
+        wake the owner's Java process alone, so that nothing but the broker can hold it off; the broker does.
+
+        Returns the owner, whose Python is still frozen.
+        """
+        self.cluster.wait_until_running()
+        self.write()
+        self.settle("all is there before one is frozen")
+        zombie = self.cluster.owner()
+        reached, refused, done = (
+            self.stopped_at(f"p0-1.{place}") for place in ("flushed", "refused", "committed")
+        )
+        self.write()
+        wait_until(reached.exists, zombie.told("records are on the broker, and not committed"), 60)
+        zombie.freeze(jvm=True)
+        done.with_suffix("").unlink()  # it is the zombie's that would be wrong
+        self.settle("the other one writes all of it")
+        self.stopped_at("p0-1.committed")
+        reached.unlink()
+        zombie.wake_jvm()
+        wait_until(refused.exists, "the broker refuses", 60)
+        assert not done.exists()
+        done.with_suffix("").unlink()
+        refused.unlink()
+        return zombie
+
     def write(self) -> None:
         self.proof.write(WORDS * 10)
 

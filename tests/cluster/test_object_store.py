@@ -111,26 +111,8 @@ def test_exactly_once_in_an_object_store_whoever_is_cut_off(
         for name in "ab":
             place = f"s3a://{store.bucket}/once"
             both.start(name, **{**store.config, "checkpoint.location": place, "keep.spark.warm": True})
-        both.cluster.wait_until_running()
-        both.write()
-        both.settle("all is there before one is frozen")
-        zombie = both.cluster.owner()
+        zombie = both.refused_zombie()
         other = next(client for client in both.cluster.clients if client is not zombie)
-        reached, refused, done = (
-            both.stopped_at(f"p0-1.{place}") for place in ("flushed", "refused", "committed")
-        )
-        both.write()
-        wait_until(reached.exists, zombie.told("records are on the broker, and not committed"), 60)
-        zombie.freeze(jvm=True)
-        done.with_suffix("").unlink()  # it is the zombie's that would be wrong
-        both.settle("the other one writes all of it")
-        both.stopped_at("p0-1.committed")
-        reached.unlink()
-        zombie.wake_jvm()
-        wait_until(refused.exists, "the broker refuses", 60)
-        assert not done.exists()
-        done.with_suffix("").unlink()
-        refused.unlink()
         zombie.wake()
         both.write()
         both.settle("all is there once when the zombie has woken up")

@@ -8,6 +8,7 @@ mode. `wrong/` has what compiling a topology would refuse: a checker complains o
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -74,8 +75,18 @@ def complaints(folder: Path, mode: str, files: list[Path]) -> set[tuple[str, int
 
 
 def pyright(*arguments: str) -> Any:
+    """What pyright says as JSON. It asks the `python` of the PATH where packages are: here the tests' own."""
     command = [str(PYRIGHT), "--outputjson", *arguments]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=100)
+    path = os.pathsep.join([str(PYRIGHT.parent), os.environ.get("PATH", os.defpath)])
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.stdout.lstrip().startswith("{"), done.stdout + done.stderr
     return json.loads(done.stdout)
 

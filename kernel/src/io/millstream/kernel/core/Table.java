@@ -31,6 +31,8 @@ public final class Table {
     private Slice[] seen;
     /** Whether it is telling changes, so that their receivers may look up slices. */
     private boolean isTelling;
+    /** The state has no slices with greater numbers. */
+    private long newest = Long.MAX_VALUE;
 
     /**
      * @param atOnce tell each change as it comes, instead of the last one of a micro-batch
@@ -41,6 +43,15 @@ public final class Table {
         this.told = told;
         this.atOnce = atOnce;
         this.capacity = capacity;
+    }
+
+    /** Slices with greater numbers are not in the state, so they need not be looked up there, which is slow. */
+    void nothingAfter(long number) {
+        newest = number;
+    }
+
+    private ArrayList<Window> read(byte[] key, long number) {
+        return number > newest ? null : kept.read(key, number);
     }
 
     /** Called before a record: makes room if the cache is full. Earlier slices and windows are then invalid. */
@@ -58,7 +69,7 @@ public final class Table {
         asked.set(key, number);
         Slice slice = cache.get(asked);
         if (slice == null) {
-            slice = new Slice(asked, kept.read(key, number));
+            slice = new Slice(asked, read(key, number));
             cache.put(slice, slice);
         }
         last = slice;
@@ -78,7 +89,7 @@ public final class Table {
         }
         int place = asked.hashCode() & SEEN - 1;
         if (!asked.equals(seen[place])) {
-            seen[place] = new Slice(asked, kept.read(key, number));
+            seen[place] = new Slice(asked, read(key, number));
         }
         return seen[place];
     }
@@ -185,6 +196,7 @@ public final class Table {
         for (Slice slice : changed) {
             if (!(slice.isNew && slice.windows.isEmpty())) {
                 kept.write(slice.key, slice.number, slice.windows);
+                newest = Math.max(newest, slice.number);
             }
         }
         changed.clear();

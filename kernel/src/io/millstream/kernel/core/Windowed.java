@@ -21,6 +21,7 @@ abstract class Windowed extends Core {
         this.closing = task.closing();
         this.span = Math.max(1, span);
         this.needed = needed;
+        table.nothingAfter(number(clock.streamTime));
     }
 
     protected final long number(long place) {
@@ -44,13 +45,14 @@ abstract class Windowed extends Core {
         }
     }
 
-    /** The time that determines a window's slice. */
+    /** The time that determines a window's slice; never after stream time. */
     protected abstract long moment(Window window);
 
     @Override
     protected Slice place(byte[] key, Window window) {
-        clock.streamTime = Math.max(clock.streamTime, window.at);
-        Slice slice = slice(key, moment(window));
+        long moment = moment(window);
+        clock.streamTime = Math.max(clock.streamTime, Math.max(moment, window.at));
+        Slice slice = slice(key, moment);
         note(slice);
         return slice;
     }

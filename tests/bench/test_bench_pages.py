@@ -71,7 +71,7 @@ def test_each_row_has_the_figures_of_all_and_a_verdict() -> None:
     assert words.verdict == "missed"
     assert lines["memory with its JVM, MB"].verdict == "missed"
     assert lines["start of the process to the first output, s"].verdict == "met"
-    assert lines["the same, seconds of the processor"].verdict == "missed"
+    assert lines["the same, CPU seconds"].verdict == "missed"
     assert lines["a client without pipelines, start() to RUNNING, s"].verdict == "met"
     assert lines["a table filled from a topic, records/s"].cells()[1:3] == ("333", "100")
     assert lines["restore: changelog to RocksDB, records/s"].verdict == "met"

@@ -97,7 +97,7 @@ DRAWN: dict[str, Callable[[], tuple[Drawing, str]]] = {
     "orders": orders,
     "word-count": words,
     "way": lambda: drawn(
-        "The way of a record",
+        "The path of a record",
         {
             "source topics": TOPIC,
             "pipeline: a Spark query": STEP,
@@ -105,7 +105,7 @@ DRAWN: dict[str, Callable[[], tuple[Drawing, str]]] = {
             "changelog topics": TOPIC,
             "store updater": STEP,
             "local store (RocksDB)": STORE,
-            "your program asks": STEP,
+            "your program's queries": STEP,
         },
         """
         source topics > pipeline: a Spark query
@@ -113,7 +113,7 @@ DRAWN: dict[str, Callable[[], tuple[Drawing, str]]] = {
         pipeline: a Spark query > changelog topics
         changelog topics > store updater
         store updater > local store (RocksDB)
-        local store (RocksDB) > your program asks
+        local store (RocksDB) > your program's queries
         """,
     ),
     "clients": lambda: drawn(

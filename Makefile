@@ -1,8 +1,8 @@
 # Every target sets itself up: it needs make and Python 3.11 or later, nothing else.
 #
 #   PYTHON=python3.12   the Python to use (default: the first one that fits)
-#   SPARK=4.2.0         another Spark than the usual one, in an environment of its own
-#   ARGS="..."          handed on to the program that the target runs
+#   SPARK=4.2.0         another version of Spark, in an environment of its own
+#   ARGS="..."          passed to the program that the target runs
 
 PYTHON ?=
 SPARK ?=
@@ -10,7 +10,7 @@ ARGS ?=
 VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 
-# A Spark, a Python path or a profile of the user's own would take the place of what the lock file names.
+# The user's own Spark, Python path or profile would replace what the lock file names.
 unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 export PYTHON VENV
 export PYTHONUNBUFFERED := 1

@@ -37,17 +37,17 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Jobs of Kafka Streams, one after the other in one JVM, so that they are compiled after the first ones.
+ * Jobs of Kafka Streams, one after the other in one JVM, so that all but the first ones run compiled code.
  *
- * Answers each line of its input, with the time of day in milliseconds:
+ * Answers each line of its input with a time of day in milliseconds:
  *
  * "start KIND LEFT RIGHT OUTPUT OPTION=VALUE ...": when it is RUNNING. The kinds are those of bench/workloads.py,
  * "count" of latency.py, "tables" of joins.py, and "process", the processor of processors.py.
- * "first": when it has taken in its first record; 0: not yet.
+ * "first": when it read its first record; 0 if it has not yet.
  * "seen": not a time, but how many records it has processed.
- * "stop": when it has written everything, what its caches hold back included, and is closed.
+ * "stop": when it has written everything, including what its caches held back, and is closed.
  *
- * Ends when its input does, at once.
+ * Ends at once when its input does.
  */
 public class KafkaStreamsJobs {
     private static final Duration TUMBLING = Duration.ofSeconds(20);
@@ -77,7 +77,7 @@ public class KafkaStreamsJobs {
         }
     }
 
-    /** Whoever has started this is gone when the input ends; nothing waits for what is under way then. */
+    /** When the input ends, the process that started this one is gone, and nobody waits for work in progress. */
     private static void read(BlockingQueue<String> lines) {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         try {
@@ -202,7 +202,7 @@ public class KafkaStreamsJobs {
         }
     }
 
-    /** The same, and it notes when the first record is taken in. */
+    /** The same deserializer, which also notes when it reads the first record. */
     private static <T> Serde<T> noting(Serializer<T> serializer, Deserializer<T> deserializer) {
         return Serdes.serdeFrom(
                 serializer,

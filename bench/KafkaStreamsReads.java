@@ -24,8 +24,8 @@ import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
  * A table of a topic in Kafka Streams, read through KafkaStreams.store() as its users do.
  *
  * Arguments: bootstrap servers, topic, state directory, a file with the keys to read, how many keys there are.
- * Says how many nanoseconds it took until the store had them all; then answers each line of its input, "get", "ranges" or "scan", with
- * the CPU nanoseconds that it took its thread. Ends when its input does.
+ * Prints how many nanoseconds it took until the store had them all. Then it answers each line of its input, "get",
+ * "ranges" or "scan", with the CPU nanoseconds of its thread. Ends when its input does.
  */
 public class KafkaStreamsReads {
     public static void main(String[] given) throws Exception {
@@ -35,7 +35,7 @@ public class KafkaStreamsReads {
         builder.table(
                 given[1],
                 Consumed.with(Serdes.String(), Serdes.Long()),
-                // Without the record cache, through which each read would go first: it makes reads slower.
+                // Without the record cache, because each read would go through it first and be slower.
                 Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("table").withCachingDisabled());
         Properties options = new Properties();
         options.put("application.id", "kafka-streams-reads");
@@ -91,7 +91,7 @@ public class KafkaStreamsReads {
         }
     }
 
-    /** A hundred ranges of a thousand, or as many as there are: those of stores.py. */
+    /** A hundred ranges of a thousand entries, or as many as fit: the same as in stores.py. */
     private static void ranges(ReadOnlyKeyValueStore<String, Long> store, long entries) {
         for (long start = 0; start < entries - 1000; start += Math.max(1000, entries / 100)) {
             String first = String.format("key-%08d", start);

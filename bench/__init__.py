@@ -1,1 +1,1 @@
-"""Measurements: `python -m bench [names…] [--quick]`. Each figure stands beside what it is compared with."""
+"""Measurements: `python -m bench [names…] [--quick]`. Each figure has one to compare it with."""

@@ -57,20 +57,21 @@ from bench.quix import quix_python  # noqa: E402
 
 _DOCS = Path("docs")
 _ALL_OF_IT_S, _QUICK_S = 890.0, 235.0
-"""How long a run that names no part may take."""
+"""The time limits of a run that names no part."""
 _LEAST_S = 10.0
 _PREPARED_S = 1200.0
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What can be measured.
+    """One part of a run.
 
     Attributes:
-        seconds, quick: how long it may take; after half as long again, and a minute, it is given up.
-        usual: whether it belongs to a run that names no part; and to a quick one.
-        brief: a run that names no part has its quick form.
-        paced: it is told how long it may take, and has fewer rounds where the machine is slow.
+        seconds, quick: its time limit, in a full and in a quick run. It is given up after one and a half
+            times as long, plus a minute.
+        usual: whether it belongs to a run that names no part, and to a quick one of those.
+        brief: a run that names no part measures its quick form.
+        paced: it gets its time limit as `budget_s`, and runs fewer rounds on a slow machine.
     """
 
     measure: Callable[..., Report]
@@ -103,11 +104,11 @@ def main() -> int:
     """Run the requested parts and print tables.
 
     Returns:
-        2 when a part failed; 1, with `--strict`, when a goal was missed
+        2 if a part failed; 1, with `--strict`, if a goal was missed
     """
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "names", nargs="*", metavar="name", help=f"one of {', '.join(_PARTS)}; default: the usual ones"
+        "names", nargs="*", metavar="name", help=f"any of {', '.join(_PARTS)}; default: the usual ones"
     )
     parser.add_argument("--quick", action="store_true", help="less input, fewer rounds: a first look")
     parser.add_argument("--publish", action="store_true", help="write docs/performance.md and docs/sizing.md")
@@ -124,13 +125,13 @@ def main() -> int:
     if unknown:
         parser.error(f"no benchmark '{unknown[0]}'; the benchmarks are {', '.join(_PARTS)}")
     if given.publish and given.names:
-        parser.error("--publish is for a whole run, without names of parts")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything that was started is ended
+        parser.error("--publish needs a whole run; leave out the names of parts")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything started is ended
     console = Console(width=max(120, Console().width))
     facts = machine_facts()
     console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
-    with suppress(NotMeasured):  # each part then reports it
-        quix_python()  # the first call installs it, which counts for no part
+    with suppress(NotMeasured):  # each part reports it later
+        quix_python()  # the first call installs it, which must not count in any part
     _prepare(console)
     begun = time.monotonic()
     end = math.inf if given.names else begun + given.patience * (_QUICK_S if given.quick else _ALL_OF_IT_S)
@@ -158,15 +159,15 @@ def main() -> int:
 def _prepare(console: Console) -> None:
     """Have the class-data archive made if this checkout's programs have none.
 
-    Otherwise the first client of all makes it in the background, while it is measured: a minute of the
-    processor, and several hundred MB.
+    Otherwise the first client makes it in the background while it is measured, which takes a minute of CPU
+    time and several hundred MB.
     """
     known = _OUT / "prepared.json"
     kernel = Path(millstream.__file__).parent / "kernel"
     with suppress(OSError, ValueError, KeyError):
         archive = json.loads(known.read_text())["archive"]
         made = known.stat().st_mtime
-        # An archive is of the very jars that it was made with, the kernel's among them.
+        # An archive fits only the jars it was made from, the kernel's among them.
         is_of_this_kernel = all(jar.stat().st_mtime < made for jar in kernel.glob("*.jar"))
         if is_of_this_kernel and (archive is None or Path(archive).exists()):
             return
@@ -179,13 +180,13 @@ def _prepare(console: Console) -> None:
         except subprocess.TimeoutExpired:
             done = subprocess.CompletedProcess(command, 1)
     if done.returncode:
-        console.print("`millstream prepare` failed; what is measured first may be slow", style="yellow")
+        console.print("`millstream prepare` failed; the first measurements may be slow", style="yellow")
     else:
         known.write_text(done.stdout)
 
 
 def _report(name: str, console: Console, begun: float, end: float, *, quick: bool, patience: float) -> Report:
-    """Measure one part, with a broker of its own; where it fails, that is its report."""
+    """Measure one part, with a broker of its own. If it fails, the report says so."""
     part = _PARTS[name]
     budget_s = patience * (part.quick if quick else part.seconds)
     most_s = min(1.5 * budget_s + 60, end - time.monotonic())
@@ -193,7 +194,7 @@ def _report(name: str, console: Console, begun: float, end: float, *, quick: boo
 
         def tell(what: str, status: Status = status) -> None:
             status.update(f"{name}: {what}")
-            if not console.is_terminal:  # there, the line above shows nothing
+            if not console.is_terminal:  # without a terminal, the line above shows nothing
                 print(f"{time.monotonic() - begun:4.0f} s  {name}: {what}", file=sys.stderr, flush=True)
 
         paced = {"budget_s": budget_s} if part.paced else {}
@@ -241,7 +242,7 @@ def _show(console: Console, report: Report) -> None:
 
 
 def _write(facts: dict[str, object], quick: bool, reports: list[Report]) -> None:
-    """Written after each benchmark, so that an interrupted run keeps its results."""
+    """Write the figures; called after each part, so that an interrupted run keeps its results."""
     found = {"machine": facts, "quick": quick, "benchmarks": [report.as_json() for report in reports]}
     (_OUT / "latest.json").write_text(json.dumps(found, indent=1, default=str))
 
@@ -252,8 +253,8 @@ def _publish(
     found: Mapping[str, Mapping[str, Any]],
     reports: Sequence[Report],
 ) -> None:
-    """The pages under docs/, their plots, and the figures in them."""
-    shown = {**facts, "quick": "yes, so take no figure of it seriously"} if quick else facts
+    """Write the pages under docs/, their plots, and the figures in them."""
+    shown = {**facts, "quick": "yes, so take none of the figures seriously"} if quick else facts
     tables = {report.name: report.tables for report in reports if report.tables}
     (_DOCS / "performance.md").write_text(page.page(shown, found, tables))
     (_DOCS / "sizing.md").write_text(sizing.page(facts, found))

@@ -1,8 +1,8 @@
 """Contestants, senders and readers as processes of their own, which cannot outlive the benchmark.
 
-Each is spoken to line by line, over its input and output. When the benchmark is gone, killed with -9
-included, its input ends; then it ends itself. Where it does not answer in time, it is killed, and all it has
-started.
+The benchmark talks to each line by line, over its input and output. When the benchmark is gone, even if it
+was killed with -9, the input ends, and the process ends itself. A process that does not answer in time is
+killed, with everything it has started.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _GONE_S = 10.0
 
 
 class Failed(Exception):
-    """A process did not do what it was told; the message has the command and the end of its log."""
+    """A process did not do what it was told; the message has its name and the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a process and all that it has started have used so far: seconds of the processor, and memory."""
+    """What a process and everything it has started have used so far: CPU seconds, and memory."""
 
     cpu_s: float
     memory_mb: float
 
 
 class Child:
-    """A process that answers each line with one."""
+    """A process that answers each line with a line."""
 
     def __init__(
         self, name: str, command: Sequence[object], log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start it; its log is appended to."""
+        """Start it. It appends to its log."""
         self.name, self._log = name, log
         log.parent.mkdir(parents=True, exist_ok=True)
         self._answers: queue.Queue[str | None] = queue.Queue()
@@ -55,11 +55,11 @@ class Child:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 list(map(str, command)),
-                stdin=subprocess.PIPE,  # it ends when the pipe does, so also when this process is killed
+                stdin=subprocess.PIPE,  # it ends when the pipe does, even if this process is killed
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                start_new_session=True,  # so that all of it can be killed, and only this process gets Ctrl-C
+                start_new_session=True,  # so that it can be killed as a group, and does not get Ctrl-C
                 env={**os.environ, **(environment or {})},
             )
         _running.add(self)
@@ -79,7 +79,7 @@ class Child:
         return self._process.poll() is None
 
     def say(self, line: str) -> None:
-        """Tell it something.
+        """Send it a line.
 
         Raises:
             Failed: it has ended.
@@ -95,7 +95,7 @@ class Child:
         """Its next line.
 
         Raises:
-            Failed: it has ended, or says nothing in time; in that case it is killed.
+            Failed: it has ended; or it said nothing in time, and is now killed.
         """
         try:
             line = self._answers.get(timeout=timeout_s)
@@ -108,10 +108,10 @@ class Child:
         return line
 
     def ask(self, timeout_s: float, **what: object) -> dict[str, Any]:
-        """What it answers, both in JSON.
+        """Send it a request and return its answer, both in JSON.
 
         Raises:
-            Failed: as `answer`; or its answer is an error.
+            Failed: as from `answer`, or its answer is an error.
         """
         self.say(json.dumps(what, default=str))
         answer: dict[str, Any] = json.loads(self.answer(timeout_s))
@@ -123,7 +123,7 @@ class Child:
         return usage(self.pid)
 
     def close(self, patience_s: float = 15.0) -> None:
-        """End it by closing its input, then kill what is left of it. Idempotent."""
+        """End it by closing its input, then kill whatever is left of it. Idempotent."""
         if self._process.stdin is not None:
             with suppress(OSError):  # it ended before it had read everything
                 self._process.stdin.close()
@@ -158,13 +158,13 @@ _running: set[Child] = set()
 
 
 def end_all() -> None:
-    """Kill all remaining ones, whose owner was interrupted before it could do so."""
+    """Kill all remaining processes, whose owners were interrupted before they could do so."""
     for child in tuple(_running):
         child.kill()
 
 
 def usage(pid: int) -> Used:
-    """Of a process and its descendants; of those that have ended, too, once their parents have noticed."""
+    """The usage of a process and its descendants, including those that have ended and been waited for."""
     cpu = memory = 0.0
     try:
         whole = [psutil.Process(pid)]
@@ -175,14 +175,14 @@ def usage(pid: int) -> Used:
         try:
             times, rss = process.cpu_times(), process.memory_info().rss
         except psutil.Error:
-            continue  # it has ended meanwhile
+            continue  # it has ended in the meantime
         cpu += times.user + times.system + times.children_user + times.children_system
         memory += rss / 1e6
     return Used(cpu, memory)
 
 
 def end_of(log: Path, lines: int = _LAST_LINES) -> str:
-    """The last lines of a log, without the places in a Java stack trace, which say least."""
+    """The last lines of a log, without the frames of Java stack traces, which say least."""
     try:
         text = log.read_text(errors="replace")
     except OSError:

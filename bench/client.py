@@ -1,7 +1,7 @@
-"""A client as a process of its own, for benchmarks that kill it, and the program that it runs.
+"""A client in a process of its own, for benchmarks that kill it, and the program that it runs.
 
-It prints one JSON line for each thing that happens to it, with the time of day, and ends when its input says
-`close` or is closed. Started by `bench.failures`: `python -m bench.client '{"servers": …}'`.
+It prints a line of JSON, with the time of day, for each thing that happens to it. It ends when its input says
+`close` or is closed. `bench.failures` starts it: `python -m bench.client '{"servers": …}'`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PATIENCE_S = 120.0
 
 
 def program(source: str, output: str, flag: Path | None = None, *, counts: bool) -> Any:
-    """The topology: a filter, or a count; with `flag` they fail at a record `poison` if that file exists."""
+    """The topology: a filter, or a count. While the file `flag` exists, it fails at a record `poison`."""
     from pyspark.sql import functions as F
 
     from millstream import Consumed, Materialized, Serdes, StreamsBuilder
 
-    path, poison = str(flag), POISON  # the function below is sent to Python's workers together with these
+    path, poison = str(flag), POISON  # the function below is sent to Python's workers with these
 
     def is_good(value: str) -> bool:
         if value == poison and os.path.exists(path):
@@ -57,7 +57,7 @@ class Event:
     """Something that happened to a client: a new state, work from the group, a call of its handler.
 
     Attributes:
-        at: the time of day, in seconds, the same for all processes of a machine.
+        at: the time of day in seconds, which is the same for all processes of a machine.
     """
 
     at: float
@@ -67,7 +67,7 @@ class Event:
 
 
 class Agreements(logging.Handler):
-    """Tells what the group gave a client: the client logs it in a line of its own."""
+    """Reports what the group gave a client, from the line that the client logs about it."""
 
     def __init__(self, tell: Callable[[str, Event], None]) -> None:
         super().__init__(logging.INFO)
@@ -95,7 +95,7 @@ class Agreements(logging.Handler):
 
 
 class Child:
-    """A client in a process, with Spark in another one; both are of one process group and end together."""
+    """A client in a process, with Spark in another one; both are in one process group and end together."""
 
     def __init__(self, log: Path, **given: object) -> None:
         self.events: list[Event] = []
@@ -119,11 +119,11 @@ class Child:
         return self._process.pid
 
     def wait(self, what: str, detail: str = "", *, after: float = 0.0) -> Event:
-        """The first such event after a moment.
+        """The first such event after the time `after`.
 
         Raises:
-            TimeoutError: it does not come in time.
-            RuntimeError: the process has ended without it.
+            TimeoutError: it did not come in time.
+            RuntimeError: the process ended without it.
         """
         deadline = time.monotonic() + _PATIENCE_S
         while True:
@@ -147,7 +147,7 @@ class Child:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """With SIGKILL, and Spark with it, as when a machine goes."""
+        """Kill it and Spark with SIGKILL, as when a machine fails."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)

@@ -1,10 +1,10 @@
 """Contestants in processes of their own, and how a job is run on one of them.
 
-All have one broker, the same topics and as many threads as there are cores. A job's time is from its first
-record to its last result: the first record is taken in when a contestant reads it; where a micro-batch is
-what is read, when that is triggered. The last result's time is the broker's. So no start of a process, of a
-client or of a consumer group is in it. Seconds of the processor are of a contestant and all it has started,
-from the start of the job to its last result.
+All have one broker, the same topics and as many threads as there are cores. A job's time runs from its first
+record to its last result. It begins when a contestant reads its first record, or, if it reads micro-batches,
+when the first one is triggered. It ends at the broker's timestamp of the last result. So no start of a
+process, of a client or of a consumer group is included. CPU seconds are those of a contestant and everything
+it has started, from the start of the job to its last result.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _STARTED_S = 100.0
 _ANSWER_S = 30.0
 _STOPPED_S = 70.0
 _MOST_FAILURES = 2
-"""After this many failures in a row a contestant is given up, because each may take a minute."""
+"""A contestant is given up after this many failures in a row, because each may take a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One job: seconds from its first record to its last result, and what that took."""
+    """One job: seconds from its first record to its last result, and what it used."""
 
     seconds: float
     records: int
@@ -69,23 +69,23 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A contestant's runs of one workload; or why it has none."""
+    """A contestant's runs of one workload, or why it has none."""
 
     runs: tuple[Run, ...] = ()
     why: str = ""
 
 
 class Contestant(Protocol):
-    """Who runs jobs, one after the other."""
+    """What runs jobs, one after the other."""
 
     def wait_until_ready(self) -> None:
         """Wait until it accepts commands."""
 
     def start(self, job: str, left: str, right: str, output: str) -> None:
-        """Begin a job; it runs, or soon will."""
+        """Begin a job; it is running when this returns, or soon will be."""
 
     def begun(self) -> float:
-        """When its first record was begun with."""
+        """When it began with its first record."""
 
     def check(self) -> None:
         """Raises what has ended it."""
@@ -98,7 +98,7 @@ class Contestant(Protocol):
 
     @property
     def log_end(self) -> str:
-        """The last lines that it logged."""
+        """The last lines it logged."""
 
     def close(self) -> None:
         """End it."""
@@ -134,7 +134,7 @@ class PythonContestant:
     def begin(
         self, job: str, left: str, right: str, output: str, settings: Mapping[str, object] | None = None
     ) -> None:
-        """As `start`, but do not wait. `settings` are of this job's client alone."""
+        """Like `start`, but without waiting. `settings` are for this job's client alone."""
         if self._counts and job in ("words", "count", "windows"):
             right = self._lab.topic("changelog", PARTITIONS, {"cleanup.policy": "compact"})
         directory = self._lab.path("state")
@@ -143,7 +143,7 @@ class PythonContestant:
         self.child.say(json.dumps({**start, **topics}))
 
     def begun_running(self) -> float:
-        """Wait for what `begin` began; how many seconds it took, without the process's own start.
+        """Wait for the job that `begin` began. Returns its seconds, without the process's own start.
 
         Raises:
             Failed: it did not start.
@@ -207,7 +207,7 @@ class _Java:
 
 
 class _Quix:
-    """Quix Streams: a process for each job, because nothing in it would become warm."""
+    """Quix Streams: a process for each job, because it has nothing that would warm up."""
 
     def __init__(self, lab: Lab, linger_ms: int) -> None:
         self._lab, self._python = lab, quix_python()
@@ -216,7 +216,7 @@ class _Quix:
         self._first: float | None = None
 
     def wait_until_ready(self) -> None:
-        """It is started for each job."""
+        """Nothing to wait for: it is started for each job."""
 
     def start(self, job: str, left: str, right: str, output: str) -> None:
         self._first = None
@@ -260,10 +260,10 @@ class _Quix:
 def hire(
     lab: Lab, name: str, *, quick_to_answer: bool = False, settings: Mapping[str, object] | None = None
 ) -> Contestant:
-    """A contestant; its process is started.
+    """A contestant, whose process is started.
 
     Raises:
-        NotMeasured: it cannot be had here.
+        NotMeasured: it is not available here.
     """
     if name == "java":
         return _Java(lab, QUICK_TO_ANSWER if quick_to_answer else FAST)
@@ -297,16 +297,16 @@ class Contest:
         return self._held[name]
 
     def dismiss(self, name: str) -> None:
-        """End one, whatever it does."""
+        """End a contestant, whatever it is doing."""
         contestant = self._held.pop(name, None)
         if contestant is not None:
             contestant.close()
 
     def run(self, name: str, workload: Workload, given: Input, deadline_s: float) -> Run:
-        """One job, from first to last.
+        """Run one job from start to end.
 
         Raises:
-            Failed: it did not do it in time, or not right.
+            Failed: the job was not done in time, or its results are wrong.
         """
         lab = self._lab
         output = lab.topic("out", PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
@@ -361,11 +361,11 @@ def in_rounds(
     deadline_s: float,
     tell: Progress,
 ) -> dict[str, Outcome]:
-    """Everybody once to warm up, then in turns, until there are enough rounds or time is up.
+    """Run each contestant once to warm up, then in turns, until there are enough rounds or time is up.
 
     Args:
         inputs: by the contestant's name; and `warm`, for warming up.
-        until: by `time.monotonic()`; there is one round at least.
+        until: by `time.monotonic()`; there is at least one round.
     """
     outcomes = {name: Outcome(why=why) for name, why in {**contest.absent, **workload.without}.items()}
     names = [name for name in NAMES if name not in outcomes]

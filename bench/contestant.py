@@ -2,9 +2,10 @@
 
     python -m bench.contestant millstream | spark [SETTINGS]
 
-Answers lines of JSON with one: `start` with a job and its topics when it runs, `begun` with when the first
-record was begun with, `check`, `used`, `stop`. Jobs are those of `bench.workloads`, and `count`. Spark stays
-between them, with the settings that Millstream gives its own.
+It answers each line of JSON with a line: `start`, with a job and its topics, when the job runs; `begun` with
+the time at which it began with its first record; `check`, `used`, `stop`. Jobs are those of
+`bench.workloads`, and `count`. Spark keeps running between them, with the settings that Millstream gives its
+own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, Protocol
 __all__ = ["REAL_TIME", "has_real_time", "main", "obey", "program"]
 
 REAL_TIME: Mapping[str, str] = {"processing.mode": "real-time", "real.time.batch.ms": "60000"}
-"""What Millstream's client is told for latency, where it knows these options."""
+"""The options of Millstream's client for low latency, if it has them."""
 _TUMBLING_S, _NEAR_S, _GRACE = 20, 5, timedelta(hours=1)
 _ORDER = "user STRING, amount BIGINT"
 
@@ -107,9 +108,9 @@ def program(job: str, left: str, right: str, output: str) -> Any:
 
 
 def query(spark: Any, servers: str, job: str, left: str, right: str, output: str, checkpoint: Path) -> Any:
-    """The same job in Structured Streaming: the same results, and a count's to a changelog, too.
+    """The same job in Structured Streaming: the same results; those of a count go to a changelog too.
 
-    `right` is the changelog, where there is no right topic to read.
+    `right` is the changelog if there is no right topic to read.
     """
     from pyspark.sql import functions as F
 
@@ -183,7 +184,7 @@ def _to(topic: str, rows: Any) -> Any:
 
 
 def _twice(output: str, changelog: str, counted: Any) -> Any:
-    """Each count to both topics. Spark's sink writes no timestamps, so that of a changelog is in a header."""
+    """Write each count to both topics. Spark's sink writes no timestamp, so a changelog's is in a header."""
     from pyspark.sql import functions as F
 
     headers = "array<struct<key: string, value: binary>>"
@@ -197,7 +198,7 @@ def _twice(output: str, changelog: str, counted: Any) -> Any:
 
 
 def _folded(rows: Any) -> Any:
-    """Totals by a Python function with state."""
+    """Totals, computed by a Python function with state."""
     import pandas as pd
     from pyspark.sql import functions as F
 
@@ -224,7 +225,7 @@ def _folded(rows: Any) -> Any:
 
 
 class Contestant(Protocol):
-    """What lines are about."""
+    """What the lines of input control."""
 
     def start(
         self, job: str, left: str, right: str, output: str, directory: Path, settings: Mapping[str, str]
@@ -238,10 +239,10 @@ class Contestant(Protocol):
 
 
 class Millstream:
-    """A client, one after the other."""
+    """Clients, one after the other."""
 
     def __init__(self, servers: str, settings: Mapping[str, str], *, keep_spark: bool) -> None:
-        from pyspark.sql import functions  # noqa: F401 - programs import it; no part of starting a client
+        from pyspark.sql import functions  # noqa: F401 - a program's import, not part of starting a client
 
         import millstream  # noqa: F401
 
@@ -266,7 +267,7 @@ class Millstream:
             **self._settings,
             **settings,
         }
-        self._checkpoint = directory / application / "checkpoints" / "p0.1"  # the first claim of it
+        self._checkpoint = directory / application / "checkpoints" / "p0.1"  # its first claim
         self._streams = KafkaStreams(program(job, left, right, output), config)
         self._streams.start()
         self._streams.wait_until_running(timedelta(seconds=90))
@@ -287,7 +288,7 @@ class Millstream:
 
 
 class Spark:
-    """A query written by hand, one after the other."""
+    """Queries written by hand, one after the other."""
 
     def __init__(self, servers: str, settings: Mapping[str, str]) -> None:
         from millstream.spark.session import SharedSession
@@ -318,7 +319,7 @@ class Spark:
 
 
 def obey(contestant: Contestant) -> None:
-    """Answer lines until there are no more; then end, whatever runs."""
+    """Answer lines until there are no more; then end, whatever is running."""
     lines: Iterator[str] = iter(sys.stdin.readline, "")
     arrived = threading.Condition()
     waiting: list[str] = []
@@ -367,7 +368,7 @@ def _done(contestant: Contestant, what: Mapping[str, Any]) -> dict[str, object]:
 
 
 def main() -> None:
-    """Be the contestant that the arguments name."""
+    """Run the contestant that the arguments name."""
     name, servers, settings = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     contestant: Contestant
     if name == "millstream":

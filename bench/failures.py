@@ -1,7 +1,7 @@
-"""How long it takes until all is well again, or over, after something failed: handlers, groups, fail-over.
+"""How long it takes after a failure until all is well again, or over: handlers, groups, fail-over.
 
-Times are of the machine's clock, which all processes share. A poison record is one at which a Python function
-raises while a file exists, so that it fails once and passes the second time.
+Times come from the machine's clock, which all processes share. A poison record makes a Python function raise
+while a file exists, so it fails once and passes the second time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Figures = dict[str, list[float]]
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Each story some times, one after the other."""
+    """Run each scenario several times, one after the other."""
     times, starts = (2, 1) if quick else (15, 3)
     found: _Figures = {}
     with _logged(Path("build") / "bench" / "failures.log"):
@@ -74,8 +74,8 @@ def _replacements(lab: Lab, name: str, counts: bool, times: int, tell: Progress)
         streams.wait_until_running()
         for number in range(times + 2):
             tell(f"replacing a thread, {name}: {number} of {times + 2}")
-            # The first record starts a Python worker; the second fails, and warms up the handling of
-            # failures.
+            # The first record starts a Python worker. The second one fails, which warms up the handling
+            # of failures.
             poisonous = number > 0
             if poisonous:
                 flag.touch()
@@ -180,7 +180,7 @@ def _shutdown(lab: Lab) -> _Figures:
         failed = first.wait("handler").at
         return {
             f"failure to {state}, {who}": [child.wait("state", state).at - failed]
-            for who, child in (("that has failed", first), ("the other", second))
+            for who, child in (("the failed client", first), ("the other client", second))
             for state in ("PENDING_ERROR", "ERROR")
         }
 
@@ -218,18 +218,18 @@ def _fail_over(lab: Lab, *, kill: bool, warm: bool) -> _Figures:
 
 
 def _idle(child: Child) -> _Figures:
-    """What a client with only tasks costs while nothing happens."""
+    """What a client with tasks only costs while nothing happens."""
     process = psutil.Process(child.pid)
     if process.children(recursive=True):
-        raise RuntimeError("a client without a pipeline has started a process")
+        raise RuntimeError("a client without a pipeline started a process")
     time.sleep(_PAUSE_S)
     before, begun = process.cpu_times(), time.monotonic()
     time.sleep(_IDLE_S)
     after, ended = process.cpu_times(), time.monotonic()
     used = after.user + after.system - before.user - before.system
     return {
-        "idle CPU of a client with only tasks, % of a core": [100 * used / (ended - begun)],
-        "memory of a client with only tasks, MB": [process.memory_info().rss / 2**20],
+        "idle CPU of a client with tasks only, % of a core": [100 * used / (ended - begun)],
+        "memory of a client with tasks only, MB": [process.memory_info().rss / 2**20],
     }
 
 
@@ -237,7 +237,7 @@ def _idle(child: Child) -> _Figures:
 def _pair(
     lab: Lab, source: str, output: str, flag: Path | None, second_only: dict[str, object]
 ) -> Iterator[tuple[Child, Child]]:
-    """Two clients of one application, RUNNING: the first with the pipeline, the second with tasks only."""
+    """Two RUNNING clients of one application: the first with the pipeline, the second with tasks only."""
     application, checkpoints = lab.name("app"), lab.path("checkpoints")
     children: list[Child] = []
     try:
@@ -283,14 +283,14 @@ def _config(
 
 
 class Sender:
-    """Writes records, now."""
+    """Writes records immediately."""
 
     def __init__(self, lab: Lab, topic: str) -> None:
         self._topic = topic
         self._producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "linger.ms": 0, **QUIET})
 
     def send(self, key: str, value: str) -> float:
-        """Write a record; when that was."""
+        """Write a record. Returns when."""
         at = time.time()
         self._producer.produce(self._topic, value, key)
         self._producer.flush(10)
@@ -298,7 +298,7 @@ class Sender:
 
     @contextmanager
     def steadily(self, every_s: float) -> Iterator[None]:
-        """Write a record, each with a key of its own, all the time."""
+        """Keep writing records, each with a key of its own, at this interval."""
         stopping = threading.Event()
 
         def run() -> None:
@@ -323,7 +323,7 @@ class Sender:
 
 
 class Tail:
-    """Reads an output topic, and knows when each record came."""
+    """Reads an output topic, and notes when each record arrives."""
 
     def __init__(self, lab: Lab, topic: str) -> None:
         self._topic = topic
@@ -345,7 +345,7 @@ class Tail:
         self._reader.start()
 
     def wait(self, key: str, is_alive: Callable[[], bool] = lambda: True) -> float:
-        """When the first record with this key came."""
+        """When the first record with this key arrived."""
         wait_for(
             lambda: any(each == key for _, each in tuple(self._arrived)),
             _PATIENCE_S,
@@ -355,7 +355,7 @@ class Tail:
         return next(at for at, each in self._arrived if each == key)
 
     def wait_after(self, moment: float, is_alive: Callable[[], bool]) -> float:
-        """When the first record after a moment came."""
+        """When the first record after this moment arrived."""
         wait_for(
             lambda: any(at > moment for at in self.arrivals()),
             _PATIENCE_S,
@@ -368,7 +368,7 @@ class Tail:
         wait_for(lambda: len(self._arrived) >= count, _PATIENCE_S, f"output in '{self._topic}'", is_alive)
 
     def arrivals(self) -> list[float]:
-        """When each record came, in that order."""
+        """When each record arrived, in order of arrival."""
         return [at for at, _ in tuple(self._arrived)]
 
     def __enter__(self) -> Tail:
@@ -388,7 +388,7 @@ class Tail:
 
 @contextmanager
 def _logged(path: Path) -> Iterator[None]:
-    """What fails here on purpose would fill the terminal with tracebacks."""
+    """Log to a file: what fails here on purpose would fill the terminal with tracebacks."""
     logger = logging.getLogger("millstream")
     path.parent.mkdir(parents=True, exist_ok=True)
     to_file = logging.FileHandler(path, mode="w")
@@ -414,21 +414,21 @@ _GOALS = {
     "poison to its output, map": 1.0,
     "poison to its output, count": 1.0,
     "deletion of a topic to handler": 0.5,
-    "failure to PENDING_ERROR, that has failed": 0.4,
-    "failure to PENDING_ERROR, the other": 0.4,
-    "failure to ERROR, that has failed": 1.0,
-    "failure to ERROR, the other": 1.0,
+    "failure to PENDING_ERROR, the failed client": 0.4,
+    "failure to PENDING_ERROR, the other client": 0.4,
+    "failure to ERROR, the failed client": 1.0,
+    "failure to ERROR, the other client": 1.0,
     "kill -9, warm: assigned to first output": 2.0,
 }
-"""Seconds, of the median."""
+"""Seconds, for the median."""
 _KAFKA_STREAMS = {
     "poison to its output, map": "43 s",
     "poison to its output, count": "43 s",
     "deletion of a topic to handler": "0.5 to 3 s",
-    "failure to PENDING_ERROR, the other": "1 to 2 s",
-    "failure to ERROR, the other": "1 to 12 s",
+    "failure to PENDING_ERROR, the other client": "1 to 2 s",
+    "failure to ERROR, the other client": "1 to 12 s",
 }
-"""Version 4.3.1 with its defaults, measured apart; for scale."""
+"""Version 4.3.1 with its defaults, measured separately, for scale."""
 
 
 def _report(found: _Figures) -> Report:
@@ -450,16 +450,16 @@ def _report(found: _Figures) -> Report:
             )
         )
     table = Table(
-        "After a failure: seconds, where nothing else is said",
-        ("from what to what", "n", "median", "min", "p90", "max", "goal", "Kafka Streams"),
+        "After a failure: seconds, unless another unit is given",
+        ("what", "n", "median", "min", "p90", "max", "goal", "Kafka Streams"),
         tuple(rows),
         (
-            "failure: the handler is called; the client that has failed has Spark in a process of its own",
-            f"detection after kill -9 is the session timeout, {_SESSION_MS} ms here; after close() the group "
-            "is told",
-            "longest time without output: while a record is sent each "
-            f"{_EVERY_S * 1000:.0f} ms; with it, records of the time between are there too",
-            "Kafka Streams: 4.3.1 with its defaults, measured apart, for scale",
+            "failure: when the handler is called; the failed client has Spark in a process of its own",
+            f"detection after kill -9 takes the session timeout, {_SESSION_MS} ms here; after close() the "
+            "group knows at once",
+            f"longest time without output: a record is sent every {_EVERY_S * 1000:.0f} ms; "
+            "none is missing when output resumes",
+            "Kafka Streams: 4.3.1 with its defaults, measured separately, for scale",
         ),
     )
     goals = tuple(Goal(name, spread(found[name]).median, limit, "s") for name, limit in _GOALS.items())

@@ -1,7 +1,7 @@
 """What the benchmarks compute and show: statistics, goals, tables. Pure.
 
-A shared machine is noisy, so no figure stands alone: what is compared is measured in turns, one pair a round,
-and the ratio is taken inside each round, where the noise is about the same for both.
+A shared machine is noisy, so no figure is judged alone. What is compared is measured in turns, one pair per
+round, and the ratio is taken within each round, where the noise is about the same for both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def median(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A median, and the smallest and largest value it is the median of."""
+    """The median of some values, and the smallest and largest of them."""
 
     median: float
     low: float
@@ -75,7 +75,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def rounds(names: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    """In which order each round measures: forwards and backwards in turn, so that drift hits all alike."""
+    """The order within each round: forwards and backwards in turn, so that drift hits all alike."""
     return [tuple(names) if number % 2 == 0 else tuple(reversed(names)) for number in range(count)]
 
 
@@ -101,7 +101,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of texts under columns; `notes` are printed below."""
+    """Rows of text under columns; `notes` are printed below them."""
 
     title: str
     columns: tuple[str, ...]
@@ -116,10 +116,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """What one benchmark found: tables to read, goals, and the figures behind them for a program.
+    """What one benchmark found: tables for people, goals, and the underlying figures for programs.
 
     Attributes:
-        failed: why there is nothing of it.
+        failed: why there are no results; empty if there are.
     """
 
     name: str
@@ -129,10 +129,10 @@ class Report:
     failed: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything but the tables, which only format it."""
+        """Everything except the tables, which only format it."""
         goals = [{**asdict(goal), "met": goal.met} for goal in self.goals]
         return {"name": self.name, "goals": goals, "data": self.data, "failed": self.failed}
 
 
 Progress = Callable[[str], None]
-"""Told what is being measured now."""
+"""Called with what is being measured now."""

@@ -1,10 +1,10 @@
-"""How many records a second Python functions take: Millstream's against Quix Streams', in turns.
+"""How many records a second Python functions process: in Millstream and in Quix Streams, in turns.
 
-A fold, and a function of one record (a UDF); processors.py has more cases. All call the same for each record.
-Of a fold they write totals and a changelog: Quix Streams for each record, Millstream for each key of a
-micro-batch. The time is from the first record to the last output: the first record is taken in when it is
-read, and by Millstream when its first micro-batch is triggered, whose Python workers are already running, as
-in a stream that has run for a while.
+The cases are a fold, and a function of one record (a UDF); processors.py has more. All call the same function
+for each record. A fold writes totals and a changelog: in Quix Streams for each record, in Millstream for each
+key of a micro-batch. The time runs from the first record to the last output. It begins when the first record
+is read, and for Millstream when its first micro-batch is triggered. Millstream's Python workers are already
+running by then, as in a stream that has run for a while.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ORDERS = Serdes.json("user STRING, amount BIGINT")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One job over the whole input: seconds, and how many records it wrote to the output."""
+    """One job over the whole input: its seconds, and how many records it wrote to the output."""
 
     seconds: float
     written: int
@@ -77,14 +77,14 @@ class Case:
     """What is compared.
 
     Attributes:
-        what: `fold` or `map`: what is done with the orders.
-        build: from the topics to read and write to Millstream's program.
-        least: how many times the throughput of Quix Streams is the goal.
-        rate: how many records a second are the goal; None: it has none.
-        value: an order as it is written.
-        registry: the address of the schema registry, where orders are in Avro.
-        names: who is compared.
-        notes: what else to know of the figures.
+        what: what is done with the orders, `fold` or `map`.
+        build: makes Millstream's program from the topics to read and to write.
+        least: the goal, as a multiple of the throughput of Quix Streams.
+        rate: the goal in records a second; None if there is none.
+        value: serializes an order.
+        registry: the address of the schema registry, if orders are in Avro.
+        names: the contestants.
+        notes: what else to know about the figures.
     """
 
     what: str
@@ -99,7 +99,7 @@ class Case:
 
 
 class Jobs:
-    """The contestants, by name. Each call is one whole run. `held` ends what is kept for the next one."""
+    """The contestants, by name. Each call is one whole run. `held` ends what is kept between runs."""
 
     def __init__(self, lab: Lab, case: Case, source: str, expected: int, held: ExitStack) -> None:
         self._lab, self._case, self._source, self._expected = lab, case, source, expected
@@ -118,7 +118,7 @@ class Jobs:
         watcher = self._watcher(output, from_big_endian)
         with KafkaStreams(self._case.build(self._source, output), settings) as streams:
             watcher.wait(_PATIENCE_S, is_up(streams))
-            checkpoint = state / application / "checkpoints" / "p0.1"  # the first claim of it
+            checkpoint = state / application / "checkpoints" / "p0.1"  # its first claim
             wait_for(lambda: has_committed(checkpoint), 60, "commit", is_up(streams))
         return Run(watcher.complete_at - batch_times(checkpoint).first_begun, watcher.records)
 
@@ -143,7 +143,7 @@ class Jobs:
         watcher = self._watcher(output, from_big_endian)
         java.start(lab.name("app"), {}, "process", self._source, "-", output)
         try:
-            watcher.wait(_PATIENCE_S, lambda: java.ask("seen") >= 0)  # raises what has ended it
+            watcher.wait(_PATIENCE_S, lambda: java.ask("seen") >= 0)  # raises the error that ended it
             begun = java.first_record()
         finally:
             java.ask("stop")
@@ -154,7 +154,7 @@ class Jobs:
 
 
 def orders(case: Case, count: int, *, seed: int = 1) -> tuple[int, Iterator[Mapping[str, Any]]]:
-    """What the results add up to, and orders as `produce` takes them: of 10,000 users, or each with a key."""
+    """What the results add up to, and the orders as `produce` takes them: of 10,000 users, or a key each."""
     chosen = random.Random(seed)
     amounts = chosen.choices(range(1, 100), k=count)
     users = chosen.choices(range(KEYS), k=count) if case.what != "map" else range(count)
@@ -167,12 +167,12 @@ def orders(case: Case, count: int, *, seed: int = 1) -> tuple[int, Iterator[Mapp
 _LABELS = {
     "millstream": "Millstream",
     "quix": "Quix Streams",
-    "java": "Kafka Streams, its defaults",
+    "java": "Kafka Streams, defaults",
 }
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Each once to warm up, then in turns."""
+    """Run each once to warm up, then all in turns."""
     cases = (
         Case("fold", f"A fold in Python of {KEYS:,} keys", partial(topology, "fold"), 3.0),
         Case("map", "A UDF", partial(topology, "map"), 3.0),
@@ -181,8 +181,8 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
 
 
 def report(name: str, lab: Lab, cases: Sequence[Case], count: int, tell: Progress) -> Report:
-    """All cases, one after the other, each over so many records."""
-    lab.session(tuned=True)  # it stays, so that no run starts Spark
+    """All cases, one after the other, each over this many records."""
+    lab.session(tuned=True)  # it keeps running, so no run starts Spark
     tables: list[Table] = []
     goals: list[Goal] = []
     data = {}
@@ -198,7 +198,7 @@ def report(name: str, lab: Lab, cases: Sequence[Case], count: int, tell: Progres
 def _measured(
     lab: Lab, case: Case, count: int, tell: Progress
 ) -> tuple[dict[str, Run], dict[str, list[Run]], list[str]]:
-    """The first run of each, those in turns, and who is not measured."""
+    """The first run of each, the runs in turns, and notes on what is not measured."""
     source = lab.topic("orders", PARTITIONS)
     expected, records = orders(case, count)
     produce(lab.bootstrap_servers, source, records)
@@ -223,7 +223,7 @@ def _measured(
 def compared(
     case: Case, count: int, cold: Mapping[str, Run], runs: Mapping[str, list[Run]], notes: Sequence[str]
 ) -> tuple[Table, list[Goal]]:
-    """The table; and the goals: against Quix Streams if it is there, and of Millstream alone."""
+    """The table, and the goals: for Millstream alone, and against Quix Streams if it was measured."""
     seconds = {name: [run.seconds for run in of] for name, of in runs.items()}
     rows = []
     for name, of in runs.items():
@@ -239,18 +239,18 @@ def compared(
             )
         )
     table = Table(
-        f"{case.title}: {count:,} records, {len(seconds['millstream'])} rounds in turns",
+        f"{case.title}: {count:,} records, alternating rounds: {len(seconds['millstream'])}",
         (
             "job",
             "seconds",
             "records/s",
-            "seconds the first time",
+            "seconds, first run",
             "records written",
             "Millstream's throughput / this",
         ),
         tuple(rows),
         (
-            "time: Millstream's from the trigger of its first micro-batch; others' from their first output",
+            "time: Millstream's from the trigger of its first micro-batch, others' from their first output",
             *case.notes,
             *notes,
         ),

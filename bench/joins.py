@@ -1,17 +1,18 @@
-"""How many records a second joins take: Millstream's, Kafka Streams', and Spark's own, in turns.
+"""How many records a second joins process: Millstream's, Kafka Streams', and Spark's own, in turns.
 
 All run on one broker, over the same records and partitions, with as many threads as there are cores.
 Their results are compared with what the benchmark itself computes: how many there are, and a checksum.
 
 - A stream with a table. The table is loaded first. Then all records of the stream appear at once: they were
-  written in a transaction, which is committed when the clock starts. So no start and no producer is in the
-  time.
-- Two tables, and two streams: all records are there before. The clock starts when Kafka Streams takes in its
-  first record; for queries of Spark's, when their first micro-batch is triggered, as their checkpoint has it.
+  written in a transaction, which is committed when the clock starts. So the time includes no start and no
+  producer.
+- Two tables, and two streams. All records are there beforehand. For Kafka Streams the clock starts when it
+  reads its first record, and for a Spark query when its first micro-batch is triggered, according to its
+  checkpoint.
 
-The clock stops with the last result, by the time of day that the broker gives it. Kafka Streams is closed as
-soon as it has processed everything, since its caches would hold results back until the next commit, for 30
-seconds. All Java is warm: one JVM runs all jobs of Kafka Streams, and another one all those of Spark.
+The clock stops at the broker's timestamp of the last result. Kafka Streams is closed as soon as it has
+processed everything, since its caches would hold results back until the next commit, for 30 seconds. All Java
+is warm: one JVM runs all jobs of Kafka Streams, and another one all those of Spark.
 """
 
 from __future__ import annotations
@@ -53,25 +54,25 @@ _APART = timedelta(seconds=5)
 _GRACE = timedelta(seconds=10)
 _STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 _MURMUR = {"partitioner": "murmur2_random"}
-"""As Kafka's own clients choose partitions; so a stream and its table are partitioned as all expect it."""
+"""The partitioner of Kafka's own clients, so that a stream and its table are co-partitioned for everyone."""
 
 Record = Mapping[str, Any]
 """What `Producer.produce` takes."""
 
 
-# --- records, and what has to come of them ---------------------------------------------------------------
+# --- records, and their expected results -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What a topic has, whatever the order: how many entries, and a checksum of them."""
+    """What a topic contains, in any order: how many entries, and a checksum of them."""
 
     entries: int
     checksum: int
 
 
 def total(entries: Iterable[tuple[bytes, bytes]]) -> Total:
-    """Of keys and values."""
+    """The total of keys and values."""
     count = checksum = 0
     for key, value in entries:
         count += 1
@@ -84,7 +85,7 @@ def _key(number: int) -> bytes:
 
 
 def _text(number: int, length: int) -> bytes:
-    """Characters that cannot be compressed to much less than half of them; for each number others."""
+    """Text that compresses to not much less than half its length; different for each number."""
     return hashlib.shake_128(number.to_bytes(8, "big")).hexdigest(length // 2).encode()
 
 
@@ -95,7 +96,7 @@ def _rows(keys: int, length: int) -> Iterator[Record]:
 
 
 def _lookups(records: int, keys: int) -> Iterator[tuple[int, Record]]:
-    """A stream, after the table: the number of each record's key, a tenth of which are not in the table."""
+    """A stream, after the table, with the number of each record's key. A tenth are not in the table."""
     chosen = random.Random(2)
     for number in range(records):
         key = chosen.randrange(keys + keys // 9)
@@ -110,7 +111,7 @@ def _lookups(records: int, keys: int) -> Iterator[tuple[int, Record]]:
 
 
 def _updates(records: int, keys: int, name: bytes, seed: int) -> Iterator[Record]:
-    """A stream, or a table that changes: a record each millisecond, of any key."""
+    """A stream, or a changing table: one record per millisecond, of any key."""
     chosen = random.Random(seed)
     for number in range(records):
         yield {
@@ -121,7 +122,7 @@ def _updates(records: int, keys: int, name: bytes, seed: int) -> Iterator[Record
 
 
 def pairs_of(left: Iterable[Record], right: Iterable[Record], apart_ms: int) -> Iterator[tuple[bytes, bytes]]:
-    """All pairs of one key that are not further apart in time."""
+    """All pairs of records with the same key, at most `apart_ms` apart in time."""
     times: dict[bytes, list[int]] = defaultdict(list)
     values: dict[bytes, list[bytes]] = defaultdict(list)
     for record in right:
@@ -136,7 +137,7 @@ def pairs_of(left: Iterable[Record], right: Iterable[Record], apart_ms: int) -> 
 
 
 def tables_of(left: Iterable[Record], right: Iterable[Record]) -> dict[bytes, bytes]:
-    """The rows that both tables have in the end."""
+    """The joined rows, at the end, of the keys in both tables."""
     others = {record["key"]: record["value"] for record in right}
     return {
         key: value + b"," + others[key]
@@ -147,14 +148,14 @@ def tables_of(left: Iterable[Record], right: Iterable[Record]) -> dict[bytes, by
 
 @dataclass
 class Case:
-    """A join: its records, and what has to come of them.
+    """A join: its records, and their expected results.
 
     Attributes:
-        keys: how many of them the tables have, or the streams.
-        records: how many there are in the time that is measured, of both sides.
-        length: of a row's value, in bytes.
-        settings: of Millstream's client, besides the usual ones.
-        per_batch: how many records of a source Spark takes in one micro-batch; None: all.
+        keys: how many keys the tables or the streams have.
+        records: how many records are joined in the measured time, of both sides together.
+        length: the length of a row's value, in bytes.
+        settings: settings of Millstream's client, besides the usual ones.
+        per_batch: how many records of a source Spark takes in one micro-batch; None means all.
     """
 
     what: str
@@ -173,11 +174,11 @@ class Case:
 
     @property
     def is_table(self) -> bool:
-        """Whether what counts of the results is the last one of each key."""
+        """Whether only the last result of each key counts."""
         return self.what == "tables"
 
     def prepare(self, lab: Lab) -> None:
-        """Write the records, all but those of a stream that looks rows up; compute what comes of them."""
+        """Write the records, except those of a stream that looks rows up. Compute the expected results."""
         self.right = self._written(lab, "right", self._right())
         if self.is_lookup:
             joined = (
@@ -213,7 +214,7 @@ class Case:
         return topic
 
     def topology(self, left: str, output: str) -> Topology:
-        """As its user writes it."""
+        """The join as a user writes it."""
         builder = StreamsBuilder()
         joiner: Callable[..., Any] = lambda one, other: F.concat(one, F.lit(","), other)  # noqa: E731
         if self.is_lookup:
@@ -269,10 +270,10 @@ class Run:
 
     Attributes:
         seconds: until the last result.
-        loaded_s: until the table was loaded before.
+        loaded_s: how long the table took to load before.
         written: how many results there are.
-        batches: in how many micro-batches.
-        cpu_s: seconds of the processor that who joined took for it: tells more where the machine is busy.
+        batches: how many micro-batches there were.
+        cpu_s: the CPU seconds of the contestant, which say more if the machine is busy.
     """
 
     seconds: float
@@ -284,7 +285,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What is known of a job before its results are read: when it began, and the rest as in `Run`."""
+    """What is known about a job before its results are read: when it began, and the rest as in `Run`."""
 
     begun: float
     cpu_s: float
@@ -293,19 +294,19 @@ class Timed:
 
 
 class Cpu:
-    """What processes use of the processor from now on."""
+    """The CPU time that processes use from now on."""
 
     def __init__(self, *processes: psutil.Process) -> None:
         self._before = [(process, cpu_seconds(process)) for process in processes]
 
     @classmethod
     def of_spark(cls) -> Cpu:
-        """Of Spark's JVM and of this process: Millstream's stores are in it."""
+        """Of Spark's JVM, and of this process, which has Millstream's stores."""
         assert SparkContext._gateway is not None
         return cls(psutil.Process(), psutil.Process(SparkContext._gateway.proc.pid))
 
     def used(self) -> float:
-        """So many seconds."""
+        """The seconds used so far."""
         return sum(cpu_seconds(process) - before for process, before in self._before)
 
 
@@ -326,7 +327,7 @@ class Jobs:
         self._lab, self._case, self._java, self._tell = lab, case, java, tell
 
     def run(self, name: str) -> Run:
-        """Run it, check what comes of it, and delete its topics."""
+        """Run the job, check its results, and delete its topics."""
         lab = self._lab
         output = lab.topic("out", PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
         application = lab.name("join")
@@ -347,7 +348,7 @@ class Jobs:
 
     def _millstream(self, application: str, output: str) -> Timed:
         lab, case, state = self._lab, self._case, self._lab.path("state")
-        checkpoint = state / application / "checkpoints" / "p0.1"  # the first claim of it
+        checkpoint = state / application / "checkpoints" / "p0.1"  # its first claim
         config = {
             "application.id": application,
             "bootstrap.servers": lab.bootstrap_servers,
@@ -372,7 +373,7 @@ class Jobs:
             loaded = times.last_committed - times.first_begun
             cpu = Cpu.of_spark()
             begun = left.commit()
-            read_all(case.keys + case.records + PARTITIONS)  # where a transaction ends there is a record, too
+            read_all(case.keys + case.records + PARTITIONS)  # the end of a transaction is a record too
             return Timed(begun, cpu.used(), loaded, batch_times(checkpoint).batches - times.batches)
 
     def _spark(self, _: str, output: str) -> Timed:
@@ -422,7 +423,7 @@ class Jobs:
         return Timed(begun, cpu.used(), loaded)
 
     def _written_stream(self) -> _Stream:
-        """The left topic: of a stream that looks rows up a new one, which nobody can read yet."""
+        """The left topic. For a stream that looks rows up, it is a new one that nobody can read yet."""
         case = self._case
         if not case.is_lookup:
             return _Stream(case.left)
@@ -436,7 +437,7 @@ class Jobs:
         return _Stream(topic, producer)
 
     def _wait(self, seen: Callable[[], int], records: int, what: str, is_alive: Callable[[], bool]) -> None:
-        """Until there are so many; tells how many there are meanwhile."""
+        """Wait until there are this many, and report progress."""
         begun = told = time.monotonic()
         while (count := seen()) < records:
             now = time.monotonic()
@@ -446,11 +447,11 @@ class Jobs:
             if now - begun > _PATIENCE_S:
                 raise TimeoutError(f"{count} of {records} {what} within {_PATIENCE_S:g} s")
             if not is_alive():
-                raise RuntimeError(f"it has ended with {count} of {records} {what}")
+                raise RuntimeError(f"it ended with {count} of {records} {what}")
             time.sleep(0.01)
 
     def _results(self, output: str) -> tuple[Total, int, float]:
-        """What counts of the results, how many were written, and when the last one was."""
+        """The total of the results that count, how many were written, and when the last one was."""
         last_ms = 0
         written = 0
         latest: dict[bytes, bytes] = {}
@@ -472,13 +473,13 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """A topic; with the transaction that its records are in, if they cannot be read yet."""
+    """A topic; and the transaction that has its records, if they cannot be read yet."""
 
     topic: str
     transaction: Producer | None = None
 
     def commit(self) -> float:
-        """From now on its records can be read. The time of day."""
+        """Make its records readable. Returns the time of day."""
         assert self.transaction is not None
         begun = time.time()
         self.transaction.commit_transaction(60)
@@ -486,7 +487,7 @@ class _Stream:
 
 
 def records_read(checkpoint: Path) -> int:
-    """How many records there are before the end of the last micro-batch that is committed, in all sources."""
+    """How many records precede the end of the last committed micro-batch, in all sources together."""
     commits = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
     if not commits:
         return 0
@@ -494,14 +495,14 @@ def records_read(checkpoint: Path) -> int:
     return sum(
         offset
         for source in sources
-        if source != "-"  # nothing has been read of it
+        if source != "-"  # nothing has been read from it
         for partitions in json.loads(source).values()
         for offset in partitions.values()
     )
 
 
 def _all_of(servers: str, topic: str) -> Iterator[tuple[bytes, bytes, int]]:
-    """The records of a topic to which nobody writes: key, value, and timestamp."""
+    """The records of a topic that nobody is writing to: key, value, and timestamp."""
     client = Consumer(
         {"bootstrap.servers": servers, "group.id": "none", "enable.auto.commit": False, **QUIET}
     )
@@ -524,22 +525,22 @@ def _all_of(servers: str, topic: str) -> Iterator[tuple[bytes, bytes, int]]:
 # --- what is compared ------------------------------------------------------------------------------------
 
 _MEMORY_MB = 64
-"""What RocksDB is given where the state is to be larger than memory: for all states of Spark's together."""
+"""RocksDB's memory for all of Spark's state together, in the case where the state is larger than memory."""
 _BOUNDED = {
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": str(_MEMORY_MB),
 }
 _LABELS = {
     "millstream": "Millstream",
-    "java_default": "Kafka Streams, its defaults",
+    "java_default": "Kafka Streams, defaults",
     "java_tuned": "Kafka Streams, tuned",
-    "spark": "Spark's own join, by hand, same settings",
+    "spark": "Spark's own join by hand, same settings",
 }
 
 
 @dataclass(frozen=True)
 class Contest:
-    """A case, and who is compared in it; the first one is Millstream."""
+    """A case and its contestants, of which the first is Millstream."""
 
     title: str
     case: Case
@@ -563,7 +564,7 @@ def contests(*, quick: bool) -> tuple[Contest, ...]:
             2.0,
         ),
         Contest(
-            f"A stream with a table of {megabytes:.0f} MB, RocksDB in Spark has {_MEMORY_MB} MB",
+            f"A stream with a table of {megabytes:.0f} MB; RocksDB in Spark has {_MEMORY_MB} MB of memory",
             large,
             ("millstream", "java_default"),
             "java_default",
@@ -588,12 +589,12 @@ def contests(*, quick: bool) -> tuple[Contest, ...]:
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Each contestant once to warm up, then all in turns; one case after the other."""
+    """Run each contestant once to warm up, then all in turns, one case after the other."""
     repetitions = 3 if quick else 5
     tables: list[Table] = []
     goals: list[Goal] = []
     data: dict[str, Any] = {}
-    lab.session(tuned=True)  # it stays, so that no run starts Spark
+    lab.session(tuned=True)  # it keeps running, so no run starts Spark
     with ExitStack() as held:
         missing = ""
         java: JavaStreams | None = None
@@ -641,7 +642,7 @@ def _measured(
 
 
 def _compared(contest: Contest, runs: Mapping[str, list[Run]], missing: str) -> tuple[Table, float | None]:
-    """The table; and how many times the throughput Millstream has, against whom it is compared with."""
+    """The table, and Millstream's throughput as a multiple of that of `contest.against`."""
     rows = []
     records = contest.case.records
     seconds = {name: [run.seconds for run in of] for name, of in runs.items()}
@@ -662,7 +663,7 @@ def _compared(contest: Contest, runs: Mapping[str, list[Run]], missing: str) -> 
     expected = contest.case.expected
     batches = median([run.batches for run in runs["millstream"]])
     table = Table(
-        f"Joins: {contest.title}: {records:,} records, {len(seconds['millstream'])} rounds in turns",
+        f"Joins: {contest.title}: {records:,} records, alternating rounds: {len(seconds['millstream'])}",
         (
             "job",
             "seconds",
@@ -675,7 +676,7 @@ def _compared(contest: Contest, runs: Mapping[str, list[Run]], missing: str) -> 
         tuple(rows),
         (
             f"all have the same {expected.entries:,} results, checksum {expected.checksum:x}"
-            + (", when the last one of each key counts" if contest.case.is_table else ""),
+            + (", counting only the last one of each key" if contest.case.is_table else ""),
             f"Millstream had {batches:.0f} micro-batches",
             *([f"Kafka Streams is not measured: {missing}"] if missing else []),
         ),

@@ -1,4 +1,4 @@
-"""Kafka Streams itself, on the same machine, broker and data: what Millstream is compared with."""
+"""Kafka Streams itself, on the same machine, broker and data, to compare Millstream with."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ FAST: Mapping[str, str] = {
     "producer.linger.ms": "20",
     "producer.compression.type": "lz4",
 }
-"""What one would set for throughput: no second changelog, large caches and batches. What the caches hold back
-goes out with a commit."""
+"""Sensible settings for throughput: no second changelog, large caches and batches. A commit writes what the
+caches hold back."""
 QUICK_TO_ANSWER: Mapping[str, str] = {
     "topology.optimization": "all",
     "statestore.cache.max.bytes": "0",
@@ -58,14 +58,14 @@ QUICK_TO_ANSWER: Mapping[str, str] = {
     "producer.linger.ms": "0",
     "consumer.fetch.max.wait.ms": "10",
 }
-"""What one would set for latency: nothing is held back."""
+"""Sensible settings for latency: nothing is held back."""
 
 
 def java_command(lab: Lab, heap: str) -> list[str]:
     """Java with Kafka Streams and the compiled programs on its class path; a class and its arguments follow.
 
     Raises:
-        NotMeasured: the jars cannot be had, or the programs do not compile.
+        NotMeasured: the jars are not available, or the programs do not compile.
     """
     try:
         jars = (*ensure_jars(BROKER_SET), *ensure(_JARS, "Kafka Streams"))
@@ -93,10 +93,10 @@ def java_command(lab: Lab, heap: str) -> list[str]:
 
 
 class JavaReads:
-    """A Java process with the same entries in a Kafka Streams table, which reads them when it is told to.
+    """A Java process with the same entries in a Kafka Streams table, which it reads on request.
 
     Raises:
-        NotMeasured: its jars cannot be had, or it failed.
+        NotMeasured: its jars are not available, or it failed.
     """
 
     def __init__(self, lab: Lab, data: Entries, keys: Sequence[str], partitions: int) -> None:
@@ -112,7 +112,7 @@ class JavaReads:
         self.filled_s = int(self._answer(_FILLED_S)) / 1e9
 
     def get(self) -> float:
-        """Read each key once; CPU seconds."""
+        """Read each key once. Returns CPU seconds."""
         return self._ask("get")
 
     def scan(self) -> float:
@@ -148,10 +148,10 @@ class JavaReads:
 
 
 class JavaStreams:
-    """A Java process with Kafka Streams, which runs one job after the other: it is warm after the first.
+    """A Java process with Kafka Streams, which runs one job after the other and is warm after the first.
 
     Raises:
-        NotMeasured: its jars cannot be had.
+        NotMeasured: its jars are not available.
     """
 
     def __init__(self, lab: Lab) -> None:
@@ -161,7 +161,7 @@ class JavaStreams:
         self.process = psutil.Process(self.child.pid)
 
     def start(self, application: str, settings: Mapping[str, str], *job: str) -> float:
-        """Start a job, with its kind and topics, on as many threads as there are cores.
+        """Start a job, given as its kind and topics, on as many threads as there are cores.
 
         Returns:
             when it was RUNNING, in seconds since the epoch
@@ -177,11 +177,11 @@ class JavaStreams:
         return self.ask("start", *job, *(f"{name}={value}" for name, value in options.items())) / 1000
 
     def first_record(self) -> float:
-        """When it took in the first record, in seconds since the epoch; 0: not yet."""
+        """When it read the first record, in seconds since the epoch; 0 if it has not yet."""
         return self.ask("first") / 1000
 
     def ask(self, *words: object) -> int:
-        """What it answers to a line.
+        """Its answer to a line.
 
         Raises:
             Failed: it has ended, or does not answer.

@@ -1,4 +1,4 @@
-"""Where benchmarks run: one broker, one Spark, one Python process, shared by all that is compared."""
+"""Where benchmarks run: one broker, one Spark, one Python process, shared by everything that is compared."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class NotMeasured(Exception):
 
 
 class OutOfTimeError(Exception):
-    """A part of the benchmark has taken much longer than it may; raised wherever its main thread is."""
+    """A part of the benchmark took much longer than allowed; raised wherever the main thread is."""
 
 
 class Lab:
-    """The broker and the Spark session that the benchmarks of one run share; each is started when needed."""
+    """The broker and the Spark session that the benchmarks of one run share; each starts when needed."""
 
     def __init__(self, patience: float = 1.0) -> None:
         """
@@ -80,9 +80,9 @@ class Lab:
         return self.kafka.bootstrap_servers
 
     def session(self, *, tuned: bool, settings: Mapping[str, str] | None = None) -> SparkSession:
-        """A session in the one JVM: with the settings that Millstream gives its own, or with Spark's.
+        """A session in the one JVM, with the settings that Millstream gives its own or with Spark's defaults.
 
-        Clients that are started meanwhile join the same JVM, as several clients of one process do.
+        Clients that start in the meantime join the same JVM, as several clients of one process do.
         """
         if self._session is None:
             self._session = SharedSession({}, "millstream-bench")
@@ -101,12 +101,12 @@ class Lab:
         return name
 
     def path(self, kind: str) -> Path:
-        """A fresh directory's path; the directory is not made."""
+        """The path of a fresh directory, which is not created."""
         return self.directory / self.name(kind)
 
     @contextmanager
     def cpu(self) -> Iterator[dict[str, float]]:
-        """Fills in, at the end, the CPU seconds that Python, Spark's JVM and the broker used meanwhile."""
+        """At the end, holds the CPU seconds that Python, Spark's JVM and the broker used in the block."""
         processes = {"python": psutil.Process(), "broker": psutil.Process(self.kafka.pid)}
         gateway = SparkContext._gateway
         if gateway is not None:
@@ -126,14 +126,14 @@ class Lab:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """What a process has used of the processor so far."""
+    """The CPU time that a process has used so far."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTimes:
-    """When a query's first micro-batch was begun and its last one committed, in seconds since the epoch."""
+    """When a query's first micro-batch began and its last one was committed, in seconds since the epoch."""
 
     first_begun: float
     last_committed: float
@@ -141,7 +141,7 @@ class BatchTimes:
 
 
 def has_committed(checkpoint: Path) -> bool:
-    """Whether every micro-batch that was begun is committed, and there was one."""
+    """Whether every micro-batch that began is committed, and there was at least one."""
     begun, committed = (
         {path.name for path in (checkpoint / part).glob("[0-9]*")} for part in ("offsets", "commits")
     )
@@ -149,21 +149,21 @@ def has_committed(checkpoint: Path) -> bool:
 
 
 def first_begun(checkpoint: Path) -> float:
-    """When a query's first micro-batch was begun, in seconds since the epoch."""
+    """When a query's first micro-batch began, in seconds since the epoch."""
     offsets = (checkpoint / "offsets" / "0").read_text().splitlines()
     begun: float = json.loads(offsets[1])["batchTimestampMs"] / 1000
     return begun
 
 
 def batch_times(checkpoint: Path) -> BatchTimes:
-    """What a query's checkpoint says about its micro-batches: the same witness for every kind of query."""
+    """The times of the micro-batches according to the query's checkpoint, for every kind of query alike."""
     commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
     last = max(commits, key=lambda path: int(path.name))
     return BatchTimes(first_begun(checkpoint), last.stat().st_mtime, len(commits))
 
 
 def stop(query: StreamingQuery) -> None:
-    """Stop a hand-written query; what had ended it is raised."""
+    """Stop a hand-written query. If an error had ended it, that is raised."""
     error = query.exception()
     query.stop()
     if error is not None:
@@ -171,7 +171,7 @@ def stop(query: StreamingQuery) -> None:
 
 
 def machine_facts() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+    """What the figures depend on besides the code, for example cores and versions."""
     java = find_java()
     memory = psutil.virtual_memory()
     return {

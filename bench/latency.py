@@ -1,10 +1,10 @@
-"""How long a record takes from topic to topic: each contestant in turns, with nothing else under way.
+"""How long a record takes from topic to topic: the contestants in turns, with nothing else running.
 
-Three ways to send. One at a time: the next record is sent some moments after the last one has come out. And
-50 and 1,000 a second, at random moments, whatever comes of it. Who sends and who notes what came out are
-processes of their own (`bench.traffic`). Each turn is a fresh start of a job, and is measured once it has
-had some traffic. All are set up for latency: Kafka Streams has no cache and no linger; a count by hand
-writes a changelog, too.
+Records are sent in three ways. One at a time: the next record is sent shortly after the last one has come
+out. And 50 or 1,000 a second, at random moments, regardless of the results. The sender and the reader of the
+results are processes of their own (`bench.traffic`). Each turn is a fresh start of a job, and is measured
+once it has had some traffic. All are set up for latency: Kafka Streams has no cache and no linger; a count
+by hand writes a changelog too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Found = dict[str, dict[str, dict[str, list[float]]]]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How much of what one turn of a contestant has."""
+    """How much traffic of each kind a contestant gets in one turn."""
 
     warm_s: float
     singles: int
@@ -55,7 +55,7 @@ _QUICK = Turn(1.0, 10, 2.0, 0.0)
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
-    """Map and count; then the one that is quickest of Millstream's for minutes, if there is time for it."""
+    """Map and count; then Millstream's fastest mode for minutes, if there is time."""
     turn = _QUICK if quick else _FULL
     names = ["millstream", *(["real-time"] if has_real_time() else []), "java", "spark", "quix"]
     long_s = 0.0 if quick else min(100.0, budget_s / 4)
@@ -75,14 +75,14 @@ def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report
 
 
 class _Turns:
-    """Who had which; what came of it goes to `found`, and why nothing came of it to `why`."""
+    """Runs turns. Results go to `found`, and the reasons for missing ones to `why`."""
 
     def __init__(self, lab: Lab, contest: Contest, tell: Progress, found: Found, why: dict[str, str]) -> None:
         self._lab, self._contest, self._tell, self._found, self._why = lab, contest, tell, found, why
         self._warm: set[str] = set()
 
     def in_rounds(self, names: Sequence[str], turn: Turn, most: int, end: float) -> None:
-        """Both jobs of all in turns, as long as there is time; once at least."""
+        """Both jobs of all contestants in turns, while there is time, but at least once."""
         took = 0.0
         for number, order in enumerate(rounds(names, most), 1):
             if number > 1 and time.monotonic() + took > end:
@@ -94,14 +94,14 @@ class _Turns:
             took = time.monotonic() - begun
 
     def for_minutes(self, name: str, seconds: float) -> None:
-        """A count at 50/s for long, for the figures at the far end."""
+        """A count at 50/s for a long time, for the highest percentiles."""
         self._one(name, "count", Turn(5.0, 0, seconds, 0.0), f"{seconds:.0f} s of 50/s", {"50": "minutes"})
 
     def _one(
         self, name: str, job: str, turn: Turn, what: str, names: Mapping[str, str] | None = None
     ) -> None:
         self._tell(f"{JOBS[job]}: {what}: {LABELS[name]}")
-        if name not in self._warm:  # the first time its code is not compiled yet
+        if name not in self._warm:  # the first time, its code is not compiled yet
             turn = replace(turn, warm_s=3 * turn.warm_s)
         try:
             taken = _turn(self._lab, self._contest, name, job, turn)
@@ -164,7 +164,7 @@ def _turn(lab: Lab, contest: Contest, name: str, job: str, turn: Turn) -> dict[s
 
 
 def report(found: Mapping[str, Mapping[str, Mapping[str, list[float]]]], why: Mapping[str, str]) -> Report:
-    """A table for each job; of all rounds together."""
+    """A table for each job, over all rounds together."""
     tables = []
     data: dict[str, Any] = {}
     for job, by_name in found.items():

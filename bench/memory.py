@@ -1,7 +1,7 @@
-"""The memory of Millstream's Python side while records flow through: it has to stay flat.
+"""The memory of Millstream's Python side while records flow through, which has to stay flat.
 
-The client is a process of its own, which runs this file and tells its resident memory once a second; Spark's
-JVM is another process and not counted.
+The client is a process of its own, which runs this file and reports its resident memory once a second.
+Spark's JVM is another process and is not counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["measure"]
 _PATIENCE_S = 1800.0
 _SECOND = timedelta(seconds=1)
 _SETTLED_AFTER = 0.2
-"""The part of the records after which memory should have reached its level: caches are filling before."""
+"""The fraction of the records after which memory should be level; until then, caches are filling."""
 
 
 def measure(lab: Any, *, quick: bool, tell: Progress) -> Report:
@@ -54,7 +54,7 @@ def measure(lab: Any, *, quick: bool, tell: Progress) -> Report:
             points.append(json.loads(line))
             tell(f"{points[-1]['records']:,.0f} of {lines:,} lines, {points[-1]['mib']:.0f} MiB")
         if child.wait(60) != 0:
-            raise RuntimeError(f"the client ended with exit code {child.returncode}")
+            raise RuntimeError(f"the client exited with code {child.returncode}")
     finally:
         if child.poll() is None:
             child.kill()

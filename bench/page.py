@@ -1,4 +1,4 @@
-"""docs/performance.md: the table, the plots, and on which machine; from the figures of one run. Pure."""
+"""docs/performance.md: the tables, the plots and the machine, from the figures of one run. Pure."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _COLOURS = {
     "quix": "#7a6f9b",
 }
 _SOURCE = """\
-`make bench ARGS=--publish` wrote this page, its plots and [performance.json](performance.json), in one run
+`make bench ARGS=--publish` wrote this page, its plots and [performance.json](performance.json) in one run
 on one machine:"""
 _METHOD = """\
 Millstream, Kafka Streams in Java, Structured Streaming written by hand and Quix Streams did the same jobs
 over the same records, on one broker, each in a process of its own, in alternating rounds. Figures are
-medians of the rounds. Throughput is from the first record that is read to the last result that the broker
-has, so no start is in it. Kafka Streams is set up for throughput there (caches of 256 MB, commits twice a
-second, large batches, a thread for each core), and for latency where that is measured (no cache, no
-linger). Spark by hand has the settings that Millstream gives its own; a count it writes to two topics, as
-Millstream does with its changelog. Quix Streams is given fewer records, since it needs longer for each.
+medians of the rounds. Throughput is measured from the first record read to the last result at the broker, so
+no start is included. Kafka Streams is set up for throughput there (caches of 256 MB, commits twice a second,
+large batches, a thread for each core), and for latency where that is measured (no cache, no linger). Spark
+by hand has the settings that Millstream gives its own Spark. It writes a count to two topics, as Millstream
+does with its changelog. Quix Streams gets fewer records, since it needs longer for each.
 
-A goal compares on this machine; it says nothing of another one. What larger machines need is in
+A goal is a comparison on this machine and says nothing about another. What larger loads need is estimated in
 [sizing.md](sizing.md)."""
 _WIDTH, _LEFT, _ROW, _GAP = 760, 230, 16, 12
 
 
 def markdown(table: Table) -> str:
-    """A table as Markdown has it."""
+    """A table in Markdown."""
     lines = [_line(table.columns), _line(["---"] + ["---:"] * (len(table.columns) - 1))]
     lines += [_line(row) for row in table.rows]
     if table.notes:
@@ -55,9 +55,9 @@ def _cell(text: str) -> str:
 
 
 def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], unit: str) -> str:
-    """A plot: groups of bars, each bar as long as its part of the longest one of its group.
+    """A plot: groups of bars. A bar's length is relative to the longest one of its group.
 
-    Groups are of different units of work, so lengths are compared within a group only.
+    Groups have different units of work, so lengths can be compared only within a group.
 
     Args:
         groups: a label, and a value for each contestant.
@@ -87,7 +87,7 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], 
 
 
 def plots(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Files by name."""
+    """The plots, by file name."""
     made = {}
     rates = []
     for workload, by_name in parts.get("throughput", {}).get("data", {}).items():
@@ -120,7 +120,7 @@ def page(
     """The whole page.
 
     Args:
-        facts: the machine.
+        facts: about the machine.
         parts: the figures of each part, as `Report.as_json` has them.
         tables: the tables of each part.
     """
@@ -132,7 +132,7 @@ def page(
         sections += [f"**{one.title}**\n\n{markdown(one)}" for one in of]
     found = summary(parts)
     whole = [
-        "# How fast it is",
+        "# Performance",
         _SOURCE,
         f"> {machine}",
         _METHOD,

@@ -1,8 +1,8 @@
-"""How many records a second a processor takes that gets and puts a value for each.
+"""How many records a second a processor handles that gets and puts a value for each.
 
-In turns, as folds.py has it: against Quix Streams' stateful function, over JSON and over Avro in Confluent's
-wire format; and over JSON against the same processor in Java. Here Millstream, too, writes an output for each
-record, and a record of the changelog. The schema registry is the one of `millstream registry`.
+Measured in turns, as in folds.py: against Quix Streams' stateful function, over JSON and over Avro in
+Confluent's wire format; and over JSON against the same processor in Java. Here Millstream too writes an
+output and a changelog record for each record. The schema registry is that of `millstream registry`.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def topology(orders: Serde, source: str, output: str) -> Topology:
 
 
 def cases(registry: str) -> tuple[Case, ...]:
-    """Both, with the address of a schema registry."""
+    """JSON and Avro; the latter needs the address of a schema registry."""
     avro = Serdes.avro(_ORDER)
     writer = bound(avro, RegistrySettings.of({"schema.registry.url": registry}), "orders")
-    title = f"A processor, one get and one put a record, of {KEYS:,} keys, {{}}"
+    title = f"A processor, one get and one put per record, {KEYS:,} keys, {{}}"
     return (
         Case(
             "fold",
@@ -85,6 +85,6 @@ def cases(registry: str) -> tuple[Case, ...]:
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Each once to warm up, then in turns; one case after the other."""
+    """Run each once to warm up, then all in turns, one case after the other."""
     with closing(RegistryServer()) as registry:
         return report("processors", lab, cases(registry.url), 60_000 if quick else 300_000, tell)

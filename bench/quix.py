@@ -1,4 +1,4 @@
-"""Where Quix Streams is: in an environment of its own, which is made the first time."""
+"""Where Quix Streams is: in an environment of its own, which is created the first time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from millstream.cache import cache_dir
 __all__ = ["PROGRAM", "quix_python"]
 
 _QUIX = "quixstreams==3.28.1"
-"""Its Avro needs no extra: the client that it requires brings fastavro."""
+"""Its Avro support needs no extra: the client that it requires brings fastavro."""
 PROGRAM = Path(__file__).with_name("quix_streams.py")
 
 
 def quix_python() -> Path:
-    """The Python of an environment that has Quix Streams; it is made the first time.
+    """The Python of an environment with Quix Streams, which is created the first time.
 
     Raises:
         NotMeasured: it cannot be installed.

@@ -1,8 +1,8 @@
-"""Jobs of Quix Streams, run in a process of its own, with the Python that has it.
+"""Jobs of Quix Streams, each run in a process of its own, with the Python that has Quix Streams.
 
 Arguments: the job, the broker, the topics to read and the one to write, the application's id, a directory for
-state; and the address of a schema registry, if what is to be read is not JSON but Avro. Says, in a line of
-JSON, when it takes in its first record. Ends when its input does. `QUIX_LINGER_MS` is its producer's linger.
+state; and the address of a schema registry, if the input is Avro and not JSON. It prints a line of JSON when
+it reads its first record, and ends when its input does. `QUIX_LINGER_MS` is its producer's linger.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def both(one: str, other: str) -> str:
 
 
 def build(app: Any, job: str, left: str, right: str, output: str, values: Any) -> None:
-    """The job's streams."""
+    """Build the job's streams."""
     strings = {"key_deserializer": "str", "value_deserializer": "str"}
     if job in ("fold", "udf"):
         source = app.topic(left, key_deserializer="str", value_deserializer=values)
@@ -90,7 +90,7 @@ def build(app: Any, job: str, left: str, right: str, output: str, values: Any) -
 
 
 def main() -> None:
-    """Until the input ends."""
+    """Run until the input ends."""
     from quixstreams import Application
     from quixstreams.models.serializers.avro import AvroDeserializer
     from quixstreams.models.serializers.json import JSONDeserializer
@@ -108,7 +108,7 @@ def main() -> None:
     )
 
     class Noting(kind):  # type: ignore[misc]
-        """Says when it is called first; costs nothing from then on."""
+        """Reports its first call; costs nothing from then on."""
 
         def __call__(self, *given: Any, **named: Any) -> Any:
             del Noting.__call__

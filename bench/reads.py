@@ -1,4 +1,4 @@
-"""How fast a store is read and written, beside the raw binding on the same data (parts: `stores.py`)."""
+"""How fast a store is read and written, compared with the raw binding on the same data (see `stores.py`)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _JAVA_GET = f"get, Kafka Streams, {_PARTITIONS} partitions"
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Point reads in turns with the raw binding's; then scans and writes."""
+    """Point reads, in turns with those of the raw binding; then scans and writes."""
     data = entries(100_000 if quick else 500_000)
     count = 20_000 if quick else 100_000
     keys = [key for key, _, _ in random.Random(2).sample(data, count)]
@@ -79,7 +79,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
         "multi_get of 100, query handle": _hundreds(whole.multi_get, texts),
     }
     seconds = _in_turns({**gets, **many})
-    tell("get beside writes")
+    tell("get during writes")
     beside = _beside_writes(disk, whole, data, texts, 1.0 if quick else 5.0)
     tell("scans")
     scans = {
@@ -128,7 +128,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
     for name, per_second in written.items():
         rows.append((name, "", f"{per_second:,.0f} records/s", ""))
     table = Table(
-        f"Stores: {len(data):,} entries, {count:,} reads of random keys, {_ROUNDS} rounds in turns",
+        f"Stores: {len(data):,} entries, {count:,} reads of random keys, alternating rounds: {_ROUNDS}",
         ("what", "per key", "rate", "time / raw"),
         tuple(rows),
         (
@@ -139,16 +139,16 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
     )
     get = ratios(seconds[_HANDLE_GET], seconds["get, raw rocksdict"])
     waits = Table(
-        f"get through the query handle, beside writes in batches of {MAX_RECORDS} without a pause; ms",
+        f"get through the query handle, during continuous writes in batches of {MAX_RECORDS}; ms",
         ("reads", "p50", "p99", "p99.9", "longest"),
         ((f"{len(beside):,}", *(f"{percentile(beside, each):.3f}" for each in (50, 99, 99.9, 100))),),
-        ("time on the clock: what else the machine does is in it",),
+        ("wall-clock time, so other work on the machine counts",),
     )
     tell("windows")
     windows, of_windows = _windows(directory / "windows", 100_000 if quick else 500_000)
     goals = (
         *of_windows,
-        Goal("get beside writes, p99.9", percentile(beside, 99.9), 3.0, "ms"),
+        Goal("get during writes, p99.9", percentile(beside, 99.9), 3.0, "ms"),
         Goal("get through the query handle against raw rocksdict", get.median, 2.0, "x"),
         *(
             [
@@ -202,7 +202,7 @@ def _partitioned(directory: Path, data: Entries) -> list[RocksDBStore]:
 
 
 def _windows(path: Path, entries: int) -> tuple[Table, tuple[Goal, ...]]:
-    """A window store: ten windows of each key, a minute each; written, asked and scanned."""
+    """A window store, with ten windows of a minute for each key: writes, reads and scans."""
     keys, first = [f"key-{number:06d}" for number in range(entries // 10)], 1_700_000_040_000
     records: list[tuple[bytes, bytes | None, int]] = [
         (window_key(key.encode(), first + minute * _MINUTE_MS), minute.to_bytes(8, "big"), first)
@@ -242,7 +242,7 @@ def _windows(path: Path, entries: int) -> tuple[Table, tuple[Goal, ...]]:
 def _beside_writes(
     store: RocksDBStore, reads: Any, data: Entries, keys: list[Any], seconds: float
 ) -> list[float]:
-    """How long each read took, in milliseconds, while another thread applied batch after batch."""
+    """How long each read took, in milliseconds, while another thread was applying batch after batch."""
     ended = threading.Event()
 
     def write() -> None:
@@ -295,11 +295,11 @@ def _ranges(store: Any, data: Entries) -> float:
 
 
 def _in_turns(runs: dict[str, Callable[[], float | None]]) -> dict[str, list[float]]:
-    """Seconds of each round of each; a run of another process says itself how long it took."""
+    """The seconds of each run in each round. A run in another process reports its own time."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(_ROUNDS + 1):
         for name, run in runs.items():
-            begun = time.thread_time()  # a read is this thread's work only; other work does not count
+            begun = time.thread_time()  # a read is work of this thread only; other work does not count
             told = run()
             if number:  # the first round warms caches
                 seconds[name].append(time.thread_time() - begun if told is None else told)

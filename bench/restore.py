@@ -1,5 +1,5 @@
-"""How long it takes to rebuild a store from its changelog, beside only reading that changelog; and the memory
-that a long one takes."""
+"""How long it takes to rebuild a store from its changelog, compared with only reading that changelog; and how
+much memory a long restore takes."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
             )
         )
     notes = ["'only read': the same consumer, records decoded and dropped"]
-    tell("Kafka Streams: a table of as many records")
+    tell("Kafka Streams: a table of the same size")
     try:
         with JavaReads(lab, entries(records), ["key-00000000"], PARTITIONS) as java:
             filled_s = java.filled_s
         per_second = f"{records / filled_s:,.0f}"
         rows.append(("Kafka Streams, a table of a topic", f"{filled_s:.2f}", per_second, "", ""))
         notes.append(
-            "Kafka Streams: once, from start() in a JVM that is new until its store has all, and can be read"
+            "Kafka Streams: one run, from start() in a new JVM until its store is complete and can be read"
         )
     except NotMeasured as error:
         filled_s = 0.0
         notes.append(f"Kafka Streams is not measured: {error}")
     table = Table(
-        f"Restore of {records:,} records, {PARTITIONS} partitions, {repetitions} rounds in turns",
+        f"Restore of {records:,} records, {PARTITIONS} partitions, alternating rounds: {repetitions}",
         ("way", "seconds", "records/s", "CPU s", "time / only read"),
         tuple(rows),
         tuple(notes),
@@ -98,7 +98,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
 
 
 class _Watch:
-    """Listens to a restore: tells how far it is, and looks at the memory of this process meanwhile."""
+    """Listens to a restore: reports its progress, and watches the memory of this process."""
 
     def __init__(self, records: int, tell: Progress) -> None:
         self._records, self._tell = records, tell
@@ -110,10 +110,10 @@ class _Watch:
         return float(self._process.memory_info().rss) / 2**20
 
     def on_restore_start(self, partition: TopicPartition, store: str, start: int, end: int) -> None:
-        """Nothing to tell yet."""
+        """Nothing to report yet."""
 
     def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
-        """Count; every tenth batch, look and tell."""
+        """Count; at every tenth batch, look at the memory and report."""
         self.done += count
         self.batches += 1
         if self.batches % 10 == 0:
@@ -121,12 +121,12 @@ class _Watch:
             self._tell(f"restored {self.done:,} of {self._records:,} records")
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:
-        """Look once more."""
+        """Look at the memory once more."""
         self.peak = max(self.peak, self._mib())
 
 
 def _long(lab: Lab, records: int, tell: Progress) -> tuple[Table, Goal]:
-    """One long restore: how quickly it goes all along, and how much memory it takes on the way."""
+    """One long restore: how fast it is overall, and how much memory it takes."""
     changelog = lab.topic("long-changelog", PARTITIONS, {"cleanup.policy": "compact"})
     tell(f"writing {records:,} changelog records")
     _produce(lab.bootstrap_servers, changelog, records)
@@ -147,7 +147,7 @@ def _long(lab: Lab, records: int, tell: Progress) -> tuple[Table, Goal]:
                 f"{watch.peak:,.0f}",
             ),
         ),
-        (f"progress was told {watch.batches:,} times; RocksDB's caches are among the memory",),
+        (f"progress was reported {watch.batches:,} times; the memory includes RocksDB's caches",),
     )
     return table, Goal("memory that a long restore adds", grown, 600, "MiB")
 
@@ -209,7 +209,7 @@ def _only_read(lab: Lab, changelog: str, records: int) -> float:
     consumer = _consumer(lab)
     begun = time.perf_counter()
     partitions = [TopicPartition(changelog, number) for number in range(PARTITIONS)]
-    consumer.end_offsets(partitions)  # as a restore begins
+    consumer.end_offsets(partitions)  # as a restore does first
     consumer.assign(dict.fromkeys(partitions))
     left = records
     while left > 0:

@@ -1,7 +1,7 @@
-"""How costs grow: one thing at a time is made larger, under 50 records a second through a count.
+"""How costs grow: one thing at a time is made larger, with 50 records a second through a count.
 
-A micro-batch's time is from its first file in the checkpoint to its last one; the seconds of the processor
-are of the client, its JVM, and of what else belongs to it. The large store is filled without Kafka, as a
+A micro-batch's time runs from its first file in the checkpoint to its last one. CPU seconds are those of the
+client, its JVM, and whatever else belongs to it. The large store is filled without Kafka, in the way a
 restore does it, and read at random.
 """
 
@@ -34,7 +34,7 @@ _WARM_S = 3.0
 _WARM_BATCHES = 10
 _READ_S = 120.0
 _KEYS_A_SECOND = 20_000
-"""How slowly a first micro-batch may take in keys before it is given up."""
+"""A first micro-batch that reads keys more slowly than this is given up."""
 _WORKERS = 2
 _VALUE = 1000
 
@@ -65,7 +65,7 @@ _QUICK = _Sizes((1, 8), (4,), (200_000,), (2,), (0.1,), 3.0)
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
-    """One thing after the other, as long as there is time."""
+    """One thing after the other, while there is time."""
     sizes = _QUICK if quick else _FULL
     until = time.monotonic() + budget_s
     found: dict[str, list[Point]] = {}
@@ -117,7 +117,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report
 
 
 class _Client:
-    """Millstream in a process, which stays; one that has failed is started anew."""
+    """Millstream in a process, which keeps running. One that has failed is restarted."""
 
     def __init__(self, lab: Lab, held: ExitStack, settings: dict[str, object]) -> None:
         self._lab, self._settings = lab, settings
@@ -139,7 +139,7 @@ class _Client:
         keys: int = 20,
         clients: int = 1,
     ) -> Point:
-        """A count, so many seconds of it."""
+        """Run a count for this many seconds."""
         lab = self._lab
         left, output = lab.name("in"), lab.topic("out", partitions)
         job = f"counts-{pipelines}"
@@ -205,14 +205,14 @@ def _committed(checkpoints: Path) -> int:
 
 
 def batch_ms(checkpoints: Path, since: float = 0.0) -> float | None:
-    """The median time of the micro-batches that were committed after a moment; None: there is none."""
+    """The median time of the micro-batches committed after the time `since`; None if there are none."""
     found = []
     for commit in checkpoints.rglob("commits/[0-9]*"):
         try:
             ended = commit.stat().st_mtime
             begun = (commit.parent.parent / "offsets" / commit.name).stat().st_mtime
         except FileNotFoundError:
-            continue  # an old one that is gone
+            continue  # an old one, deleted in the meantime
         if ended > since:
             found.append((ended - begun) * 1000)
     return median(found) if found else None
@@ -226,12 +226,12 @@ def _on_a_cluster(lab: Lab, workers: int, seconds: float) -> Point:
         point = client.point(workers, seconds=seconds)
         used = (sum(usage(pid).cpu_s for pid in pids) - before) / (time.monotonic() - begun)
         memory = sum(usage(pid).memory_mb for pid in pids)
-        note = f"{used:.2f} cores of the workers, their start included"
+        note = f"the workers used {used:.2f} cores, including their start"
         return Point(workers, point.batch_ms, point.cores, point.memory_mb + memory, note)
 
 
 def _store(lab: Lab, megabytes: int, tell: Progress) -> Point:
-    """A store of so many MB: how fast it is filled, and read at random."""
+    """A store of this many MB: how fast it is filled, and read at random."""
     folder = lab.path("large")
     if shutil.disk_usage(lab.directory).free < 3e6 * megabytes:
         raise NotMeasured(f"there is no room for a store of {megabytes:,} MB")
@@ -254,7 +254,7 @@ def _store(lab: Lab, megabytes: int, tell: Progress) -> Point:
         per_read = (time.monotonic() - begun) / len(asked) * 1e6
         if missing:
             raise RuntimeError(f"{missing} keys are not in the store")
-        note = f"filled with {megabytes / filled:,.0f} MB/s; {per_read:.0f} us a get at random"
+        note = f"filled at {megabytes / filled:,.0f} MB/s; {per_read:.0f} us per random get"
         return Point(megabytes, 0.0, cores, usage(os.getpid()).memory_mb, note)
     finally:
         store.close()
@@ -280,7 +280,7 @@ def report(found: dict[str, list[Point]], why: dict[str, str]) -> Report:
             )
             for point in points
         )
-        tables.append(Table(f"Scale: {what}", (what, "ms a micro-batch", "cores busy", "MB", ""), rows))
+        tables.append(Table(f"Scale: {what}", (what, "ms per micro-batch", "cores busy", "MB", ""), rows))
     if why:
         notes = tuple((what, reason) for what, reason in why.items())
         tables.append(Table("Scale: not measured", ("what", "why"), notes))

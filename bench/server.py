@@ -1,4 +1,4 @@
-"""How fast stores answer over HTTP: two clients, each with half of a table; a `RemoteStore` asks one.
+"""How fast stores answer over HTTP: two clients, each with half of a table; a `RemoteStore` queries one.
 
 The clients are processes of their own: `python -m bench.server '{"application.id": …}'`.
 """
@@ -31,7 +31,7 @@ _THREADS = 4
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Point reads that are answered where they are asked, those that are passed on, many keys, and ranges."""
+    """Point reads that the queried client answers, those that it forwards, many keys, and ranges."""
     from millstream.server import RemoteStore
 
     count = 5_000 if quick else 50_000
@@ -51,8 +51,8 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
             there = sorted(set(keys) - set(here))
             tell("point reads")
             rows = [
-                ("get, answered by the client that is asked", _each(store.get, here)),
-                ("get, passed on to the other client", _each(store.get, there)),
+                ("get, answered by the queried client", _each(store.get, here)),
+                ("get, forwarded to the other client", _each(store.get, there)),
                 ("multi_get of 100, from both", _each(store.multi_get, _hundreds(keys))),
             ]
             shown = [
@@ -72,7 +72,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
         f"Over HTTP, on loopback: a table of {count:,} entries, 2 partitions, on 2 clients",
         ("read", "p50 ms", "p99 ms", "longest ms", "rate"),
         tuple(shown),
-        ("RemoteStore, with a connection that is kept; the clients are processes of their own",),
+        ("RemoteStore, over one kept-alive connection; the clients are processes of their own",),
     )
     goals = (Goal("get over HTTP, p50", percentile(rows[0][1], 50), 5.0, "ms"),)
     return Report("server", (table,), goals, {"ms": dict(rows), "together": together, "scan": scan})
@@ -106,7 +106,7 @@ def _together(read: Callable[[Any], Any], keys: Sequence[str]) -> float:
 
 
 def _has(port: int, key: str) -> bool:
-    """Whether the client on this port has a key itself."""
+    """Whether the client on this port has this key itself."""
     try:
         with urllib.request.urlopen(
             f"http://127.0.0.1:{port}/v1/stores/table/keys/{key}?local=true", timeout=10
@@ -117,7 +117,7 @@ def _has(port: int, key: str) -> bool:
 
 
 def _wait_until_all_answer(ports: Sequence[int], keys: list[str]) -> None:
-    """Until each client has a part of the table, and answers for all of it."""
+    """Wait until each client has a part of the table and answers for all of it."""
     from millstream import StreamsException
     from millstream.server import RemoteStore
 
@@ -149,7 +149,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 class _Client:
-    """One of the clients; ends with this process, whose end of its input it reads."""
+    """One of the clients. It ends with this process, because its input then ends."""
 
     def __init__(self, lab: Lab, topic: str, port: int) -> None:
         options = {
@@ -170,7 +170,7 @@ class _Client:
 
 
 def main(topic: str, options: Mapping[str, Any]) -> None:
-    """A client until its input ends."""
+    """Run a client until its input ends."""
     from millstream import Consumed, KafkaStreams, Materialized, Serdes, StreamsBuilder
 
     builder = StreamsBuilder()

@@ -1,8 +1,8 @@
 """What writing to Kafka costs: the kernel's sink against Spark's own, on the same records, in turns.
 
-One topic is copied to another, once as two large micro-batches and once as many small ones. Spark's sink
-writes neither timestamps nor transactions; the kernel's writes the first always, and the second in a row of
-its own.
+One topic is copied to another, once in two large micro-batches and once in many small ones. Spark's sink
+writes neither timestamps nor transactions. The kernel's always writes timestamps; with transactions it has a
+row of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SMALL = 250
 _SMALL_BATCHES = 40
 _PATIENCE_S = 300
 _Written = tuple[DataFrame, str, dict[str, str]]
-"""Rows, the format of their writer, and its options."""
+"""Rows, and the format and options of their writer."""
 _LABELS = {
     "kernel": "the kernel's sink, at least once",
     "transactions": "the kernel's sink, exactly once",
@@ -33,7 +33,7 @@ _LABELS = {
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
-    """Each once to warm up, then all in turns."""
+    """Run each once to warm up, then all in turns."""
     records, repetitions = (100_000, 3) if quick else (500_000, 5)
     source = lab.topic("records", PARTITIONS)
     tell(f"writing {records:,} records")
@@ -75,7 +75,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
             )
         )
     table = Table(
-        f"Sink: twice {half:,} records of 71 bytes copied from topic to topic, {repetitions} rounds in turns",
+        f"Sink: two batches of {half:,} records of 71 bytes, alternating rounds: {repetitions}",
         (
             "sink",
             "first batch, s",
@@ -103,9 +103,9 @@ class _Copies:
         self._session = lab.session(tuned=True)
 
     def run(self, name: str, records: int, batches: int) -> list[float]:
-        """Copy; returns how long each micro-batch of so many records took, in seconds.
+        """Copy. Returns how many seconds each micro-batch of this many records took.
 
-        In the first one producers are made, and exactly once a run takes over from those before.
+        The first one includes creating the producers and, with exactly-once, taking over from earlier runs.
         """
         lab = self._lab
         target = lab.topic("copy", PARTITIONS)

@@ -1,4 +1,4 @@
-"""docs/sizing.md: what a load would need, from measured costs; with the formulas. Pure."""
+"""docs/sizing.md: what a load would need, computed from measured costs, with the formulas. Pure."""
 
 from __future__ import annotations
 
@@ -14,57 +14,57 @@ from bench.workloads import WORKLOADS
 __all__ = ["Costs", "Need", "costs", "need", "page"]
 
 _SPARE = 0.6
-"""How much of the cores should be busy: the rest is for peaks, hand-overs and restores."""
+"""The fraction of the cores that should be busy. The rest is for peaks, hand-overs and restores."""
 _CORES_OF_MEMORY = 4
-"""For how many cores there is once as much memory as was measured."""
+"""The measured amount of memory is needed once for this many cores."""
 _CACHED = 0.1
-"""The part of the state that should fit in memory."""
+"""The fraction of the state that should fit in memory."""
 _OVERHEAD = 100
-"""Bytes that Kafka's format, a key and headers add to a record, at most."""
+"""The most bytes that Kafka's format, a key and headers add to a record."""
 
 
 _HONEST = """\
-`make bench ARGS=--publish` wrote this page, from costs that it measured on one machine ({machine}).
-Everything beyond that machine is computed, **not measured**: it assumes that work spreads over cores and
-machines without loss, which no system does. Take it for the order of magnitude to begin with, then measure
-your own job."""
+`make bench ARGS=--publish` wrote this page from costs that it measured on one machine ({machine}).
+Everything beyond that machine is computed, **not measured**. The formulas assume that work spreads over cores
+and machines without loss, which no system achieves. Start from the order of magnitude, then measure your own
+job."""
 _COSTS = """\
-The processor's seconds are of the client, its JVM and Python's workers, in bulk; the broker's are not in
-them, and the start of the client is. A micro-batch costs the same whatever is in it, so where records are
-few each costs more; at full load that disappears."""
+CPU seconds are those of the client, its JVM and Python's workers while they process in bulk. They include the
+start of the client, but not the broker. Each micro-batch has a fixed cost, so a record costs more when there
+are few; at full load that difference disappears."""
 _FORMULAS = f"""\
-- **Cores** = records a second / 1,000,000 * seconds for a million / {_SPARE}. The rest is for peaks,
-  hand-overs and restores.
-- **Slots and partitions**: Spark runs a task for each partition of a source, and for each shuffle
-  partition, each on a slot (a core, in `local[*]` and on a cluster). Two partitions for each core keep all
-  cores busy where keys are uneven. `spark.sql.shuffle.partitions` should be as many as cores; the first
-  start of a query fixes it. Real-time mode needs a slot for every task of all stages at once: source
-  partitions and shuffle partitions added up.
-- **Memory** = what was measured, for each {_CORES_OF_MEMORY} cores; and {_CACHED:.0%} of the state, twice:
-  Spark keeps it, and the store that queries read has a copy. That part of the state is a rule of thumb for
+- **Cores** = records per second / 1,000,000 * CPU seconds per million / {_SPARE}. The other cores are for
+  peaks, hand-overs and restores.
+- **Slots and partitions**: Spark runs a task for each source partition and for each shuffle partition, each
+  on a slot (a core, in `local[*]` and on a cluster). Two partitions per core keep all cores busy even if keys
+  are uneven. `spark.sql.shuffle.partitions` should equal the number of cores; the first start of a query
+  fixes it. Real-time mode needs a slot for every task of all stages at once: source partitions plus shuffle
+  partitions.
+- **Memory** = the measured memory for every {_CORES_OF_MEMORY} cores, plus {_CACHED:.0%} of the state, twice:
+  Spark keeps the state, and the store that queries read has a copy. The percentage is a rule of thumb for
   RocksDB's caches, indexes and filters, not a measurement.
-- **Disk** = three times the state on both sides, since compaction writes before it deletes: a rule of
-  thumb, too.
+- **Disk** = three times the state on both sides, since compaction writes before it deletes. This is a rule
+  of thumb too.
 - **Network in** = records * (size + {_OVERHEAD} bytes); **out** = results * the same, twice for jobs with
-  state (the changelog). Replication multiplies what brokers send each other. {_OVERHEAD} bytes for Kafka's
-  format, the key and headers are an upper bound."""
+  state (the changelog). Replication multiplies what brokers send each other. {_OVERHEAD} bytes is an upper
+  bound for Kafka's format, the key and headers."""
 _NEEDS = """\
-State is not in the memory above. Results for each record were measured in large micro-batches, which merge
-the updates of a key; with small ones there are more, up to one for each record and window."""
+The memory above does not include state. Results per record were measured in large micro-batches, which merge
+the updates of a key. With small ones there are more, up to one for each record and window."""
 _GROWTH = """\
-`make bench ARGS=scale` varies one thing at a time, under 50 records a second through a count: how long a
-micro-batch takes, and how many cores are busy. Where that is flat, the formulas hold; where it rises, they
-are too good."""
+`make bench ARGS=scale` varies one thing at a time, with 50 records a second through a count. It measures how
+long a micro-batch takes, and how many cores are busy. Where these figures are flat, the formulas hold; where
+they rise, the formulas are too optimistic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What was measured of a workload.
+    """The measured costs of a workload.
 
     Attributes:
-        cpu_s: seconds of the processor for a million records.
-        memory_mb: of the client and its JVM, at the end.
-        written: results for each record, in one topic; a stateful job writes as many to its changelog.
+        cpu_s: CPU seconds per million records.
+        memory_mb: memory of the client and its JVM, at the end.
+        written: results per record, in one topic; a stateful job writes as many to its changelog.
     """
 
     cpu_s: float
@@ -75,7 +75,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a load takes."""
+    """What a load needs."""
 
     cores: float
     partitions: int
@@ -85,7 +85,7 @@ class Need:
 
 
 def costs(throughput: Mapping[str, Any]) -> dict[str, Costs]:
-    """Of each workload that was measured."""
+    """The costs of each workload that was measured."""
     found = {}
     for name, by_name in throughput.items():
         runs = by_name.get("millstream", {}).get("runs", ())
@@ -100,10 +100,11 @@ def costs(throughput: Mapping[str, Any]) -> dict[str, Costs]:
 
 
 def need(cost: Costs, rate: float, *, record_bytes: int = 100, state_gb: float = 0.0) -> Need:
-    """What so many records a second take.
+    """What this many records a second need.
 
     Args:
-        state_gb: of all keys together; it is kept twice, by Spark and by the store that queries read.
+        state_gb: the state of all keys together. It is kept twice, by Spark and by the store that queries
+            read.
     """
     cores = rate / 1e6 * cost.cpu_s / _SPARE
     size = record_bytes + _OVERHEAD
@@ -146,7 +147,7 @@ def page(facts: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> st
     tables = (
         Table(
             "costs",
-            ("job", "seconds of the processor for a million records", "MB", "results for a record"),
+            ("job", "CPU seconds per million records", "MB", "results per record"),
             cost_rows,
         ),
         Table(
@@ -158,12 +159,12 @@ def page(facts: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> st
     whole = [
         "# What a load needs",
         _HONEST.format(machine=machine),
-        "## Costs that were measured",
+        "## Measured costs",
         markdown(tables[0]),
         _COSTS,
         "## Formulas",
         _FORMULAS,
-        "## One million records of 100 bytes a second",
+        "## One million records a second, of 100 bytes each",
         markdown(tables[1]),
         _NEEDS,
         *_scaled(parts.get("scale", {}).get("data", {})),
@@ -174,9 +175,9 @@ def page(facts: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> st
 def _scaled(scale: Mapping[str, Any]) -> list[str]:
     if not scale:
         return []
-    made = ["## How it grows", _GROWTH]
+    made = ["## How costs grow", _GROWTH]
     for kind, points in scale.items():
-        columns = (kind, "ms a micro-batch", "cores busy", "MB", "")
+        columns = (kind, "ms per micro-batch", "cores busy", "MB", "")
         rows = tuple(
             (
                 str(point["what"]),

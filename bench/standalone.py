@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark: a master and workers on the loopback, each a process."""
+"""A standalone Spark cluster: a master and workers on the loopback, each a process."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _REFLECTION = ("java.lang", "java.net", "java.nio", "java.util", "sun.nio.ch", "
 
 @dataclass(frozen=True, slots=True)
 class Standalone:
-    """A cluster that runs.
+    """A running cluster.
 
     Attributes:
-        settings: what brings a client's Spark to it.
-        master, workers: ids of the processes.
-        log: what all of them have said.
+        settings: what connects a client's Spark to it.
+        master, workers: the ids of the processes.
+        log: the output of all of them.
     """
 
     settings: Mapping[str, str]
@@ -47,17 +47,17 @@ def standalone(
     java_options: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Standalone]:
-    """A cluster whose workers have a core each, for one executor; it ends with this process.
+    """A cluster whose workers have a core each, for one executor. It ends with this process.
 
     Args:
-        directory: of its own; it is made.
-        memory_mb: of each executor.
-        java_options: of the master, the workers and the executors.
-        environment: what executors find there, and Python functions; by default that of this process.
+        directory: the cluster's own directory, which is created.
+        memory_mb: the memory of each executor.
+        java_options: options of the master, the workers and the executors.
+        environment: the environment of executors and Python functions; by default that of this process.
 
     Raises:
         TimeoutError: it did not start in time.
-        RuntimeError: one of its processes has ended.
+        RuntimeError: one of its processes ended.
     """
     directory.mkdir(parents=True)
     log = directory / "log"

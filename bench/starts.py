@@ -1,8 +1,8 @@
-"""From the start of a process to the first output of a word count; and what that takes of the processor.
+"""From the start of a process to the first output of a word count, and the CPU time that takes.
 
-Each start is a process of its own; the broker is there, with one line in the source topic. The output's time
-is the broker's. A client without pipelines, which joins one that has them, is measured until it is RUNNING.
-`make bench ARGS=startup` has the phases of a start.
+Each start is a process of its own. The broker is already there, with one line in the source topic. The
+output's time is the broker's. A client without pipelines, which joins one that has them, is measured until it
+is RUNNING. `make bench ARGS=startup` shows the phases of a start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start: seconds until the first output, or until it is RUNNING, and of the processor."""
+    """One start: seconds until the first output or until RUNNING, and what it used."""
 
     seconds: float
     cpu_s: float
@@ -33,7 +33,7 @@ class Start:
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
-    """Each some times, in turns; one that fails is left out from then on."""
+    """Start each several times, in turns. One that fails is left out from then on."""
     source = lab.topic("lines", PARTITIONS)
     produce_lines(lab.bootstrap_servers, source, 1)
     most = 2 if quick else 5
@@ -87,7 +87,7 @@ def _hired(lab: Lab, name: str, settings: dict[str, str]) -> Contestant:
 
 
 def _without_pipelines(lab: Lab, settings: dict[str, str], source: str, output: str) -> tuple[float, Start]:
-    """A client that joins: how long `start()` took until RUNNING, and the whole process."""
+    """A client that joins: how long it took from `start()` to RUNNING, and the whole process."""
     begun = time.time()
     joining = _hired(lab, "millstream", settings)
     assert isinstance(joining, PythonContestant)

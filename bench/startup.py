@@ -1,7 +1,7 @@
 """From the start of a process to its first output, phase by phase, beside the same query written by hand.
 
-Each start is a process of its own, which runs this file; the broker is there already, with one line in the
-source topic. The first starts of a run find cold file caches, perhaps; those after them do not.
+Each start is a process of its own, which runs this file. The broker is already there, with one line in the
+source topic. File caches may be cold in the first starts of a run, but not later.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _report(found: dict[str, list[dict[str, float]]]) -> Report:
 
 
 def _before(run: dict[str, float], phase: str) -> float:
-    """When the phase before this one had ended; phases overlap, so it is the latest moment before."""
+    """When the phase before this one ended. Phases overlap, so this is the latest moment before its end."""
     return max((moment for moment in run.values() if moment < run[phase]), default=0.0)
 
 
@@ -135,7 +135,7 @@ def _start_millstream(at: dict[str, float], servers: str, source: str, output: s
 
 
 def _note_engine_phases(at: dict[str, float]) -> None:
-    """Note when the engine's steps end. It starts on a thread after `start()`, and needs seconds."""
+    """Note when the engine's steps end. The engine starts on a thread after `start()`, and takes seconds."""
     from millstream.spark.engine import SparkEngine
 
     def noting(phase: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Stores to measure, handles on them, and how fast they are written and read through."""
+"""Stores to measure, handles on them, and how fast they are written and scanned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entries(count: int) -> Entries:
 
 
 def range_bounds(count: int) -> list[tuple[str, str]]:
-    """The first and last keys of ranges of a thousand, of so many entries: a hundred, or as many as fit."""
+    """The first and last keys of ranges of a thousand entries: a hundred ranges, or as many as fit."""
     starts = range(0, count - 1000, max(1000, count // 100))
     return [(f"key-{start:08d}", f"key-{start + 999:08d}") for start in starts]
 
@@ -44,7 +44,7 @@ def as_records(data: Entries) -> Iterator[Mapping[str, Any]]:
 
 
 def raw_database(path: Path, data: Entries) -> Any:
-    """The binding alone, with what the store would hold."""
+    """The binding alone, with the data that the store would have."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     db = rocksdict.Rdict(str(path), options)
@@ -57,10 +57,10 @@ def raw_database(path: Path, data: Entries) -> Any:
 
 
 def best(call: Callable[[], Any], times: int = 5) -> float:
-    """The shortest of some runs, in CPU seconds: the one that was disturbed least."""
+    """The shortest of several runs, in CPU seconds: the one that was disturbed least."""
     shortest = float("inf")
     for _ in range(times):
-        started = time.thread_time()  # this thread's time only: other work on the machine does not count
+        started = time.thread_time()  # this thread's time only, so other work on the machine does not count
         call()
         shortest = min(shortest, time.thread_time() - started)
     return shortest
@@ -120,7 +120,7 @@ class _View:
 
 
 def apply_rate(store: Any, data: Entries) -> float:
-    """Records per second into a store, in batches as the updater makes them."""
+    """Records per second into a store, in batches like those of the updater."""
     started = time.perf_counter()
     for start in range(0, len(data), MAX_RECORDS):
         store.apply(data[start : start + MAX_RECORDS], start + MAX_RECORDS)

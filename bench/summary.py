@@ -1,6 +1,6 @@
-"""The table at the end: what was measured, for whom, and whether it meets its goal. Pure.
+"""The table at the end: what was measured, for each contestant, and whether it meets its goal. Pure.
 
-It is made of the figures that `build/bench/latest.json` has, so it can be made again from a file.
+It is computed from the figures in `build/bench/latest.json`, so it can be made again from that file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NONE = "-"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A goal: its text, and whether it is met; None: its figures were not measured."""
+    """A goal: its text, and whether it is met; None if its figures were not measured."""
 
     text: str
     met: bool | None
@@ -29,7 +29,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: texts of the four, and goals."""
+    """One line: the texts of the four contestants, and goals."""
 
     what: str
     millstream: str
@@ -55,7 +55,7 @@ class Row:
 
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The table, of a run's parts by name, each as `Report.as_json` has it."""
+    """The table of a run, given its parts by name, each as `Report.as_json` has it."""
     lines = rows(found)
     counts = {verdict: sum(line.verdict == verdict for line in lines) for verdict in ("met", "missed")}
     notes = [f"{counts['met']} goals met, {counts['missed']} missed"]
@@ -63,7 +63,7 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
         f"{name} was not measured: {part['failed']}" for name, part in found.items() if part.get("failed")
     ]
     return Table(
-        "Is it as fast as Kafka Streams; as Spark?",
+        "Is it as fast as Kafka Streams and Spark?",
         COLUMNS,
         tuple(line.cells() for line in lines),
         tuple(notes),
@@ -71,7 +71,7 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def rows(found: Mapping[str, Mapping[str, Any]]) -> list[Row]:
-    """All lines. Parts that were not run have none."""
+    """All lines. Parts that did not run have none."""
     made: list[Row] = []
     for name, lines in (
         ("throughput", _throughput),
@@ -209,7 +209,7 @@ def _starts(data: Mapping[str, Any]) -> Iterable[Row]:
     names = ("millstream", *_OTHERS)
     for figure, what, limit in (
         ("seconds", "start of the process to the first output, s", 5),
-        ("cpu_s", "the same, seconds of the processor", 8),
+        ("cpu_s", "the same, CPU seconds", 8),
     ):
         found = {name: middle(name, figure) for name in names}
         texts = {name: _NONE if value is None else f"{value:.1f}" for name, value in found.items()}
@@ -246,7 +246,7 @@ def _reads(data: Mapping[str, Any]) -> Iterable[Row]:
         )
 
     yield row(
-        f"get, {parts}, us of the processor",
+        f"get, {parts}, us of CPU time",
         "get_us",
         ".2f",
         _at_most_of(0.5, "Kafka Streams", mine["get_us"], java.get("get_us")),

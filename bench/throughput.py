@@ -1,4 +1,4 @@
-"""How many records a second each contestant takes, workload by workload, in alternating rounds."""
+"""How many records a second each contestant processes, workload by workload, in alternating rounds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bench.workloads import WORKLOADS, Input, Workload
 __all__ = ["WEIGHTS", "measure", "report"]
 
 WEIGHTS: Mapping[str, float] = {"map": 1.5, "words": 3.0}
-"""Of the time there is, whose workloads get more than others."""
+"""Workloads that get a larger share of the available time than the others."""
 _QUICK = ("map", "words", "fold")
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
-    """All workloads; a quick run has some of them, and one round of each."""
+    """Run all workloads, or for a quick run one round of each of a few."""
     chosen = [WORKLOADS[name] for name in (_QUICK if quick else WORKLOADS)]
     found: dict[str, dict[str, Outcome]] = {}
     tell("starting contestants")
@@ -64,7 +64,7 @@ def _contend(
 
 
 def _inputs(lab: Lab, workload: Workload, quick: bool) -> dict[str, Input]:
-    """The topics, for each contestant and for warming up: a smaller one for those who are slow."""
+    """The topics, for each contestant and for warming up; a smaller one for slow contestants."""
     size = workload.quick if quick else workload.size
     all_of_it = workload.write(lab, size)
     some = all_of_it if workload.slow == 1.0 else workload.write(lab, int(size * workload.slow))
@@ -114,13 +114,13 @@ def _table(workload: Workload, outcomes: Mapping[str, Outcome]) -> Table:
     counts = {len(outcome.runs) for outcome in outcomes.values() if outcome.runs}
     many = " or ".join(f"{size:,}" for size in sorted(sizes, reverse=True))
     return Table(
-        f"Throughput: {workload.title}; {many} records, {max(counts, default=0)} rounds in turns",
+        f"Throughput: {workload.title}; {many} records, alternating rounds: {max(counts, default=0)}",
         (
             "job",
             "records/s",
             "spread",
             "seconds",
-            "CPU s for a million",
+            "CPU s per million",
             "MB",
             "Millstream's throughput / this",
         ),

@@ -2,9 +2,9 @@
 
     python -m bench.traffic send | read SERVERS TOPIC [OUTPUT FORMAT]
 
-The value of a record is `keep-N`, the number of records that its key has had. A map gives the number back; a
-count gives how many records the key has had, which is out when that number or a higher one is, since a
-micro-batch merges updates. Times are of the clock that all processes of a machine share.
+The value of a record is `keep-N`, where N is the number of records that its key has had. A map returns that
+number. A count returns how many records the key has had; since a micro-batch merges updates, a record is out
+as soon as its number or a higher one is. Times come from the clock that all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def latencies_ms(sent: list[tuple[str, int, float]], seen: Mapping[str, Mapping[
     """How long each record took.
 
     Raises:
-        ValueError: one never came out.
+        ValueError: a record never came out.
     """
     try:
         return [(seen[key][str(number)] - at) * 1000 for key, number, at in sent]
@@ -55,7 +55,7 @@ class _Sender:
         self._sent_of: dict[str, int] = {}
 
     def send(self, rate: float, seconds: float, keys: int = KEYS) -> list[tuple[str, int, float]]:
-        """Send for this time. Returns which records, and when."""
+        """Send for this time. Returns which records were sent, and when."""
         chance = random.Random(7)
         sent = []
         due = time.monotonic()
@@ -107,7 +107,7 @@ class _Reader:
         self._reached[key] = max(reached, self._reached.get(key, 0))
 
     def until(self, numbers: Mapping[str, int], timeout_s: float) -> dict[str, dict[str, float]]:
-        """When each was seen, once all these are; forgets them."""
+        """Wait until all these numbers are seen. Returns when each was, and forgets them."""
         deadline = time.monotonic() + timeout_s
         while any(self._reached.get(key, 0) < number for key, number in numbers.items()):
             self.look(0.05)
@@ -130,7 +130,7 @@ class _Reader:
 
 
 def main() -> None:
-    """Do what lines of JSON say, until there are no more."""
+    """Do what the lines of JSON say, until there are no more."""
     role, servers, topic, *rest = sys.argv[1:]
     lines: queue.Queue[str] = queue.Queue()
 

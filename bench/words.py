@@ -42,10 +42,10 @@ _CHUNK = 50_000
 
 
 def producer_options(bootstrap_servers: str) -> dict[str, Any]:
-    """For whoever writes many records."""
+    """Producer options for writing many records."""
     return {
         "bootstrap.servers": bootstrap_servers,
-        "enable.idempotence": True,  # in order, and once, also where a broker is slow
+        "enable.idempotence": True,  # in order, and once, even if a broker is slow
         "linger.ms": 20,
         "compression.type": "lz4",
         "queue.buffering.max.messages": 500_000,
@@ -60,7 +60,7 @@ def produce(
     records: Iterable[Mapping[str, Any]],
     producer: Producer | None = None,
 ) -> None:
-    """Write records, each as what `Producer.produce` takes; all are there when it returns.
+    """Write records, given as arguments of `Producer.produce`. All are in the topic when this returns.
 
     Raises:
         RuntimeError: some could not be written in time.
@@ -95,7 +95,7 @@ def produce_lines(bootstrap_servers: str, topic: str, lines: int, *, seed: int =
 
 
 def topology(source: str, output: str, store: str = "counts") -> Topology:
-    """Word count, as its user writes it."""
+    """The word count as a user writes it."""
     builder = StreamsBuilder()
     (
         builder.stream(source, Consumed.with_(Serdes.bytes(), Serdes.string()))
@@ -124,7 +124,7 @@ def _counts(spark: SparkSession, servers: str, source: str, options: dict[str, s
 def naive(
     spark: SparkSession, servers: str, source: str, output: str, checkpoint: Path, options: dict[str, str]
 ) -> StreamingQuery:
-    """What one would write first: counts as text to one topic, no table that could be queried."""
+    """What one would write first: counts as text to one topic, and no table to query."""
     rows = _counts(spark, servers, source, options).select(
         F.lit(output).alias("topic"), F.col("word").alias("key"), F.col("n").cast("string").alias("value")
     )
@@ -148,9 +148,9 @@ def from_big_endian(data: bytes) -> int:
 
 @dataclass
 class OutputWatcher:
-    """Reads an output topic until the counts in it add up to `expected`; knows when that was.
+    """Reads an output topic until its counts add up to `expected`, and notes when that was.
 
-    Runs on a thread of its own, from before the query starts, so that it waits for the query and not the
+    It runs on a thread of its own and starts before the query, so that it waits for the query and not the
     other way around.
     """
 
@@ -198,11 +198,11 @@ class OutputWatcher:
         self._done.set()
 
     def wait(self, timeout_s: float, is_alive: Callable[[], bool]) -> None:
-        """Until all counts are there.
+        """Wait until all counts are there.
 
         Raises:
-            TimeoutError: they are not in time.
-            RuntimeError: what counts has ended, or counted too much.
+            TimeoutError: they were not there in time.
+            RuntimeError: the counting job ended, or counted too much.
         """
         try:
             wait_for(self._done.is_set, timeout_s, f"{self.expected} words in '{self.topic}'", is_alive)
@@ -216,11 +216,11 @@ class OutputWatcher:
 def wait_for(
     condition: Callable[[], bool], timeout_s: float, what: str, is_alive: Callable[[], bool] = lambda: True
 ) -> None:
-    """Look every 10 ms until it holds.
+    """Check every 10 ms until the condition holds.
 
     Raises:
-        TimeoutError: it does not in time.
-        RuntimeError: what it waits for has ended.
+        TimeoutError: it did not hold in time.
+        RuntimeError: the process or client it depends on has ended.
     """
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -232,7 +232,7 @@ def wait_for(
 
 
 def is_up(streams: KafkaStreams) -> Callable[[], bool]:
-    """For `wait_for`: whether a client still works; its failure is raised."""
+    """For `wait_for`: whether a client is still running. Its failure is raised."""
 
     def check() -> bool:
         if streams.state in (KafkaStreams.State.ERROR, KafkaStreams.State.PENDING_ERROR):

@@ -1,7 +1,7 @@
-"""What contestants are compared in: records to read, results to expect, and how to know that all are there.
+"""What contestants are compared by: records to read, results to expect, and how to tell that all are there.
 
-Records are made from seeds, so all contestants and all runs have the same. Results are known beforehand: how
-many there are, or what the last ones of all keys add up to.
+Records are generated from seeds, so they are the same for all contestants and all runs. Results are known
+beforehand: how many there are, or what the last ones of all keys add up to.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _CHECK_EVERY_S = 0.5
 
 Record = Mapping[str, Any]
 _MURMUR = {"partitioner": "murmur2_random"}
-"""As Kafka's own clients choose partitions; so a stream and its table are partitioned as all expect it."""
+"""The partitioner of Kafka's own clients, so that a stream and its table are co-partitioned for everyone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What is written before, and what has to come of it.
+    """The records written beforehand, and their expected results.
 
     Attributes:
-        size: how many records are counted for the rate.
-        expected: how many results there are; or the sum of the last ones, with `Workload.adds_up`.
+        size: how many records count for the rate.
+        expected: how many results there are; with `Workload.adds_up`, the sum of the last ones.
     """
 
     size: int
@@ -54,11 +54,12 @@ class Workload:
     """One job that all contestants do.
 
     Attributes:
-        make: from a number of records to the left topic's records, the right one's, and what is expected.
-        adds_up: results are counts; the last ones of all keys add up to what is expected.
+        make: given a number of records, returns those of the left topic and of the right one, and what to
+            expect.
+        adds_up: results are counts, and the last ones of all keys add up to what is expected.
         size, quick: how many records a run has.
-        slow: the part of them that Quix Streams gets: it needs as long for it as others for all.
-        without: who does not take part, and why.
+        slow: the fraction of them that Quix Streams gets, which takes it as long as others take for all.
+        without: which contestants do not take part, and why.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Workload:
     without: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, lab: Lab, size: int) -> Input:
-        """Its topics, filled."""
+        """Create its topics and fill them."""
         left, right, expected = self.make(size)
         topics = []
         for kind, records in (("left", left), ("right", right)):
@@ -98,7 +99,7 @@ def _lines(size: int) -> tuple[Iterator[Record], Iterator[Record], int]:
 
 
 def _words(size: int) -> tuple[Iterator[Record], Iterator[Record], int]:
-    """Lines of five words, each of ten thousand as likely as any other."""
+    """Lines of five words, drawn from ten thousand words, all equally likely."""
     chosen = random.Random(1)
     vocabulary = [f"word{number:05d}" for number in range(KEYS)]
     records = ({"value": " ".join(chosen.choices(vocabulary, k=_WORDS))} for _ in range(size))
@@ -106,7 +107,7 @@ def _words(size: int) -> tuple[Iterator[Record], Iterator[Record], int]:
 
 
 def _events(seed: int, size: int, name: bytes = b"e", first_ms: int = BEGIN_MS) -> Iterator[Record]:
-    """A record each millisecond, of any key: a key has one every ten seconds."""
+    """A record each millisecond, of any key. A key has one every ten seconds."""
     chosen = random.Random(seed)
     for number in range(size):
         yield {
@@ -208,13 +209,13 @@ TEXT: Callable[[bytes, bytes], tuple[bytes, int]] = lambda key, value: (key, int
 
 
 def WINDOW(key: bytes, value: bytes) -> tuple[bytes, int]:  # noqa: N802
-    """A window in JSON, as Quix Streams writes it: its start belongs to the key."""
+    """A window in JSON, as Quix Streams writes it. Its start is part of the key."""
     window = json.loads(value)
     return b"%s@%d" % (key, window["start"]), int(window["value"])
 
 
 class Tally:
-    """Adds up results, as they come: of each key the last one counts; one without a value takes it away."""
+    """Adds up results as they come. The last one of each key counts; one without a value removes the key."""
 
     def __init__(self, decode: Callable[[bytes, bytes], tuple[bytes, int]] = LONG) -> None:
         self._decode = decode
@@ -248,15 +249,15 @@ def finish(
     deadline: float,
     check: Callable[[], None],
 ) -> Finish:
-    """Wait until all results are there; without a tally it is their number that counts.
+    """Wait until all results are there. Without a tally, only their number counts.
 
     Args:
         deadline: by `time.monotonic()`.
-        check: raises what has ended the contestant.
+        check: raises the error that ended the contestant, if it has ended.
 
     Raises:
-        TimeoutError: they are not in time.
-        RuntimeError: there are more than there should be.
+        TimeoutError: they were not there in time.
+        RuntimeError: there are more than expected.
     """
     check = _now_and_then(check)
     consumer = Consumer(
@@ -281,7 +282,7 @@ def finish(
                     tally.add(message.key() or b"", message.value())
                     at = max(at, message.timestamp()[1])
             if tally.total > expected:
-                raise RuntimeError(f"results add up to {tally.total}; it should be {expected}")
+                raise RuntimeError(f"results add up to {tally.total}, not {expected}")
             _go_on(deadline, check, f"{tally.total:,} of {expected:,} counted")
         return Finish(at / 1000, tally.records)
     finally:
@@ -295,11 +296,11 @@ def _counted_finish(
     deadline: float,
     check: Callable[[], None],
 ) -> Finish:
-    """By the ends of the partitions: nobody has to read the records."""
+    """Count by the ends of the partitions, so that nobody has to read the records."""
     parts = list(parts)
     while True:
         ends = dict.fromkeys((part.partition for part in parts), 0)
-        with suppress(KafkaException):  # a topic that is new
+        with suppress(KafkaException):  # the topic is new
             ends = {part.partition: consumer.get_watermark_offsets(part, timeout=10)[1] for part in parts}
         written = sum(ends.values())
         if written >= expected:
@@ -321,12 +322,12 @@ def _counted_finish(
                 at = max(at, message.timestamp()[1])
         _go_on(deadline, check, "the last results")
     if written > expected:
-        raise RuntimeError(f"{written} results; there should be {expected}")
+        raise RuntimeError(f"{written} results were written, not {expected}")
     return Finish(at / 1000, written)
 
 
 def _now_and_then(check: Callable[[], None]) -> Callable[[], None]:
-    """The same, but not so often that it would be work for who is asked."""
+    """The same check, but not so often that it costs the contestant much."""
     last = 0.0
 
     def seldom() -> None:

@@ -1,4 +1,4 @@
-"""Query the stores of a running program in every way. Start it twice, ask either client, and kill one.
+"""Query the stores of a running program in every way. Start it twice, query either client, and kill one.
 
 .venv/bin/millstream kafka --port 9092 --topic orders:2
 .venv/bin/python examples/send_orders.py

@@ -15,6 +15,6 @@ for number in range(1000):
     producer.produce("orders", key=f"order-{number}", value=json.dumps(order))
 if producer.flush(30):
     raise SystemExit(
-        "localhost:9092 did not take the orders; start a broker there first: millstream kafka --port 9092"
+        "localhost:9092 did not accept the orders; start a broker there first: millstream kafka --port 9092"
     )
 print("sent 1000 orders")

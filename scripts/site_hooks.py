@@ -1,8 +1,8 @@
-"""What MkDocs does for the site of docs/ beyond its own: more pages, folders in the nav, drawings.
+"""Additions to MkDocs for the site of docs/: more pages, folders in the nav, drawings.
 
-Documents link to each other, and to programs and tests, with paths that GitHub follows. Here a link that
-leaves docs/ leads to a page that is made of that file, so that the site is complete without GitHub. Runs in
-the environment of the site, which has MkDocs and not Millstream.
+Documents link to each other, and to programs and tests, with paths that GitHub follows. On the site, a link
+that leaves docs/ leads to a page made from that file, so the site is complete without GitHub. This runs in
+the environment of the site, which has MkDocs but not Millstream.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PAGES = {
     "CHANGELOG.md": "project/changelog.md",
     "changes/README.md": "project/changes.md",
 }
-"""Documents outside docs/, and what they are in the site."""
+"""Documents outside docs/, and their paths in the site."""
 
 FENCES = re.compile(r"(^ *```.*?^ *```$|^(?: {4}[^\n]*\n)+|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 """Code, in which nothing is a link."""
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 LIST = re.compile(r"^((?![-*|>#<\d ]).*\S)\n(?=[-*] |1\. )", re.MULTILINE)
-"""A list below a line of text: for GitHub it is one, for Python's Markdown only after an empty line."""
+"""A list below a line of text. GitHub sees a list; Python's Markdown needs an empty line before it."""
 LANGUAGES = {
     ".py": "python",
     ".java": "java",
@@ -45,7 +45,7 @@ LANGUAGES = {
 
 BOOSTS: dict[str, float] = {
     "how-to/": 3,
-    "index.md": 0.5,  # names everything, and explains none of it
+    "index.md": 0.5,  # names everything and explains nothing
     "features.md": 0.5,
     "migrating.md": 0.5,
     "porting.md": 0.5,
@@ -55,14 +55,14 @@ BOOSTS: dict[str, float] = {
     "project/": 0.05,
     "decisions/": 0.05,
 }
-"""How much what the search finds on a page weighs, by the page or its folder; on others as `BOOST`.
+"""The search weight of a page, by the page or its folder; other pages have `BOOST`.
 
-What explains comes before what lists, and both before what only contributors read. It stands here because
-GitHub would show a page's front matter as a table."""
+Explanations rank above lists, and both above what only contributors read. The weights are here because GitHub
+would show a page's front matter as a table."""
 BOOST = 2
 
 shown: dict[str, str] = {}
-"""Files that are shown as a page because a document links to them: the page, by the file."""
+"""The pages that show files to which a document links, by file."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -130,7 +130,7 @@ def _page_of(place: str) -> str:
 
 
 def _uri(place: str, files: Files) -> str | None:
-    """What a path of the project is in the site; None when it is not there."""
+    """The path in the site of a path of the project; None if the site does not have it."""
     if place in PAGES:
         return PAGES[place]
     inside = place.removeprefix("docs/")
@@ -143,7 +143,7 @@ def _uri(place: str, files: Files) -> str | None:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn paths of the project into paths of the site, and say how the page weighs in the search."""
+    """Turn paths of the project into paths of the site, and set the page's weight in the search."""
     here = next(
         (path for path, uri in PAGES.items() if uri == page.file.src_uri), f"docs/{page.file.src_uri}"
     )
@@ -163,7 +163,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def boost_of(uri: str) -> float:
-    """How much a page weighs in the search."""
+    """The weight of a page in the search."""
     return BOOSTS.get(uri) or BOOSTS.get(uri.partition("/")[0] + "/", BOOST)
 
 
@@ -171,18 +171,18 @@ ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?
 
 
 def on_post_build(*, config: MkDocsConfig) -> None:
-    """End the build if a page would ask another host for something."""
+    """Fail the build if a page would load something from another host."""
     for path in Path(config.site_dir).rglob("*.html"):
         found = ELSEWHERE.search(path.read_text(encoding="utf-8"))
         if found is not None:
-            raise PluginError(f"{path.name} asks another host: {found[0]}")
+            raise PluginError(f"{path.name} loads something from another host: {found[0]}")
 
 
 DRAWING = re.compile(r'<img alt="([^"]*)" src="([^"]+\.svg)" ?/?>')
 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put drawings into the page, so that they follow the page when it is switched to dark or light."""
+    """Put drawings into the page itself, so that they follow its switch between dark and light."""
 
     def inline(image: re.Match[str]) -> str:
         folder = posixpath.dirname(page.file.dest_uri)

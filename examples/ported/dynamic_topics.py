@@ -3,8 +3,8 @@
 Ported from: DynamicOutputTopic.java of confluentinc/kafka-tutorials (Apache License 2.0)
 What it cost: Java's `substring` takes a start and an end, `F.substr` a start and a length. As in the
     original, the end is the fifth character of the whole id, so an order with a two-digit number is never
-    special. An id that ends before its fifth character, or has its dash after it, ends the original with an
-    exception; here `F.substr` gives what there is.
+    special. An id that ends before its fifth character, or has its dash after it, makes the original fail
+    with an exception; here `F.substr` returns what there is.
 """
 
 from pyspark.sql import Column

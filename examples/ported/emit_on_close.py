@@ -2,9 +2,9 @@
 
 Ported from: IotStreamingAggregationEmitOnCloseTumblingWindow.java of
     bbejeck/KafkaStreamsInAction2ndEdition (Apache License 2.0)
-What it cost: Less than it was: an aggregator and the class of its results are one function of Spark's
-    aggregates. Left out are two `peek`s that only log, and the fields `windowStart` and `windowEnd`, which
-    the original writes as 0 here.
+What it cost: Nothing; it is shorter: one function of Spark's aggregates replaces an aggregator and the class
+    of its results. Left out are two `peek`s that only log, and the fields `windowStart` and `windowEnd`,
+    which the original writes as 0.
 """
 
 from datetime import timedelta

@@ -1,7 +1,7 @@
 """Derives a music interest, a genre and an artist, from each purchased track and its album.
 
 Ported from: FkJoinTableToTable.java of confluentinc/kafka-tutorials (Apache License 2.0)
-What it cost: Nothing. Schemas are in the program, where Java has classes that are generated from them.
+What it cost: Nothing. Schemas are in the program; Java has classes generated from them.
 """
 
 from pyspark.sql import Column

@@ -1,7 +1,7 @@
 """Collects what encrypted records say about each person, until the person asks to be forgotten.
 
-Each person has a key, which comes in a topic of its own; records wait in a store until it is there. A
-tombstone instead of the key deletes what waits, and replaces all that was collected.
+Each person has a key, which arrives in a topic of its own; records wait in a store until it is there. A
+tombstone in place of the key deletes the waiting records, and replaces everything collected so far.
 
 Ported from: event_consumer.clj of dlebrero/kafka-gdpr-event-sourcing (which names no licence; it belongs to
     the article "Kafka, GDPR and Event Sourcing")
@@ -75,7 +75,7 @@ def on_item(
 
 
 def decrypted(pair: Column) -> Column:
-    """What the item says. As in the original, an item is 'encrypted' by having its key beside it."""
+    """The item's text. As in the original, an item is 'encrypted' by having its key beside it."""
     return (
         F.when(pair.key == TOMBSTONE, pair.key)
         .when(pair.key == pair.item.encryption_key, pair.item.val)
@@ -84,7 +84,7 @@ def decrypted(pair: Column) -> Column:
 
 
 def together(known: str, new: str) -> str:
-    """All that is known, unless the person is forgotten."""
+    """Everything known, unless the person is forgotten."""
     return TOMBSTONE if TOMBSTONE in (known, new) else f"{known},{new}"
 
 

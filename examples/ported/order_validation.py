@@ -2,12 +2,12 @@
 
 Ported from: InventoryService.java of confluentinc/kafka-streams-examples (Apache License 2.0), with
     FraudService.java and ValidationsAggregatorService.java of the same: three applications are one here.
-    The third rule that an order must pass, ORDER_DETAILS_CHECK, is not among them: OrderDetailsService.java,
-    which writes it, is a plain consumer and producer.
+    The third rule that an order must pass, ORDER_DETAILS_CHECK, is left out: OrderDetailsService.java, which
+    writes it, is a plain consumer and producer.
 What it cost: A processor with a store is a function here, the sum of a customer's session a Spark expression,
-    and the pair that Java's join makes for its processor a struct. In which order two branches write to one
-    topic is not promised: it is that of Kafka Streams with the fraud check before the processor, and not the
-    other way round.
+    and the pair that Java's join makes for its processor a struct. The order in which two branches write to
+    one topic is not guaranteed: it is that of Kafka Streams with the fraud check before the processor, but
+    not the other way round.
 """
 
 from datetime import timedelta

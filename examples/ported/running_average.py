@@ -1,7 +1,7 @@
 """Averages the ratings of each movie, in a table that can be queried.
 
 Ported from: RunningAverage.java of confluentinc/kafka-tutorials (Apache License 2.0)
-What it cost: Less than it was: Spark has an average, so no class holds a count and a sum, no later step
+What it cost: Nothing; it is shorter: Spark has an average, so no class holds a count and a sum, no later step
     divides, and there is one store instead of two.
 """
 

@@ -49,7 +49,7 @@ if __name__ == "__main__":
         "application.id": "session-windows-example",
         "bootstrap.servers": "localhost:9092",
         "schema.registry.url": "http://localhost:8081",
-        "statestore.cache.max.bytes": 0,  # so that sessions are seen to merge
+        "statestore.cache.max.bytes": 0,  # so that each merge of sessions is seen
     }
     with KafkaStreams(topology, config) as streams:
         streams.wait()  # Ctrl-C ends it

@@ -1,8 +1,8 @@
 """Averages each device's temperatures over half a second, by the device's own clock.
 
 Ported from: SlidingWindow.java of confluentinc/kafka-tutorials (Apache License 2.0)
-What it cost: Less than it was: Spark has an average and a rounding, so no class holds a count and a sum. The
-    timestamp extractor is a lambda, and given with the source; the original's is a class that the
+What it cost: Nothing; it is shorter: Spark has an average and a rounding, so no class holds a count and a
+    sum. The timestamp extractor is a lambda, given with the source; the original's is a class that the
     configuration names.
 """
 

@@ -3,9 +3,9 @@
 Ported from: StreamsStockTransactionAggregations.java
     of bbejeck/KafkaStreamsInAction2ndEdition (Apache License 2.0)
 What it cost: The aggregator, thirty lines that change a builder, is one Spark expression for each field. If
-    the first price is 0, it stays the lowest; the original takes it for no price yet. JSON takes the place of
-    Protobuf, whose schemas would stand in a registry or in generated classes beside this file. `peek` runs in
-    Spark's workers, and prints where the original logs.
+    the first price is 0, it stays the lowest; the original takes it to mean that there is no price yet. JSON
+    takes the place of Protobuf, whose schemas would be in a registry or in generated classes beside this
+    file. `peek` runs in Spark's workers, and prints where the original logs.
 """
 
 from pyspark.sql import functions as F

@@ -2,7 +2,7 @@
 
 Ported from: SumLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
 What it cost: Spark's sum of integers is a long, so it is cast back. A sum that is too large for an integer
-    ends the program; Java's overflows, and goes on with a negative number.
+    ends the program; Java's overflows, and the program continues with a negative number.
 """
 
 from pyspark.sql import functions as F

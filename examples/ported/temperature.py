@@ -1,4 +1,4 @@
-"""Reports the highest temperature of each five seconds, at each reading, if it is above a threshold.
+"""Reports the highest temperature of every five seconds, at each reading, if it is above a threshold.
 
 Ported from: TemperatureDemo.java of apache/kafka (Apache License 2.0)
 What it cost: `reduce` takes Spark's `F.max_by` in place of a function that compares two values. A
@@ -17,7 +17,7 @@ WINDOWS = TimeWindows.of_size_and_grace(timedelta(seconds=5), timedelta(hours=24
 builder = StreamsBuilder()
 (
     builder.stream("iot-temperature")
-    .select_key(lambda value: F.lit("temp"))  # they come without a key
+    .select_key(lambda value: F.lit("temp"))  # the readings have no key
     .group_by_key()
     .windowed_by(WINDOWS)
     .reduce(lambda value: F.max_by(value, value.cast("int")))

@@ -3,7 +3,7 @@
 Ported from: TopArticlesLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
 What it cost: A key with a window is a struct of Columns, put together by hand. The queue is a list in Avro,
     sorted when it is read, so it needs no serde of its own. Of articles that are read equally often, the one
-    that reached the number first comes first; in the original, whichever its queue gives.
+    that reached the number first comes first; in the original, the queue decides.
 """
 
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Counts the users of each region, who may move, and reports the regions with two or more.
+"""Counts the users of each region, who can move, and reports the regions with two or more.
 
 Ported from: UserRegionLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
 What it cost: Nothing: it is word for word.

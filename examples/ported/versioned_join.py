@@ -2,7 +2,7 @@
 
 Ported from: VersionedKTableExample.java of confluentinc/kafka-tutorials (Apache License 2.0)
 What it cost: Nothing. `with_history` makes a store versioned; `Stores.persistent_versioned_key_value_store`
-    is there too.
+    is available too.
 """
 
 from datetime import timedelta

@@ -2,15 +2,15 @@
 
 Ported from: WordCountLambdaExample.java of confluentinc/kafka-streams-examples (Apache License 2.0)
 What it cost: Spark's `split` keeps an empty word at the end of "Hello!", which Java's leaves out; so the
-    pattern finds words, and no longer what is between them. Its flag is `(?U)` in its text; without it,
-    letters that are not ASCII are no letters.
+    pattern matches words instead of what is between them. Its flag is `(?U)`, in the pattern itself; without
+    it, only ASCII letters are letters.
 """
 
 from pyspark.sql import functions as F
 
 from millstream import Consumed, Grouped, KafkaStreams, Produced, Serdes, StreamsBuilder
 
-# As Java's `split`: an empty word comes before punctuation that begins a line, and is all of an empty line.
+# As with Java's `split`, there is an empty word before punctuation that begins a line, and in an empty line.
 WORDS = r"(?U)\w+|^(?=\W+\w|\z)"
 
 builder = StreamsBuilder()

@@ -1,8 +1,8 @@
-"""Counts words with a processor, a store and a punctuator: all counts go on each second of stream time.
+"""Counts words with a processor and a store; a punctuator forwards all counts every second of stream time.
 
 Ported from: WordCountProcessorDemo.java of apache/kafka (Apache License 2.0)
 What it cost: Python's `split` keeps an empty word at the end of "Hello!", which Java's leaves out; so the
-    pattern finds words, and no longer what is between them. It needs `re.ASCII`. The rest is word for word.
+    pattern matches words instead of what is between them. It needs `re.ASCII`. The rest is word for word.
 """
 
 import re
@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from millstream import KafkaStreams, Processor, PunctuationType, Record, Serdes, Stores, Topology
 
-# As Java's `split`: an empty word comes before punctuation that begins a line, and is all of an empty line.
+# As with Java's `split`, there is an empty word before punctuation that begins a line, and in an empty line.
 WORDS = re.compile(r"\w+|^(?=\W+\w|\Z)", re.ASCII)
 
 

@@ -3,7 +3,7 @@ departments.
 
 Ported from: ZMartKafkaStreamsFilteringBranchingApp.java
     of bbejeck/KafkaStreamsInAction2ndEdition (Apache License 2.0)
-What it cost: JSON takes the place of Protobuf, whose schemas would stand in a registry or in generated
+What it cost: JSON takes the place of Protobuf, whose schemas would be in a registry or in generated
     classes beside this file; two fields that the original never sets are left out. The mappers are Columns:
     `F.transform` and `F.aggregate` go over the items in place of Java's streams.
 """

@@ -5,7 +5,7 @@ from datetime import timedelta
 from millstream import Consumed, Processor, Produced, PunctuationType, Serdes, Stores, StreamsBuilder
 
 LIMIT = 3
-TEN_MINUTES = 10 * 60 * 1000  # milliseconds, as the timestamps of records
+TEN_MINUTES = 10 * 60 * 1000  # milliseconds, like the timestamps of records
 
 
 class Declined(Processor):

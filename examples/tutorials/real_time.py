@@ -40,7 +40,7 @@ def measure(count: int = 100) -> list[float]:
             found = message.key() if message is not None else None
         waits.append((time.perf_counter() - begin) * 1000)
     consumer.close()
-    return sorted(waits[1:])  # the first one waits for the consumer, too
+    return sorted(waits[1:])  # the first one also waits for the consumer
 
 
 if __name__ == "__main__":

@@ -17,5 +17,5 @@ config = {
 if __name__ == "__main__":
     with KafkaStreams(topology, config) as streams:
         streams.wait_until_running(timedelta(minutes=2))
-        print(f"ask me at {streams.query_server_url}; press Ctrl-C to stop")
+        print(f"answering at {streams.query_server_url}; press Ctrl-C to stop")
         streams.wait()

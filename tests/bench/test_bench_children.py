@@ -1,4 +1,4 @@
-"""Processes of the benchmark: they answer, or it is said why not; and none outlives it."""
+"""Processes of the benchmark: they answer or report why not, and none outlives the benchmark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_who_has_ended_is_failed_with_the_end_of_its_log(tmp_path: Path) -> None
 
 
 def test_who_says_nothing_is_killed(tmp_path: Path) -> None:
-    """A benchmark never hangs for a contestant that does."""
+    """A benchmark never hangs because a contestant does."""
     with Child("it", [sys.executable, "-c", _DEAF], tmp_path / "log") as child:
         with pytest.raises(Failed, match=r"it said nothing for 0\.2 s"):
             child.answer(0.2)
@@ -50,7 +50,7 @@ def test_who_says_nothing_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_lab_that_is_left_has_no_children(tmp_path: Path) -> None:
-    """Who was interrupted while it started one has nobody to end it."""
+    """A benchmark that is interrupted while it starts a process leaves none behind."""
     with Lab() as lab:
         child = Child("it", [sys.executable, "-c", _DEAF], tmp_path / "log")
         assert child.is_alive

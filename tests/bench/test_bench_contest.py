@@ -1,4 +1,4 @@
-"""What contestants are compared in: records, the results that have to come of them, and the tables."""
+"""What contestants are compared by: records, their expected results, and the tables."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_a_workload_is_a_program_and_has_so_many_records(name: str) -> None:
 
 
 def test_a_lookup_has_the_table_before_the_stream() -> None:
-    """By their timestamps, so that whoever goes by them finds every row."""
+    """By timestamp, so that a contestant that goes by timestamps finds every row."""
     stream, table, _ = WORKLOADS["lookup"].make(100)
     assert max(row["timestamp"] for row in table) < min(record["timestamp"] for record in stream)
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.one_of(st.none(), st.integers(0, 99)))))
 def test_a_tally_is_of_the_last_results(results: list[tuple[bytes, int | None]]) -> None:
-    """Of each key the last one counts; one without a value takes it away."""
+    """The last one of each key counts; one without a value removes the key."""
     tally, last = Tally(TEXT), {}
     for key, number in results:
         tally.add(key, None if number is None else b"%d" % number)
@@ -52,7 +52,7 @@ def test_a_window_of_quix_streams_has_its_start_in_the_key() -> None:
 
 
 def test_a_contestant_that_failed_has_a_row_and_its_reason() -> None:
-    """Ratios are taken inside each round; who failed has no figures, and stays in the table."""
+    """Ratios are taken within each round; a contestant that failed stays in the table, without figures."""
     mine = Outcome(tuple(Run(seconds, 1000, 1000, 2.0, 700.0) for seconds in (1.0, 2.0)))
     java = Outcome(tuple(Run(seconds, 1000, 1000, 1.0, 300.0) for seconds in (2.0, 4.0)))
     found = {

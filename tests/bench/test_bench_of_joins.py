@@ -1,4 +1,4 @@
-"""What joins are compared by: the results that have to come, their checksum, and how far a query is."""
+"""What joins are compared by: the expected results, their checksum, and how far a query is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_checksum_does_not_depend_on_the_order(given_: list[tuple[bytes, bytes
 
 @given(entries.filter(bool))
 def test_a_checksum_tells_what_is_missing(given_: list[tuple[bytes, bytes]]) -> None:
-    """One less is another total, and so is one with another value."""
+    """A missing entry changes the total, and so does one with another value."""
     key, value = given_[0]
     assert total(given_[1:]) != total(given_)
     assert total([(key, value + b"x"), *given_[1:]]).checksum != total(given_).checksum
@@ -41,7 +41,7 @@ def test_a_checksum_tells_what_is_missing(given_: list[tuple[bytes, bytes]]) -> 
 def test_pairs_are_those_of_one_key_and_near(
     left: list[dict[str, bytes | int]], right: list[dict[str, bytes | int]]
 ) -> None:
-    """As each one with each other one, slowly."""
+    """The same pairs as a slow comparison of each record with each other one."""
     expected = [
         (one["key"], bytes(one["value"]) + b"," + bytes(other["value"]))  # type: ignore[arg-type]
         for one in left
@@ -59,7 +59,7 @@ def test_tables_have_the_last_rows_of_both() -> None:
 
 
 def test_a_query_has_read_what_its_last_commit_covers(tmp_path: Path) -> None:
-    """All sources count; a micro-batch that is only begun does not."""
+    """All sources count; a micro-batch that has only begun does not."""
     for part in ("offsets", "commits"):
         (tmp_path / part).mkdir()
     assert records_read(tmp_path) == 0
@@ -72,7 +72,7 @@ def test_a_query_has_read_what_its_last_commit_covers(tmp_path: Path) -> None:
 
 
 def test_contests_are_of_what_the_goals_are_about() -> None:
-    """A million keys; and a state larger than what RocksDB has."""
+    """A million keys, and a state larger than RocksDB's memory."""
     first, large, *_ = contests(quick=False)
     assert (first.case.keys, first.least) == (1_000_000, 2.0)
     bound = int(large.case.settings["spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"])

@@ -32,7 +32,7 @@ def test_orders_are_the_same_in_json_and_in_the_wire_format_of_avro() -> None:
 
 
 def test_a_goal_is_twice_quix_streams_and_java_only_has_a_ratio() -> None:
-    """Ratios are taken inside each round; who is missing has a note, no row, and no goal."""
+    """Ratios are taken within each round; a missing contestant has a note, but no row and no goal."""
     case = replace(cases("http://127.0.0.1:1")[0], title="T")
     seconds = {"millstream": [1.0, 2.0], "quix": [3.0, 6.0], "java": [0.5, 1.0]}
     runs = {name: [Run(each, 9) for each in of] for name, of in seconds.items()}

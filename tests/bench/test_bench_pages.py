@@ -1,4 +1,4 @@
-"""The one table, the pages and the plots: what they say of figures, made up here."""
+"""The summary, the pages and the plots: what they say about figures that are made up here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _outcome(seconds: float, memory: float = 700.0) -> Outcome:
 
 
 def _found() -> dict[str, Any]:
-    """A run in which Millstream is six times Java, just slower than Spark, and has no real time."""
+    """A run in which Millstream is six times as fast as Java, just slower than Spark, without real time."""
     rates = throughput.report(
         {
             "words": {
@@ -63,7 +63,7 @@ def _by_what() -> dict[str, Any]:
 
 
 def test_each_row_has_the_figures_of_all_and_a_verdict() -> None:
-    """A goal among several that is missed is the row's verdict."""
+    """If one of several goals is missed, that is the row's verdict."""
     lines = _by_what()
     words = lines["word count, lines/s"]
     assert (words.millstream, words.others) == ("500,000", ("83,333", "526,316", "-"))
@@ -71,14 +71,14 @@ def test_each_row_has_the_figures_of_all_and_a_verdict() -> None:
     assert words.verdict == "missed"
     assert lines["memory with its JVM, MB"].verdict == "missed"
     assert lines["start of the process to the first output, s"].verdict == "met"
-    assert lines["the same, seconds of the processor"].verdict == "missed"
+    assert lines["the same, CPU seconds"].verdict == "missed"
     assert lines["a client without pipelines, start() to RUNNING, s"].verdict == "met"
     assert lines["a table filled from a topic, records/s"].cells()[1:3] == ("333", "100")
     assert lines["restore: changelog to RocksDB, records/s"].verdict == "met"
 
 
 def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
-    """Real time has goals, and no figures here; micro-batches have both."""
+    """Here real time has goals but no figures; micro-batches have both."""
     lines = _by_what()
     assert lines["map, one at a time, p50 / p90 / p99 ms, real time"].verdict == "not measured"
     assert not any("50/s" in what for what in lines)
@@ -94,14 +94,14 @@ def test_real_time_is_held_to_its_limits() -> None:
 
 
 def test_a_part_that_failed_is_a_note_with_its_reason() -> None:
-    """The table is made of the others."""
+    """The table is made from the other parts."""
     whole = table({**_found(), "reads": Report("reads", failed="TimeoutError: no store").as_json()})
     assert "reads was not measured: TimeoutError: no store" in whole.notes
     assert whole.notes[0].startswith("4 goals met, 3 missed")
 
 
 def test_the_page_has_the_table_the_machine_and_the_plots() -> None:
-    """Every table is one in Markdown, and every plot is there."""
+    """Every table is a Markdown table, and every plot is there."""
     found = _found()
     text = page(
         {"cores": 2, "commit": "abc"}, found, {"throughput": (Table("T", ("a", "b"), (("1|2", "3"),)),)}
@@ -127,7 +127,7 @@ def test_markdown_keeps_notes() -> None:
 
 
 def test_a_load_needs_what_the_formulas_say() -> None:
-    """Six seconds for a million are ten cores at a million a second, when 0.6 of them are to be busy."""
+    """Six seconds per million records make ten cores at a million a second, if 0.6 of them should be busy."""
     wanted = need(Costs(6.0, 800.0, 0.5, True), 1e6, state_gb=10)
     assert (wanted.cores, wanted.partitions) == (pytest.approx(10.0), 20)
     assert wanted.memory_gb == pytest.approx(0.8 * 2.5 + 2)
@@ -144,7 +144,7 @@ def test_the_sizing_page_says_what_is_not_measured_and_how_costs_grow() -> None:
 
 
 def test_a_micro_batch_takes_from_its_first_file_to_its_last(tmp_path: Path) -> None:
-    """One that is not committed, or was before, does not count."""
+    """A micro-batch that is not committed, or was committed before, does not count."""
     import os
 
     for part in ("offsets", "commits"):

@@ -13,12 +13,12 @@ numbers = st.floats(min_value=-1e6, max_value=1e6, allow_nan=False)
 
 @given(st.lists(numbers, min_size=1), st.floats(0, 100))
 def test_a_percentile_lies_within_the_values(values: list[float], percent: float) -> None:
-    """Whatever is asked for is not outside of what was measured."""
+    """No percentile is outside the measured values."""
     assert min(values) <= percentile(values, percent) <= max(values)
 
 
 def test_percentiles_interpolate_between_neighbours() -> None:
-    """The ends are the ends; between two values lies what is between them."""
+    """0 and 100 are the ends; in between, values are interpolated."""
     values = [40.0, 10.0, 30.0, 20.0]
     assert (percentile(values, 0), percentile(values, 50), percentile(values, 100)) == (10.0, 25.0, 40.0)
     assert median([3.0, 1.0, 2.0]) == 2.0
@@ -40,7 +40,7 @@ def test_a_ratio_is_taken_inside_each_round() -> None:
 
 
 def test_a_spread_has_the_extremes() -> None:
-    """Median, smallest, largest; and so it is shown."""
+    """Median, smallest and largest, shown in that order."""
     assert spread([5.0, 1.0, 3.0]) == Spread(3.0, 1.0, 5.0)
     assert str(Spread(3.0, 1.0, 5.127)) == "3.00 (1.00 to 5.13)"
 
@@ -52,7 +52,7 @@ def test_the_slope_of_a_line_is_its_slope(rise: float, start: float, places: lis
 
 
 def test_the_slope_of_one_place_is_zero() -> None:
-    """Where nothing flowed there is no growth per record."""
+    """If no records flowed, there is no growth per record."""
     assert slope([(1.0, 5.0)]) == 0.0
     assert slope([(1.0, 5.0), (1.0, 9.0)]) == 0.0
 

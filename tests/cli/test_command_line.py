@@ -81,7 +81,7 @@ def test_config_prints_every_setting() -> None:
     ("arguments", "said"),
     [
         (("demo", "nowhere.txt"), "nowhere.txt: No such file"),
-        (("demo", sys.executable), "has zero bytes"),
+        (("demo", sys.executable), "contains zero bytes"),
         (("demo", "--keeep"), "--keeep"),
         (("demo", "--log", "no/such/folder/x.log", __file__), "no/such/folder/x.log: No such file"),
         (("kafka", "--topic", "lines:many"), "'lines:many' is not a topic"),

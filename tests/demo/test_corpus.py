@@ -49,7 +49,7 @@ def test_a_file_named_twice_is_counted_once(text: Path) -> None:
     ("name", "reason"),
     [
         ("none.txt", "none.txt: No such file"),
-        ("binary", "binary: has zero bytes, so it is binary, or UTF-16"),
+        ("binary", "binary: contains zero bytes, so it is binary or UTF-16"),
         ("empty.txt", "empty.txt: empty, so there is nothing to count"),
         ("sub/.git/..", "sub"),
     ],

@@ -106,7 +106,7 @@ def test_the_report_says_what_was_counted_and_that_it_is_right() -> None:
     """Words as they are, markup or not."""
     on = console()
     report(on, DONE, Check(COUNTS))
-    assert "OK: 12,423 words, 3 distinct; each count is the one of plain Python" in printed(on)
+    assert "OK: 12,423 words, 3 distinct; each count equals that of plain Python" in printed(on)
     assert "[red]x[/red]" in printed(on)
     assert "running after 7.0 s, counted in 10.0 s" in printed(on)
 

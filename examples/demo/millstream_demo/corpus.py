@@ -1,7 +1,7 @@
 """The text that the demo counts: the files and their contents.
 
-Text is UTF-8; bytes that are not are read as U+FFFD, which no word has. What was read is remembered by size
-and time, so that a file which somebody writes to meanwhile is not taken for a wrong count.
+Text is UTF-8; other bytes are read as U+FFFD, which no word contains. The size and time of each file are
+remembered, so that a file that somebody writes to in the meantime is not taken for a wrong count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from millstream_demo.words import WordTooLong, pieces
 __all__ = ["Corpus", "TextFile", "UnfitText", "given", "standard_library"]
 
 LIBRARY_BYTES = 10_000_000
-"""So much of the standard library, at most; some ship it with more than others."""
+"""The most that is read of the standard library, since some distributions ship more of it than others."""
 
 _PROBE_BYTES = 8192
 _BLOCK_CHARACTERS = 1 << 20
@@ -41,7 +41,7 @@ class TextFile:
 
     @property
     def has_changed(self) -> bool:
-        """Whether it is another one now, or gone."""
+        """Whether it has been written to since, or is gone."""
         try:
             now = self.path.stat()
         except OSError:
@@ -49,7 +49,7 @@ class TextFile:
         return (now.st_size, now.st_mtime_ns) != (self.size, self.modified_ns)
 
     def lines(self) -> Iterator[str]:
-        """Its lines, without their ends; one that is too long for a record comes in pieces.
+        """Its lines, without their ends. A line that is too long for a record comes in pieces.
 
         Raises:
             UnfitText: it cannot be read, or has a word that is too long for a record.
@@ -65,7 +65,7 @@ class TextFile:
             raise UnfitText(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
     def blocks(self) -> Iterator[str]:
-        """All of its text, some lines at a time.
+        """All of its text, several lines at a time.
 
         Raises:
             UnfitText: it cannot be read.
@@ -83,8 +83,8 @@ class Corpus:
     """The files to count.
 
     Attributes:
-        origin: where they are from, in a few words; empty when that would take many.
-        note: what was left out, in words; empty when nothing was.
+        origin: where they are from, in a few words; empty if that would take many.
+        note: what was left out, in words; empty if nothing was.
     """
 
     files: tuple[TextFile, ...]
@@ -106,18 +106,17 @@ class Corpus:
             yield from file.blocks()
 
     def changed(self) -> list[Path]:
-        """The files that are not what they were when they were chosen."""
+        """The files that have changed since they were chosen."""
         return [file.path for file in self.files if file.has_changed]
 
 
 def given(paths: Sequence[Path]) -> Corpus:
-    """The files that somebody named, and all text files in the directories.
+    """The named files, and all text files in the named directories.
 
-    A file that is named has to be text. In directories, what is no text, cannot be read or is hidden is
-    left out.
+    A named file has to be text. In directories, files that are hidden, unreadable or not text are left out.
 
     Raises:
-        UnfitText: one cannot be used, or there is nothing in them; the message names it.
+        UnfitText: one cannot be used, or is empty; the message names it.
     """
     files: dict[Path, TextFile] = {}
     left_out = 0
@@ -172,7 +171,7 @@ def standard_library(limit: int = LIBRARY_BYTES) -> Corpus:
 
 
 def _walk(root: Path, unwanted: frozenset[str]) -> Iterable[Path]:
-    """The files below a directory, in order; nothing hidden, and no links to directories."""
+    """The files below a directory, in order. Skips hidden ones, and links to directories."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in unwanted and not name.startswith("."))
         for name in sorted(names):
@@ -182,7 +181,7 @@ def _walk(root: Path, unwanted: frozenset[str]) -> Iterable[Path]:
 
 def _text_file(path: Path) -> TextFile:
     """Raises:
-    UnfitText: it is not there, no file, not to be read, or not text.
+    UnfitText: it is missing, not a file, unreadable, or not text.
     """
     try:
         status = path.stat()
@@ -193,5 +192,5 @@ def _text_file(path: Path) -> TextFile:
     except OSError as error:
         raise UnfitText(f"{path}: {error.strerror or error}") from error
     if b"\0" in begin:
-        raise UnfitText(f"{path}: has zero bytes, so it is binary, or UTF-16; give text in UTF-8")
+        raise UnfitText(f"{path}: contains zero bytes, so it is binary or UTF-16; give text in UTF-8")
     return TextFile(path, status.st_size, status.st_mtime_ns)

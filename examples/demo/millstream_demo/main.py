@@ -1,8 +1,8 @@
 """A real word count, watched live; then checked, and explained.
 
-The main thread only shows things and waits, so that Ctrl-C ends it at any moment: it takes note of the
-signal, asks everything to end, and kills what has not ended in time. Nothing is lost by that, since all of
-the demo's data are temporary.
+The main thread only shows things and waits, so that Ctrl-C works at any moment: the thread notes the signal,
+asks everything to end, and kills what has not ended in time. Nothing is lost, since all of the demo's data
+are temporary.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TAIL_WIDTH = 200
 
 
 class Spark(Protocol):
-    """A Spark that is started before the client exists."""
+    """A Spark that starts before the client exists."""
 
     @property
     def spark(self) -> SparkSession: ...
@@ -67,7 +67,7 @@ class Machine(Protocol):
 def run(
     files: Sequence[Path], machine: Machine, folder: Path, *, keep: bool, plain: bool, log: Path | None
 ) -> int:
-    """Count, show and check; the exit code. What is written goes into `folder`.
+    """Count, show and check. Returns the exit code. Everything written goes into `folder`.
 
     Raises:
         UnfitText: a file cannot be used.
@@ -85,8 +85,8 @@ def run(
 class Interrupts:
     """Ctrl-C, TERM, and the end of the terminal: noted while `quiet`, else raised as KeyboardInterrupt.
 
-    What is noted is a plain field. An event has a lock, and a handler that comes while the same thread holds
-    it would wait for itself, for ever.
+    The note is a plain field. An event has a lock, and a handler that runs while its own thread holds the
+    lock would wait for itself for ever.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Interrupts:
 
     @property
     def exit_code(self) -> int:
-        """As shells have it: 128 and the signal's number."""
+        """As in shells: 128 plus the signal's number."""
         return 128 + (self.number or signal.SIGINT)
 
     def __enter__(self) -> Interrupts:
@@ -164,14 +164,14 @@ def _demo(
 
 
 def _end(run: DemoRun, interrupts: Interrupts, code: int) -> None:
-    """Close everything, and leave the process if that is the only way to be quick."""
+    """Close everything, and exit the process if that is the only way to be quick."""
     asked, began = interrupts.seen, time.monotonic()
     gently = run.close(_PATIENCE_INTERRUPTED_S if asked else _PATIENCE_S)
     if asked or interrupts.seen:
         _say_stopped(time.monotonic() - began)
     elif gently:
         return
-    # Threads that are still starting something would start it again, or delay the exit.
+    # Threads that are still starting something would restart it, or delay the exit.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # the terminal may be gone
             stream.flush()
@@ -198,7 +198,7 @@ def _watch(run: DemoRun, console: Console, interrupts: Interrupts, *, plain: boo
 
 
 def _conclude(run: DemoRun, console: Console) -> int:
-    """The report; the exit code."""
+    """Print the report. Returns the exit code."""
     from millstream_demo.screen import report
 
     assert run.check is not None
@@ -207,11 +207,11 @@ def _conclude(run: DemoRun, console: Console) -> int:
 
 
 def _keep(run: DemoRun, console: Console, interrupts: Interrupts) -> None:
-    """Answer what is typed until the user has enough.
+    """Answer what is typed until the user leaves.
 
     Raises:
-        StreamsException: the store cannot be read any more.
-        KeyboardInterrupt: a TERM came. Ctrl-C is one of the ways to leave.
+        StreamsException: the store can no longer be read.
+        KeyboardInterrupt: a TERM arrived. Ctrl-C is one of the ways to leave.
     """
     from millstream_demo.prompt import ask_and_answer, explain
 
@@ -236,7 +236,7 @@ def _presenter(console: Console, plain: bool) -> Presenter:
 
 @contextmanager
 def _logging_to(path: Path) -> Iterator[Path]:
-    """Everything that is logged or warned goes to a file: on the terminal it would tear the screen."""
+    """Send everything that is logged or warned to a file: on the terminal it would garble the screen."""
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)-7s %(threadName)s %(name)s: %(message)s")
@@ -262,14 +262,14 @@ def _logging_to(path: Path) -> Iterator[Path]:
 
 
 def _show_logs(run: DemoRun, log_file: Path) -> None:
-    """The last lines of Millstream's log and of Spark's; an error of the broker's brings its own."""
+    """Print the last lines of Millstream's log and of Spark's. The broker's errors include its own."""
     for whose, path in (("Millstream", log_file), ("Spark", run.spark_log)):
         try:
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             continue  # it wrote no log
         if lines:
-            print(f"\nthe last of {whose}'s log", file=sys.stderr)
+            print(f"\nthe end of {whose}'s log", file=sys.stderr)
             for line in lines[-_TAIL_LINES:]:
                 print(f"  {line[:_TAIL_WIDTH]}", file=sys.stderr)
 
@@ -280,5 +280,5 @@ def _say_stopped(seconds: float = 0.0) -> None:
 
 
 def _age_s() -> float:
-    """How long this process has been there: what a person has waited already."""
+    """The age of this process, which is how long the user has already waited."""
     return max(0.0, min(10.0, time.time() - psutil.Process().create_time()))

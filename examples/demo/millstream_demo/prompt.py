@@ -20,7 +20,7 @@ _LOOK_S = 0.02
 
 
 def explain(console: Console, run: DemoRun) -> None:
-    """What is there to play with."""
+    """Print what there is to try."""
     console.print()
     console.print(Text("everything keeps running", style="bold"))
     for what, where in (
@@ -38,7 +38,7 @@ def ask_and_answer(console: Console, run: DemoRun) -> None:
     """Read lines and answer them, until an empty one or the end of the input.
 
     Raises:
-        InvalidStateStoreException: the store cannot be read any more; the client has failed.
+        InvalidStateStoreException: the store can no longer be read; the client has failed.
     """
     try:
         import readline  # noqa: F401  # input() then has a history and can be edited
@@ -57,7 +57,7 @@ def ask_and_answer(console: Console, run: DemoRun) -> None:
 
 
 def answer(run: DemoRun, typed: str) -> list[str]:
-    """What to print for one line that was typed."""
+    """What to print for one typed line."""
     if typed.startswith("+"):
         return _sent(run, typed[1:].strip())
     try:
@@ -66,7 +66,7 @@ def answer(run: DemoRun, typed: str) -> list[str]:
         store = run.store()
         words = words_of(typed)
         if not words:
-            return [f"no word: a word is {WORD}, in lower case"]
+            return [f"not a word; a word is {WORD}, in lower case"]
         return [f"{count:>12,}  {word}" for word, count in ((word, store.get(word) or 0) for word in words)]
     except InvalidStateStoreException as error:
         if not error.retriable:
@@ -87,7 +87,7 @@ def _sent(run: DemoRun, line: str) -> list[str]:
     """Send a line, and wait until the store has its words."""
     words = words_of(line)
     if not words:
-        return ["there is no word in it, so there would be nothing to see"]
+        return ["the line has no word, so there would be nothing to see"]
     store = run.store()
     wanted = {word: (store.get(word) or 0) + words.count(word) for word in words}
     began = time.monotonic()

@@ -1,12 +1,12 @@
-"""The demo at work: a broker, Spark, a client, lines going in and counts coming out. Shows nothing.
+"""The demo at work: a broker, Spark, a client, lines going in and counts coming out. It shows nothing.
 
 Spark and the broker start at the same time, each on a thread; the lines are sent while Spark is still
-starting. What is going on can be read at any moment with `view()`, which never waits. `ended` is set when the
-counts have been checked, or something has failed.
+starting. `view()` tells at any moment what is going on, and never waits. `ended` is set when the counts have
+been checked or something has failed.
 
-When all is counted is decided by positions, never by the totals that are checked afterwards: the lines' ends
-are asked of the broker when all are sent; the pipeline has to have got there; and then the store has to be at
-the end of its changelog.
+Positions decide when everything is counted, never the totals that are checked afterwards: when all lines are
+sent, the broker is asked for the ends of their topic; the pipeline has to reach these, and then the store has
+to reach the end of its changelog.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ STALL_S = 180.0
 """The run is given up after this time without any progress."""
 
 _LOG = logging.getLogger(__name__)
-"""For what librdkafka has to say, which would otherwise tear the screen."""
+"""For librdkafka's messages, which would otherwise garble the screen."""
 
 _LOOK_S = 0.2
 _ANSWER_S = 30.0
 _SCAN_S = 1.0
 _SCAN_SHARE = 10
-"""A scan of the store waits this many times as long as the last one took: at most a tenth of one core."""
+"""A scan of the store waits this many times as long as the last one took: a tenth of one core at most."""
 
 _BATCHES = 12
 _LEAST_BATCH = 2_000
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives half a minute: half the processor time of Java's own choice, so a quicker start."""
+"""For a JVM that lives half a minute: half the CPU time of Java's defaults, so a quicker start."""
 
 _REMOVALS = 10
 _REMOVAL_PAUSE_S = 0.02
@@ -81,7 +81,7 @@ _SPARK_LOG = "MILLSTREAM_SPARK_LOG"
 
 @dataclass
 class _Found:
-    """What the monitor has seen last; replaced as a whole."""
+    """What the monitor saw last; replaced as a whole."""
 
     state: str = State.CREATED.name
     threads: tuple[ThreadMetadata, ...] = ()
@@ -99,7 +99,7 @@ class Lines:
         self._failure: object = None
 
     def send(self, line: bytes) -> None:
-        """Hand a line over; waits while too many are on their way.
+        """Hand a line over. Waits while too many are on their way.
 
         Raises:
             StreamsException: an earlier one could not be written.
@@ -117,10 +117,10 @@ class Lines:
         """Wait until every line is written.
 
         Raises:
-            StreamsException: one could not be.
+            StreamsException: one could not be written.
         """
         while len(self._producer) and not self._closed.is_set():
-            self._producer.flush(_LOOK_S)  # this ends, because a line fails if it is not accepted for minutes
+            self._producer.flush(_LOOK_S)  # this ends, because a line that is not accepted for minutes fails
         self._check()
 
     def close(self) -> None:
@@ -154,13 +154,13 @@ class Offsets:
 
 
 class DemoRun:
-    """Everything that the demo starts. Made, started, watched, closed.
+    """Everything that the demo starts. It is created, started, watched and closed.
 
     Args:
         corpus: the text.
-        work: a directory of its own for whatever it writes, which `close()` removes.
+        work: a directory of its own for everything it writes, which `close()` removes.
         machine: starts Spark ahead of the client.
-        began: the moment that times count from, on `time.monotonic()`'s clock.
+        began: when the demo began, by `time.monotonic()`; times count from there.
     """
 
     def __init__(self, corpus: Corpus, work: Path, machine: Machine, *, began: float | None = None) -> None:
@@ -189,12 +189,12 @@ class DemoRun:
     # --- for the display ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start everything; returns at once."""
+        """Start everything. Returns at once."""
         self._in_thread("demo-spark", self._start_spark)
         self._in_thread("demo-kafka", self._start_kafka)
 
     def view(self) -> View:
-        """What is going on now. Never waits."""
+        """What is going on now. It never waits."""
         with self._lock:
             steps, found = tuple(self._steps.values()), self._found
         streams = self._streams
@@ -241,8 +241,8 @@ class DemoRun:
     def close(self, patience_s: float) -> bool:
         """End everything, and remove all files. Returns whether everything ended by itself in time.
 
-        What has not is killed, and then the caller should leave the process at once: threads that waited
-        for it may start it anew.
+        The rest is killed. Then the caller should exit the process at once, because threads that waited for
+        something may start it again.
         """
         self._closing.set()
         closer = threading.Thread(target=self._close_gently, name="demo-close", daemon=True)
@@ -261,9 +261,9 @@ class DemoRun:
         return gently
 
     def kill_children(self) -> None:
-        """Kill what this process has started, but for a broker in mid-start, which dies with this process.
+        """Kill what this process has started, except a broker in mid-start, which dies with this process.
 
-        Its supervisor removes its data then, which we could not find.
+        Its supervisor then removes its data, which this process could not find.
         """
         children = psutil.Process().children()
         doomed = []
@@ -295,7 +295,7 @@ class DemoRun:
     def _start_spark(self) -> None:
         self._begin("spark", "Spark is starting")
         config = self._config("127.0.0.1:1")
-        # The client joins this one; it is held here so that it can start before there is a broker.
+        # The client joins this session, which is created here so that it can start before there is a broker.
         session = self._machine.start_spark(config)
         self._session = session
         self._end("spark", f"Spark {session.spark.version} is up")
@@ -407,8 +407,8 @@ class DemoRun:
         }
         if any(position.get(at, 0) < end for at, end in self._ends.items()):
             return False
-        # A position includes a batch only after it is written, so the changelog's ends are final by now. The
-        # client's own values may be a second old.
+        # A position includes a batch only once the batch is written, so the changelog's ends are final by
+        # now. The client's own values may be a second old.
         stored = {
             at: offset
             for thread in threads
@@ -440,7 +440,7 @@ class DemoRun:
         return Counts(tuple(top), words, distinct)
 
     def _compare(self) -> None:
-        """Every single count against one that is made in plain Python, of the files themselves."""
+        """Compare every single count with that of plain Python, which reads the files themselves."""
         self._begin("check", "counting once more, in plain Python")
         with self.store().all() as entries:
             stored: dict[str, int] = dict(entries)
@@ -470,9 +470,9 @@ class DemoRun:
                 "bootstrap.servers": servers,
                 "state.dir": self.work / "state",
                 "num.stream.threads": THREADS,
-                # To show progress: by default the backlog would be a single batch.
+                # To show progress; by default the backlog would be a single batch.
                 "max.batch.records": max(_LEAST_BATCH, self.corpus.size // 35 // _BATCHES),
-                # Everything that Spark and Java write is removed with the rest.
+                # So that everything that Spark and Java write is removed with the rest.
                 "spark.local.dir": str(self.work / "spark"),
                 "spark.driver.extraJavaOptions": f'{_JAVA_OPTIONS} -Djava.io.tmpdir="{self.work / "java"}"',
             }
@@ -503,7 +503,7 @@ class DemoRun:
         try:
             work()
         except BaseException as error:
-            # The boundary of a thread: the observer gets the first failure. Errors caused by closing are not
+            # The boundary of a thread: `failure` keeps the first one. Errors caused by closing are not
             # failures.
             if not self._closing.is_set():
                 with self._lock:

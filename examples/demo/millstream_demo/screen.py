@@ -1,7 +1,7 @@
 """How the demo looks: a live screen on a terminal, plain lines anywhere else, and the report at the end.
 
-Steps that are done stay, as lines; what moves is below them and goes when the report comes. Everything here
-is made from a `View` or a `Check` and reads nothing else, but for the size of the terminal.
+Finished steps stay as lines. What moves is below them, and disappears when the report comes. Everything here
+is made from a `View` or a `Check` and reads nothing else except the size of the terminal.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Presenter(Protocol):
 
 
 def size_text(size: int) -> str:
-    """A number of bytes, for people."""
+    """A number of bytes, for people to read."""
     if size < 1000:
         return f"{size} bytes"
     return f"{size / 1e3:,.1f} kB" if size < 1_000_000 else f"{size / 1e6:,.1f} MB"
@@ -161,7 +161,7 @@ def _bar(view: View, width: int) -> RenderableType:
 
 def _threads(threads: tuple[ThreadMetadata, ...]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    # Wide enough for what will come, so that nothing jumps.
+    # Wide enough for what is still to come, so that nothing jumps.
     table.add_column("thread", no_wrap=True, overflow="ellipsis")
     table.add_column("state", no_wrap=True, min_width=len("PARTITIONS_ASSIGNED"))
     table.add_column("pipelines", no_wrap=True, overflow="ellipsis", min_width=23)
@@ -184,7 +184,7 @@ def _threads(threads: tuple[ThreadMetadata, ...]) -> Table:
 
 
 def _words(counts: Counts, rows: int, width: int, fancy: bool) -> Table:
-    """The top words with bars. The heading says where they are from."""
+    """The top words with bars. The heading says where they come from."""
     shown = counts.top[:rows]
     most = shown[0][1] if shown else 1
     word_width = min(_WORD_WIDTH, max(8, *(len(word) for word, _ in shown)))
@@ -193,7 +193,7 @@ def _words(counts: Counts, rows: int, width: int, fancy: bool) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", width=width)
     table.add_column("word", no_wrap=True, overflow="ellipsis", width=word_width)
     table.add_column("count", justify="right", no_wrap=True, width=count_width)
-    heading = f"asked of store 'counts': {counts.words:,} words, {counts.distinct:,} distinct"
+    heading = f"from store 'counts': {counts.words:,} words, {counts.distinct:,} distinct"
     table.add_column(heading, ratio=1, no_wrap=True, overflow="ellipsis")
     for word, count in shown:
         length = max(1, round(room * count / most))
@@ -253,7 +253,7 @@ def report(console: Console, view: View, check: Check) -> None:
             Text.assemble(
                 ("✔ " if fancy else "OK: ", "bold green"),
                 (f"{counts.words:,} words, {counts.distinct:,} distinct", "bold"),
-                "; each count is the one of plain Python",
+                "; each count equals that of plain Python",
             ),
             soft_wrap=True,
         )
@@ -272,7 +272,7 @@ def report(console: Console, view: View, check: Check) -> None:
 def suggestions(console: Console, program: str) -> None:
     """What to try next."""
     rows = (
-        (f"{program} demo --keep", "ask the running store for any word"),
+        (f"{program} demo --keep", "query the running store for any word"),
         (f"{program} demo FILE DIRECTORY", "count text of your own"),
         (f"{program} kafka --topic lines:4", "a broker to play with"),
         (f"{program} config", "every setting of a client"),

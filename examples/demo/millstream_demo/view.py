@@ -12,7 +12,7 @@ __all__ = ["Check", "Counts", "Progress", "Step", "View"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One part of the work. `text` says what goes on while it has no end, and then what came of it."""
+    """One part of the work. `text` says what is going on, and once the step has ended, its result."""
 
     name: str
     text: str
@@ -25,7 +25,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the counting is. `lines` is what there is so far; all of it once `complete`."""
+    """How far the counting is. `lines` is the number so far, and the final one once `complete`."""
 
     counted: int = 0
     lines: int = 0
@@ -63,7 +63,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The end: what the store says, and where plain Python disagrees.
+    """The final check: what the store says, and where plain Python disagrees.
 
     Attributes:
         differences: (word, in the store, in plain Python), the largest differences first.

@@ -1,9 +1,9 @@
 """What a word is, for the demo: one rule, run by two engines that must agree on every byte of every text.
 
-A word is a run of ASCII letters, with one apostrophe inside at most (`don't`), in lower case. The pattern
-is read alike by Java's regular expressions (in Spark, word_count.py) and by Python's. The letters are found
-first and lowered then: lower case of all of Unicode is not the same in every version of it (and turns a
-Kelvin sign into a `k`); of ASCII it is.
+A word is a run of ASCII letters, with at most one apostrophe inside (`don't`), in lower case. The pattern
+means the same in Java's regular expressions (in Spark, word_count.py) and in Python's. The letters are found
+first and then converted to lower case, because that conversion differs between versions of Unicode (and turns
+a Kelvin sign into a `k`), but not for ASCII.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 __all__ = ["LINE_LIMIT", "WORD", "WordTooLong", "count_words", "pieces", "words_of"]
 
 WORD = "[A-Za-z]+(?:'[A-Za-z]+)?"
-"""The rule. Without nested repetition: Java would run out of stack on a long text otherwise."""
+"""The rule, without nested repetition: otherwise Java would run out of stack on a long text."""
 
 LINE_LIMIT = 100_000
 """A longer line is sent as several records: at most four bytes a character, far below Kafka's megabyte."""
@@ -24,7 +24,7 @@ _find_all = re.compile(WORD).findall
 
 
 class WordTooLong(ValueError):
-    """A stretch of letters that is longer than a record may be."""
+    """A stretch of letters that is too long for a record."""
 
 
 def words_of(text: str) -> list[str]:
@@ -33,7 +33,7 @@ def words_of(text: str) -> list[str]:
 
 
 def count_words(blocks: Iterable[str]) -> Counter[str]:
-    """How often each word occurs; no word goes over the end of a block."""
+    """How often each word occurs. No word extends beyond the end of a block."""
     counts: Counter[str] = Counter()
     for block in blocks:
         counts.update(words_of(block))
@@ -41,10 +41,10 @@ def count_words(blocks: Iterable[str]) -> Counter[str]:
 
 
 def pieces(line: str, limit: int = LINE_LIMIT) -> Iterator[str]:
-    """The line, in pieces of at most `limit` characters that together have the line's words.
+    """The line, in pieces of at most `limit` characters that together contain the line's words.
 
     Raises:
-        WordTooLong: a piece would have to end inside of a word.
+        WordTooLong: a piece would have to end inside a word.
     """
     start = 0
     while len(line) - start > limit:
@@ -55,9 +55,9 @@ def pieces(line: str, limit: int = LINE_LIMIT) -> Iterator[str]:
 
 
 def _seam(line: str, start: int, end: int) -> int:
-    """The last place up to `end` that is behind a character which no word has."""
+    """The last position up to `end` that follows a character that is in no word."""
     for place in range(end, start, -1):
         character = line[place - 1]
         if not (character.isascii() and character.isalpha()) and character != "'":
             return place
-    raise WordTooLong(f"has a word of more than {end - start:,} letters, which no text has")
+    raise WordTooLong(f"has a word of more than {end - start:,} letters, longer than in any text")

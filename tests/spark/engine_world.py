@@ -84,7 +84,8 @@ class EngineWorld:
     def start(self, compiled: CompiledPipeline, claim: CheckpointClaim | None = None) -> RunningPipeline:
         return self.engine.start(compiled, claim or self.claim(compiled.pipeline.name), self.ends.put)
 
-    def wait_for_end(self, timeout_s: float = 60.0) -> BaseException | None:
+    def wait_for_end(self, timeout_s: float = 90.0) -> BaseException | None:
+        """What ended the query. Kafka's admin client may ask for a minute for a topic that is being deleted."""
         return self.ends.get(timeout=timeout_s).error
 
     def wait_until_committed(self, claim: CheckpointClaim, topic: str, records: int) -> None:

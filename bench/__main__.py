@@ -83,8 +83,8 @@ class Part:
 
 
 _PARTS: Mapping[str, Part] = {
-    "throughput": Part(throughput.measure, 320, 80, (True, True), paced=True),
-    "latency": Part(latency.measure, 250, 90, (True, True), paced=True),
+    "throughput": Part(throughput.measure, 300, 80, (True, True), paced=True),
+    "latency": Part(latency.measure, 280, 90, (True, True), paced=True),
     "starts": Part(starts.measure, 60, 30, (True, True), paced=True),
     "reads": Part(reads.measure, 90, 25, (True, True), brief=True),
     "restore": Part(restore.measure, 180, 35, (True, False), brief=True),

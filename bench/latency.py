@@ -50,7 +50,7 @@ class Turn:
     busy_s: float
 
 
-_FULL = Turn(2.0, 30, 5.0, 3.0)
+_FULL = Turn(5.0, 40, 5.0, 2.0)
 _QUICK = Turn(1.0, 10, 2.0, 0.0)
 
 

@@ -172,32 +172,32 @@ WORKLOADS: Mapping[str, Workload] = {
     for workload in (
         Workload("map", "filter and map, 100 bytes", _lines, False, 600_000, 200_000, slow=0.1),
         Workload("words", "word count, lines of 5 words", _words, True, 1_000_000, 100_000, slow=0.02),
-        Workload("windows", "count in tumbling windows", _counted, True, 200_000, 100_000, slow=0.1),
+        Workload("windows", "count in tumbling windows", _counted, True, 500_000, 100_000, slow=0.04),
         Workload(
             "sessions",
             "count in sessions",
             _counted,
             True,
+            200_000,
             100_000,
-            100_000,
-            slow=0.1,
+            slow=0.05,
             without={
                 "spark": "Structured Streaming writes a session only when it is over",
             },
         ),
-        Workload("join", "join of two streams", _two_streams, False, 100_000, 60_000, slow=0.1),
+        Workload("join", "join of two streams", _two_streams, False, 200_000, 60_000, slow=0.05),
         Workload(
             "lookup",
             "join of a stream with a table",
             _lookups,
             False,
-            200_000,
+            500_000,
             100_000,
-            slow=0.1,
+            slow=0.04,
             without={"spark": "Structured Streaming has no table that changes"},
         ),
         Workload("fold", "fold in Python, 10,000 keys", _folded, True, 300_000, 60_000, slow=0.2),
-        Workload("udf", "function of a record in Python", _doubled, False, 100_000, 60_000, slow=0.3),
+        Workload("udf", "function of a record in Python", _doubled, False, 400_000, 60_000, slow=0.1),
     )
 }
 

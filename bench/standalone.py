@@ -43,14 +43,16 @@ def standalone(
     directory: Path,
     workers: int,
     *,
+    cores: int = 1,
     memory_mb: int = 1024,
     java_options: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Standalone]:
-    """A cluster whose workers have a core each, for one executor. It ends with this process.
+    """A cluster whose workers have one executor each. It ends with this process.
 
     Args:
         directory: the cluster's own directory, which is created.
+        cores: the cores of each worker, as Spark counts them: how many tasks it runs at once.
         memory_mb: the memory of each executor.
         java_options: options of the master, the workers and the executors.
         environment: the environment of executors and Python functions; by default that of this process.
@@ -88,7 +90,7 @@ def standalone(
         for number in range(workers):
             work = directory / f"worker-{number}"
             work.mkdir()
-            size = ["--cores", "1", "--memory", f"{memory_mb}m"]
+            size = ["--cores", str(cores), "--memory", f"{memory_mb}m"]
             start("worker.Worker", *size, "--work-dir", str(work), address)
         _wait_for_line(log, "Successfully registered with master", workers, daemons)
         settings = {

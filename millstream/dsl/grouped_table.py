@@ -23,9 +23,8 @@ __all__ = ["KGroupedTable"]
 class KGroupedTable(TellsWhatIsMissing):
     """A table's rows by another key.
 
-        Unlike the records of a stream, a row can change or be deleted. So an aggregation here must be able to
-        undo a
-        row: a Python fold needs a subtractor. Rows with a null key are ignored.
+    Unlike the records of a stream, a row can change or be deleted. So an aggregation here must be able to
+    undo a row: a Python fold needs a subtractor. Rows with a null key are ignored.
 
     Source: org.apache.kafka.streams.kstream.KGroupedTable, KGroupedTableImpl.
     """

@@ -9,7 +9,7 @@ AdminClientConfig that are not keys of Kafka Streams itself.
 
 from __future__ import annotations
 
-__all__ = ["CLIENT_KEYS", "KINDS", "NO_EFFECT", "TOPIC_KEYS"]
+__all__ = ["CLIENT_KEYS", "COMMON_KEYS", "KINDS", "MEMBER_KEYS", "NO_EFFECT", "TOPIC_KEYS"]
 
 KINDS = ("consumer.", "producer.", "admin.")
 
@@ -104,6 +104,28 @@ NO_EFFECT: dict[str, str] = {
     "value.serializer": _BYTES,
 }
 """Names that are accepted and change nothing, with the reason."""
+
+COMMON_KEYS = (
+    "connections.max.idle.ms",
+    "metadata.max.age.ms",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "request.timeout.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+)
+"""Keys of Kafka Streams itself that every client of Kafka's gets."""
+
+MEMBER_KEYS = (
+    "group.instance.id",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+)
+"""Settings of the group's member, which no other client gets."""
 
 TOPIC_KEYS = ("cleanup.policy", "min.insync.replicas", "retention.ms", "segment.bytes")
 """Settings of topics that users may write without 'topic.', which Kafka Streams does not accept."""

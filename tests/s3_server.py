@@ -1,7 +1,7 @@
 """An S3 server for tests: moto, on a port of this machine, with a bucket; or one that ignores conditions.
 
 `MILLSTREAM_TEST_S3=http://127.0.0.1:9000` has the tests use another server in moto's place, through the same
-port, so that they see its requests. It has to take `KEY` and `SECRET`.
+port, so that they see its requests. It has to take `KEY` and `SECRET`, and keeps nothing of the tests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+from xml.etree import ElementTree
 
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
@@ -137,8 +138,23 @@ class S3Server:
             connection.close()
 
     def close(self) -> None:
-        if self._is_moto:
-            self.request("POST", "/moto-api/reset")  # it keeps what there is for the whole process
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        try:
+            if self._is_moto:
+                self.request("POST", "/moto-api/reset")  # it keeps what there is for the whole process
+            else:
+                self._remove_bucket()
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+
+    def _remove_bucket(self) -> None:
+        bucket, page = f"/{self.bucket}", "?list-type=2"
+        while page:
+            listed = ElementTree.fromstring(self.request("GET", bucket + page))
+            for key in listed.iterfind("{*}Contents/{*}Key"):
+                self.request("DELETE", f"{bucket}/{quote(key.text or '')}")
+            following = listed.findtext("{*}NextContinuationToken")
+            page = f"?list-type=2&continuation-token={quote(following, safe='')}" if following else ""
+        refused = self.request("DELETE", bucket)
+        assert not refused, refused.decode()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote, urlencode
 
@@ -62,6 +63,15 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+@contextmanager
+def _wrong(option: str) -> Iterator[None]:
+    """What is wrong with a value is an error of its option."""
+    try:
+        yield
+    except ConfigException as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
 class Client:
     """A client of one query server.
 
@@ -74,17 +84,14 @@ class Client:
 
     def __init__(self, url: str, token: str | None, ca_file: str | None = None) -> None:
         from millstream.remote.proof import checked_token
-        from millstream.remote.wire import Wire, base_of, trusting
+        from millstream.remote.wire import Wire, base_of, trusted_at
 
-        try:
-            tls = None if ca_file is None else trusting(ca_file)
-        except ConfigException as error:
-            raise typer.BadParameter(str(error), param_hint="--ca-file") from None
-        try:
+        with _wrong("--url"):
             self._base = base_of(url)
+        with _wrong("--ca-file"):
+            tls = trusted_at(self._base, ca_file)
+        with _wrong("--token"):
             self._wire = Wire(self._base, checked_token(token), tls=tls)
-        except ConfigException as error:
-            raise typer.BadParameter(str(error), param_hint="--url") from None
 
     @property
     def url(self) -> str:

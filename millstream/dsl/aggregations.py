@@ -15,10 +15,10 @@ from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.topology import nodes
 from millstream.topology.columns import Expression, Folder, Reducer
-from millstream.topology.functions import accepts, arity, describe_function
+from millstream.topology.functions import accepts, arity, describe_argument
 from millstream.topology.windows import SlidingWindows, Windows
 
-__all__ = ["Aggregating", "Unmerged"]
+__all__ = ["Aggregating", "Unmerged", "arguments_of", "check_initializer"]
 
 
 class Aggregating(ABC):
@@ -123,6 +123,40 @@ class Unmerged(Aggregating):
         return self._aggregate(first, rest, materialized, named, merges=False)
 
 
+def arguments_of(rest: Sequence[Any], materialized: Any, *, most: int, taken: str) -> tuple[list[Any], Any]:
+    """The functions and the Materialized among the further positional arguments of `aggregate()`.
+
+    Args:
+        most: the maximum number of functions.
+        taken: the functions that it takes, for the message.
+
+    Raises:
+        TopologyException: there are other arguments, too.
+    """
+    positional = list(rest)
+    functions: list[Any] = []
+    while positional and callable(positional[0]) and len(functions) < most:
+        functions.append(positional.pop(0))
+    if positional and materialized is None:
+        materialized = positional.pop(0)
+    if positional:
+        raise TopologyException(f"{taken}, and then a Materialized; also got {positional[0]!r}")
+    return functions, materialized
+
+
+def check_initializer(initializer: Any) -> None:
+    """Raise unless it makes the value that an aggregation in Python begins with.
+
+    Raises:
+        TopologyException: it is not a function without parameters.
+    """
+    if not callable(initializer) or not accepts(initializer, 0):
+        raise TopologyException(
+            "the initializer of aggregate() is a function without parameters, such as `lambda: 0`; "
+            f"got {describe_argument(initializer)}"
+        )
+
+
 def _reduction_of(reducer: Any) -> nodes.Aggregation:
     """What the function of `reduce()` means.
 
@@ -133,7 +167,7 @@ def _reduction_of(reducer: Any) -> nodes.Aggregation:
     if takes not in (1, 2):
         raise TopologyException(
             f"reduce() takes `lambda value: F.max(value)`, a Spark aggregate expression, or "
-            f"`lambda aggregate, value: …`, a Python function; got {_shown(reducer)}"
+            f"`lambda aggregate, value: …`, a Python function; got {describe_argument(reducer)}"
         )
     return nodes.ColumnAggregation(reducer) if takes == 1 else nodes.Fold(reducer)
 
@@ -148,45 +182,30 @@ def _aggregation_of(
     Raises:
         TopologyException: the arguments have none of the accepted forms.
     """
-    positional = list(rest)
-    functions: list[Any] = []
-    while positional and callable(positional[0]) and len(functions) < (2 if merges else 1):
-        functions.append(positional.pop(0))
-    if positional and materialized is None:
-        materialized = positional.pop(0)
-    python = "an initializer, an adder and a merger" if merges else "an initializer and an adder"
-    if positional:
-        raise TopologyException(
-            f"aggregate() takes an expression, or {python}, and then a Materialized; "
-            f"also got {positional[0]!r}"
-        )
+    taken = "aggregate() takes an expression, or an initializer and an adder"
+    if merges:
+        taken = "aggregate() takes an expression, or an initializer, an adder and a merger"
+    functions, materialized = arguments_of(rest, materialized, most=2 if merges else 1, taken=taken)
     if not functions:
         check_function("aggregate", first)
         return nodes.ColumnAggregation(first), materialized
-    if not callable(first) or not accepts(first, 0):
-        raise TopologyException(
-            "the initializer of aggregate() is a function without parameters, such as `lambda: 0`; "
-            f"got {_shown(first)}"
-        )
+    check_initializer(first)
     if not accepts(functions[0], 3):
         raise TopologyException(
-            f"the adder of aggregate() is a function of key, value and aggregate; got {_shown(functions[0])}"
+            "the adder of aggregate() is a function of key, value and aggregate; "
+            f"got {describe_argument(functions[0])}"
         )
     if not merges:
         return nodes.Fold(functions[0], first), materialized
     if len(functions) < 2:
         raise TopologyException(
-            f"aggregate() of sessions in Python ({_shown(functions[0])}) also needs a merger: a record "
-            "between two sessions joins them into one; give `lambda key, one, other: one + other`, or "
+            f"aggregate() of sessions in Python ({describe_argument(functions[0])}) also needs a merger: a "
+            "record between two sessions joins them into one; give `lambda key, one, other: one + other`, or "
             "aggregate with a Spark expression, aggregate(lambda key, value: F.sum(value))"
         )
     if not accepts(functions[1], 3):
         raise TopologyException(
             "the merger of aggregate() is a function of key, one aggregate and the other aggregate; "
-            f"got {_shown(functions[1])}"
+            f"got {describe_argument(functions[1])}"
         )
     return nodes.Fold(functions[0], first, functions[1]), materialized
-
-
-def _shown(function: Any) -> str:
-    return describe_function(function) if callable(function) else repr(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from millstream.dsl.drafts import Drafts
 from millstream.dsl.frames import DataFrameTable, add_frame_table
@@ -20,11 +20,14 @@ from millstream.processors.api import Processor
 from millstream.topology.columns import Frame, Supplier
 from millstream.topology.copartition import check_declared_partitions
 from millstream.topology.names import validate_name, validate_topic
-from millstream.topology.nodes import GlobalTable, Source, TableSource
+from millstream.topology.nodes import GlobalTable, Source, Store, TableSource
 from millstream.topology.suppliers import check_supplier, declared_store, global_store
 from millstream.topology.topology import Topology
 
 __all__ = ["StreamsBuilder"]
+
+OfTable = TypeVar("OfTable", TableSource, GlobalTable)
+"""The source of a table."""
 
 
 class StreamsBuilder(TellsWhatIsMissing):
@@ -96,30 +99,16 @@ class StreamsBuilder(TellsWhatIsMissing):
             a timestamp extractor says. Later steps have the extractor's timestamps.
         """
         consumed, materialized = _options("table", consumed, materialized)
-        key_serde = consumed.key_serde or materialized.key_serde
-        value_serde = consumed.value_serde or materialized.value_serde
-        source_name = _source_name(consumed)
-        node = TableSource(
-            consumed.name or "",
+        read = TableSource(
+            "",
             (),
-            topic=validate_topic(topic),
-            source_name=source_name or "",
-            key_serde=key_serde,
-            value_serde=value_serde,
             offset_reset=consumed.offset_reset_policy,
             timestamp_extractor=consumed.timestamp_extractor,
         )
-        self._drafts.twin_of(node)
-        self._drafts.check(consumed.name, source_name, store=materialized.store_name)
-        names = self._drafts.names
-        store = declare_store(materialized, names, f"{topic}-", key_serde, value_serde, source_topic=topic)
-        source_name = names.processor("KSTREAM-SOURCE-", source_name)
-        name = names.processor("KTABLE-SOURCE-", consumed.name)
-        draft = self._drafts.add_source(
-            replace(node, name=name, source_name=source_name, stored=store if store.queryable else None)
-        )
+        node, store = self._table(read, topic, consumed, materialized)
+        draft = self._drafts.add_source(replace(node, stored=store if store.queryable else None))
         draft.spare_store = store
-        return KTable(self._drafts, draft, key_serde, value_serde, materialized.store_name)
+        return KTable(self._drafts, draft, node.key_serde, node.value_serde, materialized.store_name)
 
     def global_table(
         self,
@@ -148,28 +137,38 @@ class StreamsBuilder(TellsWhatIsMissing):
             raise TopologyException(
                 "a global table takes no timestamp extractor: its store has the timestamps of the topic"
             )
-        key_serde = consumed.key_serde or materialized.key_serde
-        value_serde = consumed.value_serde or materialized.value_serde
+        node, declared = self._table(GlobalTable("", ()), topic, consumed, materialized)
+        # A store is only there for queries, so it can be queried under a generated name too. Its topic
+        # is its only changelog.
+        store = replace(declared, queryable=True, logged=False, topic_config={})
+        draft = self._drafts.add_source(replace(node, stored=store))
+        return GlobalKTable(self._drafts, draft, node.key_serde, node.value_serde, store.name)
+
+    def _table(
+        self, node: OfTable, topic: str, consumed: Consumed, materialized: Materialized
+    ) -> tuple[OfTable, Store]:
+        """The source of a table, complete but for its store, and that store as declared.
+
+        The names are counted in Kafka Streams' order: the store, the source, the table.
+        """
         source_name = _source_name(consumed)
-        node = GlobalTable(
-            consumed.name or "",
-            (),
+        node = replace(
+            node,
+            name=consumed.name or "",
             topic=validate_topic(topic),
             source_name=source_name or "",
-            key_serde=key_serde,
-            value_serde=value_serde,
+            key_serde=consumed.key_serde or materialized.key_serde,
+            value_serde=consumed.value_serde or materialized.value_serde,
         )
         self._drafts.twin_of(node)
         self._drafts.check(consumed.name, source_name, store=materialized.store_name)
         names = self._drafts.names
-        declared = declare_store(materialized, names, f"{topic}-", key_serde, value_serde, source_topic=topic)
-        # A store is only there for queries, so it can be queried under a generated name too. Its topic
-        # is its only changelog.
-        store = replace(declared, queryable=True, logged=False, topic_config={})
+        store = declare_store(
+            materialized, names, f"{topic}-", node.key_serde, node.value_serde, source_topic=topic
+        )
         source_name = names.processor("KSTREAM-SOURCE-", source_name)
         name = names.processor("KTABLE-SOURCE-", consumed.name)
-        draft = self._drafts.add_source(replace(node, name=name, source_name=source_name, stored=store))
-        return GlobalKTable(self._drafts, draft, key_serde, value_serde, store.name)
+        return replace(node, name=name, source_name=source_name), store
 
     def add_state_store(self, builder: StoreBuilder) -> StreamsBuilder:
         """A store for processors, which request it by name: `stream.process(Count, "counts")`.

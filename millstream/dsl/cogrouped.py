@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
+from millstream.dsl.aggregations import check_initializer
 from millstream.dsl.drafts import Draft
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.ktable import KTable, check_sides, declare_store
@@ -14,7 +15,7 @@ from millstream.errors import TopologyException
 from millstream.not_there import TellsWhatIsMissing
 from millstream.topology import nodes
 from millstream.topology.columns import Folder
-from millstream.topology.functions import accepts, describe_function
+from millstream.topology.functions import accepts, describe_argument
 from millstream.topology.windows import SessionWindows, SlidingWindows, TimeWindows, Windows, windowed_serde
 
 if TYPE_CHECKING:
@@ -50,11 +51,7 @@ class _Cogrouped:
         named: str | Named | None,
     ) -> KTable:
         """Source: CogroupedStreamAggregateBuilder.build."""
-        if not callable(initializer) or not accepts(initializer, 0):
-            raise TopologyException(
-                "the initializer of aggregate() is a function without parameters, such as `lambda: 0`; "
-                f"got {_shown(initializer)}"
-            )
+        check_initializer(initializer)
         given = option(materialized, Materialized, "aggregate")
         name = name_of(named)
         drafts = self._groups[0][0]._drafts
@@ -228,7 +225,7 @@ class SessionWindowedCogroupedKStream(_Cogrouped, TellsWhatIsMissing):
             raise TopologyException(
                 "aggregate() of sessions needs a merger: a record between two sessions joins them into one; "
                 "give a function of key and both aggregates, `lambda key, one, other: one + other`; "
-                f"got {_shown(merger)}"
+                f"got {describe_argument(merger)}"
             )
         return self._table(initializer, merger, materialized, named)
 
@@ -251,14 +248,10 @@ def cogroup(
     if not callable(aggregator) or not accepts(aggregator, 3):
         raise TopologyException(
             "the aggregator of cogroup() is a function of key, value and aggregate, such as "
-            f"`lambda key, value, total: total + value`; got {_shown(aggregator)}"
+            f"`lambda key, value, total: total + value`; got {describe_argument(aggregator)}"
         )
     for group, _ in groups:
         check_sides("cogroup", group, grouped_stream, group._key_serde)
     adders = dict(groups)
     adders[grouped_stream] = aggregator
     return CogroupedKStream(tuple(adders.items()), repartitions)
-
-
-def _shown(function: Any) -> str:
-    return describe_function(function) if callable(function) else repr(function)

@@ -60,8 +60,8 @@ class ConsumerRecord:
 class ProducerRecord:
     """A record to write. `partition` None: by the key; `timestamp` in milliseconds, None: now.
 
-        Key and value of a dead letter are bytes or None. The record passed to `handle_serialization_error`
-        has the values that could not be written.
+    Key and value of a dead letter are bytes or None. The record passed to `handle_serialization_error` has
+    the values that could not be written.
 
     Source: org.apache.kafka.clients.producer.ProducerRecord.
     """

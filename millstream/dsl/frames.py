@@ -17,7 +17,7 @@ from millstream.errors import TopologyException
 from millstream.serdes.serde import Serde
 from millstream.topology import nodes
 from millstream.topology.columns import Frame, Writer
-from millstream.topology.functions import arity, describe_function
+from millstream.topology.functions import arity, describe_argument, describe_function
 from millstream.topology.names import validate_name, validate_topic
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class SparkOutputs:
 
 def _check_writer(writer: Any) -> None:
     if not callable(writer) or arity(writer, most=1) != 1:
-        what = describe_function(writer) if callable(writer) else repr(writer)
+        what = describe_argument(writer)
         raise TopologyException(
             f"to_spark() takes a function of one argument, a streaming DataFrame; got {what}: "
             "stream.to_spark(lambda df: df.writeStream.format('parquet').option('path', '…'))"

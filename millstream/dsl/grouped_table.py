@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
+from millstream.dsl.aggregations import arguments_of, check_initializer
 from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.ktable import KTable, check_function, declare_store
 from millstream.dsl.options import Materialized, Named, name_of, option
@@ -14,7 +15,7 @@ from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.topology import nodes
 from millstream.topology.columns import Expression, Folder
-from millstream.topology.functions import accepts, describe_function
+from millstream.topology.functions import accepts, describe_argument
 
 __all__ = ["KGroupedTable"]
 
@@ -22,9 +23,8 @@ __all__ = ["KGroupedTable"]
 class KGroupedTable(TellsWhatIsMissing):
     """A table's rows by another key.
 
-        Unlike the records of a stream, a row can change or be deleted. So an aggregation here must be able to
-        undo a
-        row: a Python fold needs a subtractor. Rows with a null key are ignored.
+    Unlike the records of a stream, a row can change or be deleted. So an aggregation here must be able to
+    undo a row: a Python fold needs a subtractor. Rows with a null key are ignored.
 
     Source: org.apache.kafka.streams.kstream.KGroupedTable, KGroupedTableImpl.
     """
@@ -74,7 +74,7 @@ class KGroupedTable(TellsWhatIsMissing):
             if function is None or not callable(function) or not accepts(function, 2):
                 raise TopologyException(
                     f"the {word} of reduce() of a grouped table is a function of aggregate and value, such "
-                    f"as {_EXAMPLES[word]}; got {_shown(function)}"
+                    f"as {_EXAMPLES[word]}; got {describe_argument(function)}"
                 )
             functions.append(function)
         given = option(materialized, Materialized, "reduce")
@@ -127,17 +127,13 @@ class KGroupedTable(TellsWhatIsMissing):
         Raises:
             TopologyException: a function is missing, or takes other arguments.
         """
-        positional = list(rest)
-        functions: list[Any] = []
-        while positional and callable(positional[0]) and len(functions) < 2:
-            functions.append(positional.pop(0))
-        if positional and materialized is None:
-            materialized = positional.pop(0)
-        if positional:
-            raise TopologyException(
-                "aggregate() of a grouped table takes an expression, or an initializer, an adder and a "
-                f"subtractor, and then a Materialized; also got {positional[0]!r}"
-            )
+        functions, materialized = arguments_of(
+            rest,
+            materialized,
+            most=2,
+            taken="aggregate() of a grouped table takes an expression, or an initializer, an adder and a "
+            "subtractor",
+        )
         aggregation = _aggregation_of(first, functions)
         given = option(materialized, Materialized, "aggregate")
         return self._table(aggregation, given, named, "KTABLE-AGGREGATE-", given.value_serde)
@@ -199,24 +195,18 @@ def _aggregation_of(first: Any, functions: list[Any]) -> nodes.Aggregation:
     if not functions:
         check_function("aggregate", first)
         return nodes.ColumnAggregation(first)
-    if not callable(first) or not accepts(first, 0):
-        raise TopologyException(
-            "the initializer of aggregate() is a function without parameters, such as `lambda: 0`; "
-            f"got {_shown(first)}"
-        )
+    check_initializer(first)
     if len(functions) < 2:
         raise TopologyException(
-            f"aggregate() of a grouped table in Python ({_shown(functions[0])}) also needs a subtractor: the "
-            "old value of a changed or deleted row must be removed; give `lambda key, value, total: total - "
-            "value`, or aggregate with a Spark expression, aggregate(lambda key, value: F.sum(value))"
+            f"aggregate() of a grouped table in Python ({describe_argument(functions[0])}) also needs a "
+            "subtractor: the old value of a changed or deleted row must be removed; give `lambda key, value, "
+            "total: total - value`, or aggregate with a Spark expression, "
+            "aggregate(lambda key, value: F.sum(value))"
         )
     for word, function in zip(("adder", "subtractor"), functions, strict=True):
         if not accepts(function, 3):
             raise TopologyException(
-                f"the {word} of aggregate() is a function of key, value and aggregate; got {_shown(function)}"
+                f"the {word} of aggregate() is a function of key, value and aggregate; "
+                f"got {describe_argument(function)}"
             )
     return nodes.TableFold(functions[0], functions[1], first)
-
-
-def _shown(function: Any) -> str:
-    return describe_function(function) if callable(function) else repr(function)

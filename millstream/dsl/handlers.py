@@ -47,8 +47,8 @@ class LogAndFailProcessingExceptionHandler:
 class LogAndContinueProcessingExceptionHandler:
     """A record for which a function's result cannot be computed is dropped.
 
-        This covers what the Columns of a function raise: a cast, an overflow, a division by zero, an index,
-        `F.raise_error`. What other steps wrote for the record stays written.
+    This covers what the Columns of a function raise: a cast, an overflow, a division by zero, an index,
+    `F.raise_error`. What other steps wrote for the record stays written.
 
     Source: org.apache.kafka.streams.errors.LogAndContinueProcessingExceptionHandler, KIP-1033.
     Differs: an exception in Python (a UDF, a fold, `peek`) or in the Columns of `aggregate` still ends the
@@ -67,10 +67,10 @@ class DefaultProductionExceptionHandler:
 class LogAndContinueProductionExceptionHandler:
     """A record that its serde cannot write, or that Kafka rejects, is dropped.
 
-        It applies to records for output topics and repartition topics that are too large, have a time or a
-        null key that the topic does not accept, or go to a partition that does not exist. Records sent in the
-        same request are sent again. Failures that are not about one record end the pipeline. So does a
-        rejected changelog record, without which its store would be wrong.
+    It applies to records for output topics and repartition topics that are too large, have a time or a null
+    key that the topic does not accept, or go to a partition that does not exist. Records sent in the same
+    request are sent again. Failures that are not about one record end the pipeline. So does a rejected
+    changelog record, without which its store would be wrong.
 
     Source: a ProductionExceptionHandler that answers CONTINUE, KIP-210. Differs: Kafka Streams has no such
     class, and calls its handler for every failed write.

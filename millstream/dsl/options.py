@@ -412,11 +412,11 @@ class Materialized(_WithSerdes):
     def with_history(self, history: timedelta) -> Materialized:
         """The same with a history: `store.as_of(timestamp)` reads the store as of a time within it.
 
-                Joins use the records' times: a stream's record finds the row as of its own time, and an
-                update older than its key's last one does not change joins with other tables.
+        Joins use the records' times: a stream's record finds the row as of its own time, and an update older
+        than its key's last one does not change joins with other tables.
 
-                The history is counted back from the newest record timestamp of each partition. Only the last
-                change of a row within a micro-batch is written, and so kept in the history.
+        The history is counted back from the newest record timestamp of each partition. Only the last change
+        of a row within a micro-batch is written, and so kept in the history.
 
         Source: KIP-889 (Stores.persistentVersionedKeyValueStore).
         """

@@ -57,7 +57,7 @@ class LogAndSkipOnInvalidTimestamp(TimestampExtractor):
 class UsePartitionTimeOnInvalidTimestamp(TimestampExtractor):
     """Kafka's time of a record; a record from before 1970 gets the largest time of its partition so far.
 
-        If there is none yet, the pipeline ends, as in Kafka Streams.
+    If there is none yet, the pipeline ends, as in Kafka Streams.
 
     Source: org.apache.kafka.streams.processor.UsePartitionTimeOnInvalidTimestamp.
     Differs: "so far" means within the micro-batch; Kafka Streams continues from the committed partition time.
@@ -69,7 +69,7 @@ class UsePartitionTimeOnInvalidTimestamp(TimestampExtractor):
 class WallclockTimestampExtractor(TimestampExtractor):
     """The time at which a record is processed: the start of its micro-batch.
 
-        A repeated micro-batch has the same time again.
+    A repeated micro-batch has the same time again.
 
     Source: org.apache.kafka.streams.processor.WallclockTimestampExtractor.
     Differs: all records of a micro-batch have the same time.

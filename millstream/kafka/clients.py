@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
 
+from millstream.client_keys import COMMON_KEYS, MEMBER_KEYS
 from millstream.config import StreamsConfig, as_text
 from millstream.errors import ConfigException, StreamsException
 from millstream.kafka.login import for_kafka_python, for_librdkafka
@@ -128,24 +129,9 @@ _OURS = frozenset(
         "enable.auto.commit",
         "enable.auto.offset.store",
         "group.id",
-        "group.instance.id",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",  # for the group's member, which is another client
-        "max.poll.interval.ms",
-        "session.timeout.ms",
         "transactional.id",
-        "partition.assignment.strategy",
+        *MEMBER_KEYS,
     )
-)
-
-_COMMON = (
-    "connections.max.idle.ms",
-    "metadata.max.age.ms",
-    "receive.buffer.bytes",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "retry.backoff.ms",
-    "send.buffer.bytes",
 )
 
 
@@ -241,7 +227,7 @@ def _common(config: StreamsConfig, role: str, *prefixes: str) -> dict[str, Any]:
         "client.id": f"{config.client_id or config.application_id}-{role}",
         # Brokers come back, and each request has its own deadline.
         "log.connection.close": False,
-        **_translated({name: given[name] for name in _COMMON if name in given}),
+        **_translated({name: given[name] for name in COMMON_KEYS if name in given}),
         **_translated(config.client_options(*prefixes)),
         **_translated(security),
         **for_librdkafka(security),

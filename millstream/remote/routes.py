@@ -31,6 +31,7 @@ from millstream.remote.codec import (
     to_base64,
 )
 from millstream.remote.pages import Place
+from millstream.serdes.serde import Serde
 
 __all__ = [
     "ROUTES",
@@ -77,6 +78,16 @@ class Route:
 
 _V1_STORE = ("v1", "stores", _STORE)
 
+_ENTRIES = {StoreKind.KEY_VALUE: "entries", StoreKind.WINDOW: "windows", StoreKind.SESSION: "sessions"}
+"""The last segment of the path of a range; windows and sessions of a key are below it."""
+
+
+def _range(name: str, kind: StoreKind, parameters: set[str], *, of_key: bool = False) -> Route:
+    """The route of a range: of a store's entries, or of one key's windows or sessions."""
+    path = (*_V1_STORE, _ENTRIES[kind], *((_KEY,) if of_key else ()))
+    return Route(name, path, _PAGED | parameters, kind=kind, paged=True)
+
+
 ROUTES = (
     Route("index", ("",), open=True),
     Route("openapi", ("openapi.json",), open=True),
@@ -105,41 +116,11 @@ ROUTES = (
     Route("count", (*_V1_STORE, "count"), frozenset({"local"})),
     Route("get", (*_V1_STORE, "keys", _KEY), _READ | {"as_of"}, kind=StoreKind.KEY_VALUE),
     Route("multi_get", (*_V1_STORE, "keys"), _READ | {"as_of"}, method="POST", kind=StoreKind.KEY_VALUE),
-    Route(
-        "entries",
-        (*_V1_STORE, "entries"),
-        _PAGED | {"from", "to", "prefix", "as_of"},
-        kind=StoreKind.KEY_VALUE,
-        paged=True,
-    ),
-    Route(
-        "window",
-        (*_V1_STORE, "windows", _KEY),
-        _PAGED | {"time", "from", "to"},
-        kind=StoreKind.WINDOW,
-        paged=True,
-    ),
-    Route(
-        "windows",
-        (*_V1_STORE, "windows"),
-        _PAGED | {"from_key", "to_key", "from", "to"},
-        kind=StoreKind.WINDOW,
-        paged=True,
-    ),
-    Route(
-        "session",
-        (*_V1_STORE, "sessions", _KEY),
-        _PAGED | {"start", "end", "earliest_end", "latest_start"},
-        kind=StoreKind.SESSION,
-        paged=True,
-    ),
-    Route(
-        "sessions",
-        (*_V1_STORE, "sessions"),
-        _PAGED | {"from_key", "to_key", "earliest_end", "latest_start"},
-        kind=StoreKind.SESSION,
-        paged=True,
-    ),
+    _range("entries", StoreKind.KEY_VALUE, {"from", "to", "prefix", "as_of"}),
+    _range("window", StoreKind.WINDOW, {"time", "from", "to"}, of_key=True),
+    _range("windows", StoreKind.WINDOW, {"from_key", "to_key", "from", "to"}),
+    _range("session", StoreKind.SESSION, {"start", "end", "earliest_end", "latest_start"}, of_key=True),
+    _range("sessions", StoreKind.SESSION, {"from_key", "to_key", "earliest_end", "latest_start"}),
 )
 """Every possible request."""
 
@@ -260,13 +241,9 @@ def _check(route: Route, given: Mapping[str, str]) -> None:
     limit = given.get("limit")
     if limit is not None and not re.fullmatch("[1-9][0-9]{0,8}", limit):
         raise bad("'limit' must be a whole number of at least 1")
-    for name in ("time", "start", "end", "earliest_end", "latest_start", "as_of"):
+    for name in ("time", "start", "end", "as_of", *(() if route.kind is None else _TIMES[route.kind])):
         if name in given:
             _milliseconds(name, given[name])
-    if route.kind is StoreKind.WINDOW:
-        for name in ("from", "to"):
-            if name in given:
-                _milliseconds(name, given[name])
     alone = {
         "time": _READ | {"time"},
         "prefix": _PAGED | {"prefix", "as_of"},
@@ -312,9 +289,6 @@ _TIMES = {
 }
 """The parameters for the times of a range."""
 
-_ENTRIES = {StoreKind.KEY_VALUE: "entries", StoreKind.WINDOW: "windows", StoreKind.SESSION: "sessions"}
-"""The last segment of the path of a range; windows and sessions of a key are below it."""
-
 
 def read_of(store: StoreDeclaration, request: Request, *, limit: int | None = None) -> Read:
     """What a request reads of a store, without the keys in its body. `limit`: the size of a page.
@@ -358,37 +332,39 @@ def read_of(store: StoreDeclaration, request: Request, *, limit: int | None = No
 
 def key_of(store: StoreDeclaration, request: Request) -> bytes:
     """The key in the path."""
-    assert store.key_serde is not None  # LocalStores.declaration holds that
-    return key_from_text(store.key_serde, request.key, request.format)
+    return key_from_text(_key_serde(store), request.key, request.format)
 
 
 def keys_in(store: StoreDeclaration, body: bytes, format_: str, *, most: int) -> list[bytes]:
     """The keys in a body, if there are no more than `most`."""
-    assert store.key_serde is not None  # LocalStores.declaration holds that
     given = parse_json(body)
     keys = given.get("keys") if isinstance(given, dict) and set(given) == {"keys"} else None
     if not isinstance(keys, list):
         raise bad('the body must be {"keys": [...]}')
     if len(keys) > most:
         raise Refused(413, "TooLarge", f"a request can have at most {most} keys")
-    return [key_from_json(store.key_serde, key, format_) for key in keys]
+    serde = _key_serde(store)
+    return [key_from_json(serde, key, format_) for key in keys]
 
 
 def _key_in(store: StoreDeclaration, request: Request, name: str) -> bytes | None:
     """The key in a parameter."""
-    assert store.key_serde is not None  # LocalStores.declaration holds that
     text = request.given.get(name)
-    return None if text is None else key_from_text(store.key_serde, text, request.format)
+    return None if text is None else key_from_text(_key_serde(store), text, request.format)
 
 
 def _prefix_of(store: StoreDeclaration, request: Request) -> bytes:
-    assert store.key_serde is not None  # LocalStores.declaration holds that
-    text = request.given["prefix"]
-    if request.format == "bytes" or store.key_serde.name == "bytes":
+    text, serde = request.given["prefix"], _key_serde(store).name
+    if request.format == "bytes" or serde == "bytes":
         return from_base64(text)
-    if store.key_serde.name not in ("string", "uuid"):
-        raise bad(f"prefixes of keys of serde '{store.key_serde.name}' must be bytes: use format=bytes")
+    if serde not in ("string", "uuid"):
+        raise bad(f"prefixes of keys of serde '{serde}' must be bytes: use format=bytes")
     return text.encode("utf-8")
+
+
+def _key_serde(store: StoreDeclaration) -> Serde:
+    assert store.key_serde is not None  # LocalStores.declaration holds that
+    return store.key_serde
 
 
 class Question(NamedTuple):

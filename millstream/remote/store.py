@@ -38,7 +38,7 @@ from millstream.remote.codec import from_base64
 from millstream.remote.pages import Place
 from millstream.remote.proof import checked_token, secret_of
 from millstream.remote.routes import Question, about_store, question_of
-from millstream.remote.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusting
+from millstream.remote.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusted_at
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import serde_named
 from millstream.stores.api import ClosedStoreError, pack_timestamp
@@ -435,9 +435,7 @@ class _Server:
         ca_file: str | None,
     ) -> None:
         self._base = base_of(url)
-        if ca_file is not None and self._base.scheme != "https":
-            raise ConfigException(f"ca_file= is for https, and '{url}' is not")
-        self._tls = None if self._base.scheme != "https" else trusting(ca_file)
+        self._tls = trusted_at(self._base, ca_file)
         self._name = store
         self._token = checked_token(token)
         self._timeout_s = timeout_s

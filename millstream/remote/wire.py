@@ -33,6 +33,7 @@ __all__ = [
     "Wire",
     "WireError",
     "base_of",
+    "trusted_at",
     "trusting",
 ]
 
@@ -403,6 +404,22 @@ class Tls:
             ConfigException: the file of authorities cannot be read.
         """
         return trusting(self.ca)
+
+
+def trusted_at(base: Base, ca: str | None) -> ssl.SSLContext | None:
+    """Which certificates of this server are trusted; None: it is queried over http, and shows none.
+
+    Raises:
+        ConfigException: authorities are given for http, or their file cannot be read.
+    """
+    if base.scheme == "https":
+        return trusting(ca)
+    if ca is not None:
+        raise ConfigException(
+            f"the address {base} is not encrypted, so no certificate is checked against '{ca}'; "
+            "give an address that begins with https:, or no file of authorities"
+        )
+    return None
 
 
 def trusting(ca: str | None) -> ssl.SSLContext:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
+from millstream.client_keys import COMMON_KEYS, MEMBER_KEYS
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig, as_text, reset_of
 from millstream.errors import ConfigException, TopologyException
@@ -185,17 +186,6 @@ def _query_server(streams: Any, config: StreamsConfig) -> QueryServing | None:
     return query_server(streams, config)
 
 
-_COMMON = (
-    "connections.max.idle.ms",
-    "metadata.max.age.ms",
-    "receive.buffer.bytes",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "request.timeout.ms",
-    "retry.backoff.ms",
-    "send.buffer.bytes",
-)
-
 _SPARKS_OWN = frozenset(
     (
         "auto.offset.reset",  # becomes startingOffsets
@@ -210,15 +200,9 @@ _SPARKS_OWN = frozenset(
         "key.serializer",
         "value.deserializer",
         "value.serializer",
-        # The client itself handles the group. Java's consumer would compare one of these with its own
-        # defaults of the others, and refuse it.
-        "group.instance.id",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "partition.assignment.strategy",
-        "session.timeout.ms",
         "transactional.id",
+        # Java's consumer would compare one of these with its own defaults of the others, and refuse it.
+        *MEMBER_KEYS,
     )
 )
 """Client settings that Spark sets itself and refuses, or does not use."""
@@ -229,7 +213,7 @@ def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:
     from millstream.kafka.login import for_java
 
     given = config.given
-    options = {name: as_text(given[name]) for name in _COMMON if name in given}
+    options = {name: as_text(given[name]) for name in COMMON_KEYS if name in given}
     options.update({name: as_text(value) for name, value in config.client_options(*prefixes).items()})
     options.update(for_java(config.security(*prefixes)))
     return {name: value for name, value in options.items() if name not in _SPARKS_OWN}

@@ -269,10 +269,19 @@ def _read_binary(value: Any) -> bytes:
     raise MisfitError("BINARY", value)
 
 
+def _or_text(read: Read, write: Write) -> Write:
+    """Writes a text that can be read as such a value unchanged, and else the value."""
+
+    def write_either(value: Any) -> str:
+        if isinstance(value, str):
+            read(value)
+            return encode_basestring(value)
+        return write(value)
+
+    return write_either
+
+
 def _write_binary(value: Any) -> str:
-    if isinstance(value, str):
-        _read_binary(value)
-        return f'"{value}"'
     if not isinstance(value, bytes | bytearray | memoryview):
         raise MisfitError("BINARY", value)
     return f'"{base64.b64encode(value).decode()}"'
@@ -298,9 +307,6 @@ def _read_date(value: Any) -> date:
 
 
 def _write_date(value: Any) -> str:
-    if isinstance(value, str):
-        _read_date(value)
-        return encode_basestring(value)
     if not isinstance(value, date) or isinstance(value, datetime):
         raise MisfitError("DATE", value)
     return f'"{value.isoformat()}"'
@@ -345,9 +351,6 @@ def _read_timestamp(value: Any) -> datetime:
 
 
 def _write_timestamp(value: Any) -> str:
-    if isinstance(value, str):
-        _read_timestamp(value)
-        return encode_basestring(value)
     if not isinstance(value, datetime):
         raise MisfitError("TIMESTAMP", value)
     # One without a zone is local time, as in PySpark.
@@ -364,16 +367,13 @@ def _read_clock(value: Any) -> datetime:
 
 
 def _write_clock(value: Any) -> str:
-    if isinstance(value, str):
-        _read_clock(value)
-        return encode_basestring(value)
     if not isinstance(value, datetime) or value.tzinfo is not None:
         raise MisfitError("TIMESTAMP_NTZ", value, "it has a zone" if isinstance(value, datetime) else "")
     return f'"{value.isoformat(timespec="milliseconds")}"'
 
 
 _STRING = _Type("STRING", _read_string, _write_string)
-_TIMESTAMP = _Type("TIMESTAMP", _read_timestamp, _write_timestamp)
+_TIMESTAMP = _Type("TIMESTAMP", _read_timestamp, _or_text(_read_timestamp, _write_timestamp))
 _BY_NAME: dict[str, _Type] = {
     "boolean": _Type("BOOLEAN", _read_boolean, _write_boolean),
     **dict.fromkeys(("byte", "tinyint"), _whole_number("TINYINT", 8)),
@@ -383,10 +383,10 @@ _BY_NAME: dict[str, _Type] = {
     **dict.fromkeys(("float", "real"), _floating("FLOAT", single=True)),
     "double": _floating("DOUBLE", single=False),
     **dict.fromkeys(("string", "varchar", "char", "character"), _STRING),
-    "binary": _Type("BINARY", _read_binary, _write_binary),
-    "date": _Type("DATE", _read_date, _write_date),
+    "binary": _Type("BINARY", _read_binary, _or_text(_read_binary, _write_binary)),
+    "date": _Type("DATE", _read_date, _or_text(_read_date, _write_date)),
     **dict.fromkeys(("timestamp", "timestamp_ltz"), _TIMESTAMP),
-    "timestamp_ntz": _Type("TIMESTAMP_NTZ", _read_clock, _write_clock),
+    "timestamp_ntz": _Type("TIMESTAMP_NTZ", _read_clock, _or_text(_read_clock, _write_clock)),
 }
 
 
@@ -446,25 +446,28 @@ def _struct(fields: list[tuple[str, _Type, bool]]) -> _Type:
     return _Type(shown, read, write, any(type_.exact for _, type_, _ in fields))
 
 
+def _part(function: Callable[[Any], Any], name: str, value: Any) -> Any:
+    """A part read or written; if it does not fit, the error says which one."""
+    try:
+        return function(value)
+    except MisfitError as misfit:
+        misfit.path.append(name)
+        raise
+
+
 def _array(element: _Type) -> _Type:
     shown = f"ARRAY<{element.shown}>"
-
-    def each(function: Callable[[Any], Any], value: Any) -> Any:
-        try:
-            return function(value)
-        except MisfitError as misfit:
-            misfit.path.append("[]")
-            raise
 
     def read(value: Any) -> list[Any]:
         if type(value) is not list:
             raise MisfitError(shown, value)
-        return [None if one is None else each(element.read, one) for one in value]
+        return [None if one is None else _part(element.read, "[]", one) for one in value]
 
     def write(value: Any) -> str:
         if not isinstance(value, list | tuple):
             raise MisfitError(shown, value)
-        return f"[{','.join('null' if one is None else each(element.write, one) for one in value)}]"
+        parts = ("null" if one is None else _part(element.write, "[]", one) for one in value)
+        return f"[{','.join(parts)}]"
 
     return _Type(shown, read, write, element.exact)
 
@@ -472,23 +475,16 @@ def _array(element: _Type) -> _Type:
 def _map(values: _Type) -> _Type:
     shown = f"MAP<STRING, {values.shown}>"
 
-    def each(function: Callable[[Any], Any], key: str, value: Any) -> Any:
-        try:
-            return function(value)
-        except MisfitError as misfit:
-            misfit.path.append(key)
-            raise
-
     def read(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise MisfitError(shown, value)
-        return {key: None if one is None else each(values.read, key, one) for key, one in value.items()}
+        return {key: None if one is None else _part(values.read, key, one) for key, one in value.items()}
 
     def write(value: Any) -> str:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise MisfitError(shown, value)
         pairs = (
-            f"{encode_basestring(key)}:{'null' if one is None else each(values.write, key, one)}"
+            f"{encode_basestring(key)}:{'null' if one is None else _part(values.write, key, one)}"
             for key, one in value.items()
         )
         return f"{{{','.join(pairs)}}}"

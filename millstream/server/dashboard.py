@@ -59,16 +59,16 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 
-class Told(Protocol):
-    """Answers of the query server that the page shows unchanged."""
+class ClientAnswers(Protocol):
+    """Answers about stores and clients, which the page shows unchanged."""
 
     def all_stores(self) -> Answer: ...
 
     def clients(self) -> Answer: ...
 
 
-class Threads(Protocol):
-    """Answers about threads and failures."""
+class ThreadAnswers(Protocol):
+    """Answers about threads and failures, which it shows unchanged too."""
 
     def threads(self) -> Answer: ...
 
@@ -82,7 +82,9 @@ class Dashboard:
         commands: whether the server takes commands, which needs a token.
     """
 
-    def __init__(self, streams: QueriedStreams, about: Told, actions: Threads, *, commands: bool) -> None:
+    def __init__(
+        self, streams: QueriedStreams, about: ClientAnswers, actions: ThreadAnswers, *, commands: bool
+    ) -> None:
         self._streams = streams
         self._about = about
         self._actions = actions

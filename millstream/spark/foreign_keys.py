@@ -33,7 +33,7 @@ from millstream.spark.building import Building
 from millstream.spark.flow import Flow, Lane
 from millstream.spark.joining import join_values, side_of
 from millstream.spark.joins import ForeignKey, Joined
-from millstream.spark.record_failures import computable, of_before, writable
+from millstream.spark.record_failures import computable, computed, of_before, writable
 from millstream.spark.sink import Output
 from millstream.spark.trace import as_column
 from millstream.topology.nodes import (
@@ -269,9 +269,9 @@ def _rows(building: Building, node: ForeignKeyJoin, flow: Flow, found: Joined) -
     is_row = right.isNotNull()
     if node.type is JoinType.LEFT:
         is_row |= left.isNotNull()
-    value = F.when(is_row, join_values(node, flow, lane, left, right))
-    lane, (value,) = computable(building, node, node.joiner, flow, lane, value)
-    return replace(lane, value=add_result(node, node.joiner, flow, lane, "v", value))
+    made = F.when(is_row, join_values(node, flow, lane, left, right))
+    lane, value = computed(building, node, node.joiner, flow, lane, "v", made)
+    return replace(lane, value=value)
 
 
 def _hash(building: Building, table: Node, flow: Flow, found: Joined, value: str) -> Column:

@@ -17,7 +17,7 @@ from millstream.spark.building import Building
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.joins import ForeignKey, Join, Joined, Lookup, Side, history_of, links_of
-from millstream.spark.record_failures import computable, of_before
+from millstream.spark.record_failures import computable, computed, of_before
 from millstream.spark.stateful import Item, item_of, largest_so_far
 from millstream.spark.trace import as_column, called
 from millstream.topology import nodes
@@ -70,8 +70,7 @@ def visit_stream_global_table_join(building: Building, node: StreamGlobalTableJo
     right = side_of(building, node, building.global_read(node), is_left=False, shared=False)
     flow, lane, _ = building.take(node.parents[0])
     selected = apply(node, node.selector, flow, lane)
-    lane, (selected,) = computable(building, node, node.selector, flow, lane, selected)
-    looked_up = add_result(node, node.selector, flow, lane, "k", selected)
+    lane, looked_up = computed(building, node, node.selector, flow, lane, "k", selected)
     so_far = largest_so_far(F.lit(0), F.unix_millis(F.col(TIMESTAMP)))
     place = flow.with_column("o", F.struct(so_far.alias("time"), F.monotonically_increasing_id().alias("id")))
     building.found_by[node] = (lane, place)
@@ -225,9 +224,9 @@ def joined(building: Building, node: Join, flow: Flow, found: Joined) -> None:
     if isinstance(node, TableJoin):
         building.put(node, flow, _joined_rows(building, node, flow, lane, found))
         return
-    value = join_values(node, flow, lane, left, right)
-    lane, (value,) = computable(building, node, node.joiner, flow, lane, value)
-    building.put(node, flow, replace(lane, value=add_result(node, node.joiner, flow, lane, "v", value)))
+    made = join_values(node, flow, lane, left, right)
+    lane, value = computed(building, node, node.joiner, flow, lane, "v", made)
+    building.put(node, flow, replace(lane, value=value))
 
 
 def join_values(node: Joining, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:

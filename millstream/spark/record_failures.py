@@ -17,6 +17,7 @@ from millstream.dsl.error_handlers import SerializationExceptionOrigin
 from millstream.errors import TopologyException
 from millstream.serdes.serdes import Serdes
 from millstream.spark import serdes
+from millstream.spark.applying import add_result
 from millstream.spark.asking import Asking, Place, Reader
 from millstream.spark.building import Building
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, RAW_KEY, RAW_VALUE, Failure, Flow, Lane
@@ -39,6 +40,7 @@ __all__ = [
     "ask",
     "asking",
     "computable",
+    "computed",
     "count_failures",
     "drop",
     "needs_letters",
@@ -83,6 +85,14 @@ def computable(
         drop(building, node, flow, failed, "processing", F.lit(PROCESSING_FAILED), F.lit(message), function)
     lane = replace(lane, keep=flow.with_column("f", F.col(tried).isNotNull()))
     return lane, tuple(F.col(tried)[f"r{i}"] for i in range(len(results)))
+
+
+def computed(
+    building: Building, node: Node, function: Function, flow: Flow, lane: Lane, kind: str, result: Any
+) -> tuple[Lane, str]:
+    """The same, with the result in a column of its own: the lane, and the column's name."""
+    lane, (result,) = computable(building, node, function, flow, lane, result)
+    return lane, add_result(node, function, flow, lane, kind, result)
 
 
 def of_before(building: Building, flow: Flow, lane: Lane, *results: Column) -> tuple[Column, ...]:

@@ -17,7 +17,7 @@ from millstream.spark.building import Building
 from millstream.spark.flow import TIMESTAMP, Lane
 from millstream.spark.peek import peek
 from millstream.spark.printing import outlet, to_file, to_stdout
-from millstream.spark.record_failures import computable
+from millstream.spark.record_failures import computable, computed
 from millstream.spark.sink import Output
 from millstream.spark.trace import as_column
 from millstream.topology import nodes
@@ -51,16 +51,14 @@ def visit_filter(building: Building, node: nodes.Filter) -> None:
 def visit_map_values(building: Building, node: nodes.MapValues) -> None:
     flow, lane, _ = building.take(node.parents[0])
     mapped = apply(node, node.mapper, flow, lane)
-    lane, (mapped,) = computable(building, node, node.mapper, flow, lane, mapped)
-    value = add_result(node, node.mapper, flow, lane, "v", mapped)
+    lane, value = computed(building, node, node.mapper, flow, lane, "v", mapped)
     building.put(node, flow, replace(lane, value=value, value_serde=None))
 
 
 def visit_select_key(building: Building, node: nodes.SelectKey) -> None:
     flow, lane, _ = building.take(node.parents[0])
     mapped = apply(node, node.mapper, flow, lane)
-    lane, (mapped,) = computable(building, node, node.mapper, flow, lane, mapped)
-    key = add_result(node, node.mapper, flow, lane, "k", mapped)
+    lane, key = computed(building, node, node.mapper, flow, lane, "k", mapped)
     building.put(node, flow, replace(lane, key=key, key_serde=None))
 
 

@@ -15,7 +15,7 @@ from millstream.spark.building import Building
 from millstream.spark.flow import Flow
 from millstream.spark.grouped_tables import changes
 from millstream.spark.joins import ForeignKey
-from millstream.spark.record_failures import computable, of_before
+from millstream.spark.record_failures import computable, computed, of_before
 from millstream.spark.trace import as_column, translated
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
@@ -115,8 +115,7 @@ def visit_table_map_values(building: Building, node: nodes.TableMapValues) -> No
         result = as_column(apply(node, node.mapper, flow, replace(lane, value=value)))
         return F.when(F.col(value).isNotNull(), result)
 
-    lane, (result,) = computable(building, node, node.mapper, flow, lane, mapped(lane.value))
-    value = add_result(node, node.mapper, flow, lane, "v", result)
+    lane, value = computed(building, node, node.mapper, flow, lane, "v", mapped(lane.value))
     old = None
     if lane.old is not None:
         (before,) = of_before(building, flow, lane, mapped(lane.old))

@@ -27,7 +27,7 @@ from millstream.spark.flow import (
 from millstream.spark.frames import place_of_record, record_columns, user_writer
 from millstream.spark.handlers import SERIALIZATION_FAILED, attempt
 from millstream.spark.joins import is_between_tables
-from millstream.spark.record_failures import ask, computable, count_failures, drop, writable
+from millstream.spark.record_failures import ask, computed, count_failures, drop, writable
 from millstream.spark.sink import Output
 from millstream.spark.timestamps import stamp
 from millstream.topology import nodes
@@ -209,22 +209,8 @@ def _repartition(building: Building, node: Repartition, pinned: Node) -> None:
         return
     key_serde, value_serde = _settled(building, node, flow, lane)
     building.context.repartition_serdes[node] = (key_serde, value_serde)
-    topic = building.internal(node.topic)
-    lane, partition, key, value = _written(building, node, flow, lane, key_serde, value_serde, topic)
-    building.pin(
-        pinned,
-        flow,
-        lane,
-        Output(
-            topic=topic,
-            key=key,
-            value=value,
-            partition=partition,
-            route=key,
-            headers=True,
-            letter=node.name,
-        ),
-    )
+    lane, output = _output(building, node, flow, lane, key_serde, value_serde, building.internal(node.topic))
+    building.pin(pinned, flow, lane, replace(output, route=output.key))
 
 
 def _visit_between_tables(building: Building, node: Repartition) -> None:
@@ -267,7 +253,7 @@ def _settled(
     return building.bound(key, topic, is_key=True), building.bound(value, topic)
 
 
-def _written(
+def _output(
     building: Building,
     node: Repartition | nodes.Sink,
     flow: Flow,
@@ -275,8 +261,8 @@ def _written(
     key_serde: Serde,
     value_serde: Serde,
     topic: Column,
-) -> tuple[Lane, Column | None, Column, Column]:
-    """The lane of what can be written; the partition that somebody chose, the key and the value."""
+) -> tuple[Lane, Output]:
+    """The lane of what can be written, and what is written of it."""
     key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
     partition = None
     if node.partitioner is not None:
@@ -287,7 +273,7 @@ def _written(
         key = serdes.to_bytes(key_serde, F.col(lane.key), key_type, f"{node.name}: the key")
         value = serdes.to_bytes(value_serde, F.col(lane.value), value_type, f"{node.name}: the value")
     lane, key, value = writable(building, node, flow, lane, key, value, topic)
-    return lane, partition, key, value
+    return lane, Output(topic, key, value, partition=partition, headers=True, letter=node.name)
 
 
 def visit_sink(building: Building, node: nodes.Sink) -> None:
@@ -298,20 +284,8 @@ def visit_sink(building: Building, node: nodes.Sink) -> None:
         building.context.written_serdes[node.topic] = (key_serde, value_serde)
     if node.topic_function is not None:
         lane, topic = _topic(building, node, node.topic_function, flow, lane)
-    lane, partition, key, value = _written(building, node, flow, lane, key_serde, value_serde, topic)
-    building.pin(
-        node,
-        flow,
-        lane,
-        Output(
-            topic=topic,
-            key=key,
-            value=value,
-            partition=partition,
-            headers=True,
-            letter=node.name,
-        ),
-    )
+    lane, output = _output(building, node, flow, lane, key_serde, value_serde, topic)
+    building.pin(node, flow, lane, output)
 
 
 def visit_spark_sink(building: Building, node: nodes.SparkSink) -> None:
@@ -324,8 +298,7 @@ def visit_spark_sink(building: Building, node: nodes.SparkSink) -> None:
 def _topic(building: Building, node: Node, function: Function, flow: Flow, lane: Lane) -> tuple[Lane, Column]:
     """The topic that a function names for each record; at a NULL the query ends and says whose it is."""
     traced = apply(node, function, flow, lane)
-    lane, (traced,) = computable(building, node, function, flow, lane, traced)
-    name = add_result(node, function, flow, lane, "t", traced)
+    lane, name = computed(building, node, function, flow, lane, "t", traced)
     if not isinstance(flow.type_of(name), T.StringType):
         raise TopologyException(
             f"{node.name} ({describe_function(function)}): a topic's name is a string Column, "
@@ -340,8 +313,7 @@ def _partition(
 ) -> tuple[Lane, Column]:
     """The partition that a function chooses for each record; NULL leaves it to the producer."""
     traced = apply(node, function, flow, lane)
-    lane, (traced,) = computable(building, node, function, flow, lane, traced)
-    name = add_result(node, function, flow, lane, "p", traced)
+    lane, name = computed(building, node, function, flow, lane, "p", traced)
     if not isinstance(flow.type_of(name), (T.IntegralType, T.NullType)):
         raise TopologyException(
             f"{node.name} ({describe_function(function)}): a partition is an integer Column, "

@@ -12,6 +12,7 @@ __all__ = [
     "accepts",
     "arity",
     "compared_with_none",
+    "describe_argument",
     "describe_frame",
     "describe_function",
     "name_called",
@@ -38,6 +39,11 @@ def describe_function(function: Any) -> str:
     if any("__str__" in vars(base) or "__repr__" in vars(base) for base in kind.__mro__[:-1]):
         return str(plain)
     return f"{kind.__module__}.{kind.__qualname__} object"
+
+
+def describe_argument(given: Any) -> str:
+    """What was given where a function is expected: the function's location, or else the value."""
+    return describe_function(given) if callable(given) else repr(given)
 
 
 def describe_frame(frame: Any) -> str:

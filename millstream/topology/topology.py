@@ -299,7 +299,7 @@ class Topology(TellsWhatIsMissing):
     ) -> Topology:
         """A store whose changelog is a topic written by others: a processor puts its records into the store.
 
-                Other processors may be connected with the store, but only read it.
+        Other processors may be connected with the store, but only read it.
 
         Raises:
             TopologyException: a name is taken, or another source reads the topic.

@@ -36,7 +36,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class TimeWindows:
     """Windows of one size that begin every `advance`: tumbling if the two are equal, otherwise hopping.
 
-        They are aligned to the epoch. A window includes its start but not its end.
+    They are aligned to the epoch. A window includes its start but not its end.
 
     `TimeWindows.of_size_with_no_grace(timedelta(minutes=5)).advance_by(timedelta(minutes=1))`
 
@@ -188,8 +188,7 @@ class DailyTimeWindows(TimeWindows):
 
     Source: DailyTimeWindows of Confluent's kafka-streams-examples, a custom class of windows.
     Differs: a day ends when the next one begins; there, a day that begins later because of a clock change
-        also ends
-    later.
+        also ends later.
         Other custom windows are not supported: which windows a record is in is found out inside Spark,
         without Python. A window's true end is known where it is made: in `to_stream()`, when it closes and
         in what is late. As there, bytes of a key do not have it: whoever reads them, and a store, sees 24
@@ -264,8 +263,8 @@ class DailyTimeWindows(TimeWindows):
 class SlidingWindows:
     """Windows that begin and end at records: each has all records that are no further apart than this.
 
-        A window includes both ends. One ends at each record, and one begins just after each record, if it
-        contains a record.
+    A window includes both ends. One ends at each record, and one begins just after each record, if it
+    contains a record.
 
     `SlidingWindows.of_time_difference_and_grace(timedelta(minutes=5), timedelta(minutes=1))`
 
@@ -328,7 +327,7 @@ class SlidingWindows:
 @dataclass(frozen=True, slots=True)
 class JoinWindows:
     """How far apart in time two joined records may be: the right one from `before_ms` before the left one to
-        `after_ms` after it, both included.
+    `after_ms` after it, both included.
 
     `JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5)).before(timedelta(0))` pairs a record
     with those of the right side that come up to five minutes later.
@@ -393,7 +392,7 @@ class JoinWindows:
 class SessionWindows:
     """Sessions: runs of records with no gap between them longer than this. A session includes both ends.
 
-        A record between two sessions can join them into one; the two are then deleted.
+    A record between two sessions can join them into one; the two are then deleted.
 
     `SessionWindows.of_inactivity_gap_with_no_grace(timedelta(minutes=30))`
 

@@ -234,6 +234,19 @@ def test_a_file_without_authorities_is_refused(tmp_path: Path) -> None:
         assert "cannot be read as CA certificates" in text
 
 
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_authorities_for_an_address_that_is_not_encrypted_are_refused(by: str) -> None:
+    """Nobody takes such a connection for one with a trusted server; nothing is sent, and nothing read."""
+    given = {"option": ("--ca-file", "ca.pem"), "environment": ()}[by]
+    environ = {"MILLSTREAM_CA_FILE": "ca.pem"} if by == "environment" else {}
+    code, text = run("status", "-u", "http://localhost:1", *given, **environ)
+    assert code == 2, text
+    assert (
+        "Invalid value for --ca-file: the address http://localhost:1 is not encrypted, so no certificate is "
+        "checked against 'ca.pem'; give an address that begins with https:, or no file of authorities" in text
+    )
+
+
 def test_unknown_stores_and_wrong_queries_are_told(streams: KafkaStreams) -> None:
     """With what there is."""
     assert "'prices'" in asked(streams, "query", "get", "price", "x")[1]

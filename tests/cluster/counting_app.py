@@ -5,14 +5,13 @@ Prints RUNNING when it is, then one JSON line with the counts for each line that
 
 from __future__ import annotations
 
-import json
 import sys
-from datetime import timedelta
 
+from answering import answer_lines
 from counting import content, counted, lines_of
 from spark_start import WITHOUT_CODE, java_options
 
-from millstream import KafkaStreams, StreamsBuilder
+from millstream import StreamsBuilder
 
 
 def main(servers: str, application_id: str, topic: str, state_dir: str) -> None:
@@ -26,11 +25,7 @@ def main(servers: str, application_id: str, topic: str, state_dir: str) -> None:
         "spark.driver.extraJavaOptions": java_options(),
         **WITHOUT_CODE,
     }
-    with KafkaStreams(builder.build(), config) as streams:
-        streams.wait_until_running(timedelta(seconds=90))
-        print("RUNNING", flush=True)
-        for _ in sys.stdin:
-            print(json.dumps(content(streams, "counts")), flush=True)
+    answer_lines(builder.build(), config, lambda streams, _: content(streams, "counts"))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ Prints RUNNING when it is, and for each line that it reads from its input how ma
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
 
+from answering import answer_lines
+from counting import lines_of
 from spark_start import WITHOUT_CODE, java_options
 
-from millstream import Consumed, KafkaStreams, Serdes, StreamsBuilder
+from millstream import StreamsBuilder
 
 
 def main(servers: str, application_id: str, topic: str, directory: str) -> None:
@@ -20,9 +21,10 @@ def main(servers: str, application_id: str, topic: str, directory: str) -> None:
         "item",
         named="prices",
     )
-    numbers = builder.stream(topic, Consumed.with_(Serdes.string(), Serdes.string()))
     (
-        numbers.join(prices, lambda number, row: {"number": number, "price": row.price}).to_spark(
+        lines_of(builder, topic)
+        .join(prices, lambda number, row: {"number": number, "price": row.price})
+        .to_spark(
             lambda df: (
                 df.select("partition", "offset", "value.*")
                 .writeStream.format("parquet")
@@ -41,11 +43,7 @@ def main(servers: str, application_id: str, topic: str, directory: str) -> None:
         "spark.driver.extraJavaOptions": java_options(),
         **WITHOUT_CODE,
     }
-    with KafkaStreams(builder.build(), config) as streams:
-        streams.wait_until_running(timedelta(seconds=90))
-        print("RUNNING", flush=True)
-        for _ in sys.stdin:
-            print(streams.refresh_table(prices), flush=True)
+    answer_lines(builder.build(), config, lambda streams, _: streams.refresh_table(prices))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import lengths  # type: ignore[import-not-found]
+from answering import answer_lines
 from counting import content, counted, lines_of
 from pyspark.sql import functions as F
 
@@ -66,21 +67,17 @@ def main(servers: str, application_id: str, topic: str, state_dir: str, settings
         "max.batch.records": 50,
         **json.loads(settings),
     }
-    with KafkaStreams(topology(topic), config) as streams:
-        streams.wait_until_running(WAIT)
-        print("RUNNING", flush=True)
-        for line in sys.stdin:
-            answer: dict[str, Any]
-            if line.strip() == "refusal":
-                answer = {"refusal": refusal(topic, config)}
-            else:
-                health = streams.health
-                answer = {
-                    "counts": content(streams, "counts"),
-                    "lengths": content(streams, "lengths"),
-                    "health": health.as_dict(),
-                }
-            print(json.dumps(answer), flush=True)
+
+    def answer(streams: KafkaStreams, line: str) -> dict[str, Any]:
+        if line == "refusal":
+            return {"refusal": refusal(topic, config)}
+        return {
+            "counts": content(streams, "counts"),
+            "lengths": content(streams, "lengths"),
+            "health": streams.health.as_dict(),
+        }
+
+    answer_lines(topology(topic), config, answer, within=WAIT)
 
 
 if __name__ == "__main__":

@@ -180,3 +180,18 @@ def test_objects_are_created_once_and_a_store_that_ignores_conditions_is_refused
     assert told["names"] == ["p0.2"]
     assert SECRET not in said + done.stdout.decode()
     assert KEY not in said + done.stdout.decode()
+
+
+def test_another_server_keeps_nothing_of_the_tests() -> None:
+    """The bucket is removed with its objects, whatever they are called; what else is there stays."""
+    other = S3Server()
+    try:
+        passed_on = S3Server(another=other.config["spark.hadoop.fs.s3a.endpoint"])
+        for name in ("cp/0", "a%20b%2Bc", "%C3%A9"):
+            passed_on.request("PUT", f"/{passed_on.bucket}/{name}")
+        buckets = re.compile(r"<Bucket><Name>([^<]*)</Name>")
+        assert set(buckets.findall(other.request("GET", "/").decode())) == {other.bucket, passed_on.bucket}
+        passed_on.close()
+        assert buckets.findall(other.request("GET", "/").decode()) == [other.bucket]
+    finally:
+        other.close()

@@ -1,9 +1,9 @@
 """KGroupedStream.cogroup: what it makes, and what it refuses."""
 
-import re
 from datetime import timedelta
 
 import pytest
+from built import only, refused
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.cogrouped import (
@@ -13,7 +13,6 @@ from millstream.dsl.cogrouped import (
 )
 from millstream.dsl.emission import BufferConfig, Suppressed
 from millstream.dsl.options import Grouped, Materialized
-from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.serdes.serdes import Serdes
 from millstream.topology.internal_topics import plan_internal_topics
@@ -40,11 +39,6 @@ def zero():
 
 
 @pytest.fixture
-def builder():
-    return StreamsBuilder()
-
-
-@pytest.fixture
 def one(builder):
     return builder.stream("one").group_by_key(Grouped.with_(Serdes.string()))
 
@@ -52,16 +46,6 @@ def one(builder):
 @pytest.fixture
 def two(builder):
     return builder.stream("two").group_by_key()
-
-
-def refused(*parts):
-    """The error, whose message has these parts in this order."""
-    return pytest.raises(TopologyException, match="(?s)" + ".*".join(re.escape(part) for part in parts))
-
-
-def only(builder):
-    (node,) = [node for node in builder.build().nodes if isinstance(node, Cogroup)]
-    return node
 
 
 def test_each_stream_has_its_function(builder, one, two):
@@ -74,7 +58,7 @@ def test_each_stream_has_its_function(builder, one, two):
         Serdes.string(),
         None,
     )
-    node = only(builder)
+    node = only(builder, Cogroup)
     assert [parent.topics for parent in node.parents] == [("one",), ("two",)]
     assert (node.adders, node.initializer, node.merger, node.windows) == ((add, subtract), zero, None, None)
     assert [store.name for store in node.stores] == ["totals"]
@@ -85,19 +69,19 @@ def test_two_groups_of_one_stream(builder):
     """It is there twice, also if it is one only because both read one topic."""
     one, again = builder.stream("one").group_by_key(), builder.stream("one").group_by_key()
     one.cogroup(add).cogroup(again, subtract).aggregate(zero)
-    node = only(builder)
+    node = only(builder, Cogroup)
     assert [parent.name for parent in node.parents] == ["KSTREAM-SOURCE-0000000000"] * 2
     assert node.adders == (add, subtract)
     other = StreamsBuilder()
     stream = other.stream("one")
     stream.group_by_key().cogroup(add).cogroup(stream.group_by_key(), subtract).aggregate(zero)
-    assert len(only(other).parents) == 2
+    assert len(only(other, Cogroup).parents) == 2
 
 
 def test_a_group_that_comes_again_gets_another_function(builder, one):
     """As in Kafka Streams."""
     one.cogroup(add).cogroup(one, subtract).aggregate(zero)
-    assert only(builder).adders == (subtract,)
+    assert only(builder, Cogroup).adders == (subtract,)
 
 
 def test_cogroup_makes_another_object(builder, one, two):
@@ -105,7 +89,7 @@ def test_cogroup_makes_another_object(builder, one, two):
     first = one.cogroup(add)
     first.cogroup(two, add)
     first.aggregate(zero)
-    assert len(only(builder).parents) == 1
+    assert len(only(builder, Cogroup).parents) == 1
 
 
 def test_it_is_read_together(builder, one, two):
@@ -134,7 +118,7 @@ def test_windows(builder, one, two, windows, kind):
     table = windowed.aggregate(zero, add) if sessions else windowed.aggregate(zero)
     assert table._key_serde == windowed_serde(windows, Serdes.string())
     table.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
-    node = only(builder)
+    node = only(builder, Cogroup)
     assert (node.windows, node.merger) == (windows, add if sessions else None)
     assert (node.stored.kind, node.stored.retention_ms) == (kind, windows.least_retention_ms)
     assert f"windows:  {windows} ({node.name})" in builder.build().explain()

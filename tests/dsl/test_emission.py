@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from built import refused
 
 from millstream import (
     BufferConfig,
@@ -22,7 +22,6 @@ from millstream import (
     Suppressed,
     TimeWindows,
     Topology,
-    TopologyException,
 )
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.nodes import Aggregate, Suppress
@@ -42,11 +41,6 @@ def same(value: Any) -> Any:
     return value
 
 
-@pytest.fixture
-def builder() -> StreamsBuilder:
-    return StreamsBuilder()
-
-
 def counted(builder: StreamsBuilder, windows: Any = WINDOWS[0][0]) -> KTable:
     return builder.stream("in").group_by_key().windowed_by(windows).count(Materialized.as_("counts"))
 
@@ -54,11 +48,6 @@ def counted(builder: StreamsBuilder, windows: Any = WINDOWS[0][0]) -> KTable:
 def only(topology: Topology, kind: type[Any]) -> Any:
     (node,) = (node for node in topology.nodes if isinstance(node, kind))
     return node
-
-
-def refused(*parts: str) -> Any:
-    """The error, whose message has these parts in this order."""
-    return pytest.raises(TopologyException, match="(?s)" + ".*".join(re.escape(part) for part in parts))
 
 
 # --- emit strategies -------------------------------------------------------------------------------------

@@ -1,14 +1,12 @@
 """KTable.join by a foreign key: the nodes it makes, and what it refuses."""
 
-import re
-
 import pytest
+from built import only, refused
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.join_options import TableJoined
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Consumed, Materialized
-from millstream.errors import TopologyException
 from millstream.serdes.serdes import Serdes
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.names import is_internal_topic
@@ -32,11 +30,6 @@ def both(left, right):
 
 
 @pytest.fixture
-def builder():
-    return StreamsBuilder()
-
-
-@pytest.fixture
 def orders(builder):
     return builder.table("orders", Consumed.with_(Serdes.string()))
 
@@ -44,16 +37,6 @@ def orders(builder):
 @pytest.fixture
 def users(builder):
     return builder.table("users", Consumed.with_(Serdes.long()))
-
-
-def refused(*parts):
-    """The error, whose message has these parts in this order."""
-    return pytest.raises(TopologyException, match="(?s)" + ".*".join(re.escape(part) for part in parts))
-
-
-def only(builder, kind):
-    (node,) = [node for node in builder.build().nodes if isinstance(node, kind)]
-    return node
 
 
 @pytest.mark.parametrize(("operation", "type"), [("join", JoinType.INNER), ("left_join", JoinType.LEFT)])

@@ -3,31 +3,16 @@
 import re
 
 import pytest
+from built import only, refused
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.globalktable import GlobalKTable
 from millstream.dsl.options import AutoOffsetReset, Consumed, Materialized, StoreType
-from millstream.errors import TopologyException
 from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import GlobalTable
 
 HERE = "test_global_table.py"
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
-
-
-@pytest.fixture
-def builder():
-    return StreamsBuilder()
-
-
-def refused(*parts):
-    """The error, whose message has these parts in this order."""
-    return pytest.raises(TopologyException, match="(?s)" + ".*".join(re.escape(part) for part in parts))
-
-
-def only(builder):
-    (node,) = [node for node in builder.build().nodes if isinstance(node, GlobalTable)]
-    return node
 
 
 def test_its_store_is_filled_from_its_topic(builder):
@@ -36,7 +21,7 @@ def test_its_store_is_filled_from_its_topic(builder):
     assert isinstance(table, GlobalKTable)
     assert table.queryable_store_name == "by-id"
     assert repr(table) == "<GlobalKTable 'by-id'>"
-    store = only(builder).stored
+    store = only(builder, GlobalTable).stored
     assert (store.name, store.source_topic, store.logged, store.queryable) == ("by-id", "users", False, True)
     assert (store.key_serde, store.value_serde) == (Serdes.string(), Serdes.string())
     assert store.persistent
@@ -47,7 +32,7 @@ def test_without_a_name_it_can_be_queried_by_a_generated_one(builder, options):
     """As in Kafka Streams 4.3, where a Materialized without a name is an IllegalArgumentException."""
     table = builder.global_table("users", *options)
     assert table.queryable_store_name == "users-STATE-STORE-0000000000"
-    assert only(builder).stored.queryable
+    assert only(builder, GlobalTable).stored.queryable
 
 
 def test_it_takes_serdes_from_materialized_where_consumed_has_none(builder):
@@ -57,20 +42,20 @@ def test_it_takes_serdes_from_materialized_where_consumed_has_none(builder):
         Consumed.with_(Serdes.string()),
         Materialized.with_(Serdes.uuid(), Serdes.long()),
     )
-    store = only(builder).stored
+    store = only(builder, GlobalTable).stored
     assert (store.key_serde, store.value_serde) == (Serdes.string(), Serdes.long())
 
 
 def test_it_can_be_in_memory(builder):
     """The kind of store is the one asked for."""
     builder.global_table("users", Materialized.as_("users").with_store_type(StoreType.IN_MEMORY))
-    assert not only(builder).stored.persistent
+    assert not only(builder, GlobalTable).stored.persistent
 
 
 def test_it_is_read_from_the_beginning_whatever_is_asked(builder):
     """The policy is accepted and means nothing, as in Kafka Streams."""
     builder.global_table("users", STRINGS.with_offset_reset_policy(AutoOffsetReset.latest()))
-    assert not hasattr(only(builder), "offset_reset")
+    assert not hasattr(only(builder, GlobalTable), "offset_reset")
 
 
 @pytest.mark.parametrize("first", ["stream", "table", "pattern"])

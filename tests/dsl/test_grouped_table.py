@@ -3,12 +3,12 @@
 import re
 
 import pytest
+from built import only, refused
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Grouped, Materialized
-from millstream.errors import TopologyException
 from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import (
     Aggregate,
@@ -42,23 +42,8 @@ def nothing():
 
 
 @pytest.fixture
-def builder():
-    return StreamsBuilder()
-
-
-@pytest.fixture
 def grouped(builder):
     return builder.table("users").group_by(pair, Grouped.with_(Serdes.string(), Serdes.long()))
-
-
-def refused(*parts):
-    """The error, whose message has these parts in this order."""
-    return pytest.raises(TopologyException, match="(?s)" + ".*".join(re.escape(part) for part in parts))
-
-
-def only(builder, kind):
-    (node,) = [node for node in builder.build().nodes if isinstance(node, kind)]
-    return node
 
 
 def test_a_grouped_table_is_repartitioned(builder, grouped):

@@ -1,16 +1,15 @@
 """Joins as they are written: the nodes that they make, and what is refused at the line."""
 
-import re
 from datetime import timedelta
 
 import pytest
+from built import only, refused
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.join_options import Joined, StreamJoined
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Consumed, Grouped, Materialized, Named
-from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import (
@@ -40,23 +39,8 @@ def all_three(key, left, right):
 
 
 @pytest.fixture
-def builder():
-    return StreamsBuilder()
-
-
-@pytest.fixture
 def stream(builder):
     return builder.stream("in")
-
-
-def refused(*parts):
-    """The error, whose message has these parts in this order."""
-    return pytest.raises(TopologyException, match="(?s)" + ".*".join(re.escape(part) for part in parts))
-
-
-def only(builder, kind):
-    (node,) = [node for node in builder.build().nodes if isinstance(node, kind)]
-    return node
 
 
 # --- with a table ----------------------------------------------------------------------------------------

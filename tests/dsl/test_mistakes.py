@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from built import refused
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import (
@@ -25,18 +26,8 @@ def same(value):
 
 
 @pytest.fixture
-def builder():
-    return StreamsBuilder()
-
-
-@pytest.fixture
 def stream(builder):
     return builder.stream("in")
-
-
-def refused(*parts):
-    """The error, whose message has these parts in this order."""
-    return pytest.raises(TopologyException, match="(?s)" + ".*".join(re.escape(part) for part in parts))
 
 
 OPERATIONS = [

@@ -31,11 +31,6 @@ def only(builder, kind):
     return node
 
 
-@pytest.fixture
-def builder():
-    return StreamsBuilder()
-
-
 def test_a_source_has_what_it_was_given(builder):
     """Topics in order and once, serdes, the reset."""
     builder.stream(["b", "a", "b"], STRINGS.with_offset_reset_policy(AutoOffsetReset.latest())).to("out")

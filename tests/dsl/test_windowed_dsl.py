@@ -42,11 +42,6 @@ def fold(key: Any, value: Any, aggregate: Any) -> Any:
 
 
 @pytest.fixture
-def builder() -> StreamsBuilder:
-    return StreamsBuilder()
-
-
-@pytest.fixture
 def grouped(builder: StreamsBuilder) -> KGroupedStream:
     return builder.stream("in", Consumed.with_(Serdes.string(), Serdes.long())).group_by_key()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from worlds import CLIENT_STATES
 
 from millstream.errors import InvalidStateStoreException
 from millstream.model import StoreKind, TaskId
@@ -30,15 +31,6 @@ from millstream.serdes.serdes import Serdes
 from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 
-CLIENT_STATES = (
-    "CREATED",
-    "REBALANCING",
-    "RUNNING",
-    "PENDING_SHUTDOWN",
-    "NOT_RUNNING",
-    "PENDING_ERROR",
-    "ERROR",
-)
 THREAD_STATES = (
     "CREATED",
     "STARTING",

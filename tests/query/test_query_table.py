@@ -14,21 +14,12 @@ from typing import Any
 
 import pytest
 from windowed_worlds import MINUTE, WindowedClient, now
-from worlds import Client, key_in
+from worlds import CLIENT_STATES, Client, key_in
 
 from millstream.errors import InvalidStateStoreException
 from millstream.model import SessionWindow, StoreKind, TimeWindow, Windowed
 from millstream.query.provider import Role
 
-CLIENT_STATES = (
-    "CREATED",
-    "REBALANCING",
-    "RUNNING",
-    "PENDING_SHUTDOWN",
-    "NOT_RUNNING",
-    "PENDING_ERROR",
-    "ERROR",
-)
 BUSY = ("CREATED", "STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED", "PENDING_SHUTDOWN")
 GONE = ("DEAD", None)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from windowed_worlds import MINUTE, WindowedClient, now
+from windowed_worlds import MINUTE, WindowedClient, at, now
 from worlds import PARTITIONS, key_in, partition_of
 
 from millstream.errors import (
@@ -31,10 +31,6 @@ from millstream.stores.api import ClosedStoreError
 
 WORDS = ["a", "aa", "b", "c", "d"]
 SPANS = [(now - 50 * MINUTE, now - 40 * MINUTE), (now - 45 * MINUTE, now - 30 * MINUTE), (now - MINUTE, now)]
-
-
-def at(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 @pytest.fixture(params=["memory", "rocksdb"])

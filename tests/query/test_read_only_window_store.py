@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from windowed_worlds import MINUTE, WindowedClient, now
+from windowed_worlds import MINUTE, WindowedClient, at, now
 from worlds import PARTITIONS, key_in, partition_of
 
 from millstream.errors import (
@@ -33,10 +33,6 @@ from millstream.stores.api import ClosedStoreError
 
 WORDS = ["a", "aa", "ab", "b", "bbb", "c", "d"]
 STARTS = [now - 40 * MINUTE, now - MINUTE, now]
-
-
-def at(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 @pytest.fixture(params=["memory", "rocksdb"])

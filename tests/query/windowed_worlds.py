@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,16 @@ from millstream.stores import opening
 from millstream.stores.keys import session_key, window_key
 from millstream.topology.nodes import Store
 
-__all__ = ["MINUTE", "WindowedClient", "now"]
+__all__ = ["MINUTE", "WindowedClient", "at", "now"]
 
 MINUTE = 60_000
 now = 1_700_000_040_000
 """The newest window's start: 22:14:00 UTC, 14 November 2023."""
+
+
+def at(ms: int) -> datetime:
+    """The time so many milliseconds after 1970 began."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 class WindowedClient(Client):

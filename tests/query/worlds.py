@@ -15,6 +15,15 @@ from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 
 PARTITIONS = 3
+CLIENT_STATES = (
+    "CREATED",
+    "REBALANCING",
+    "RUNNING",
+    "PENDING_SHUTDOWN",
+    "NOT_RUNNING",
+    "PENDING_ERROR",
+    "ERROR",
+)
 
 
 def partition_of(key: bytes) -> int:

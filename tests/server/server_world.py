@@ -229,6 +229,18 @@ def application(*partitions: Iterable[int], **serdes: Serde) -> Application:
     return Application([FakeStreams(f"c{number}", each, stores) for number, each in enumerate(shares)])
 
 
+def filled() -> Application:
+    """A client whose `counts` has 25 keys; `a` and `b` have five windows and five sessions each."""
+    world = application()
+    for number in range(25):
+        world.put(f"key-{number}", number, timestamp=100 + number)
+    for number in range(5):
+        for key in ("a", "b"):
+            world.put_window(key, number * 1000, number)
+            world.put_session(key, number * 1000, number * 1000 + 500, number)
+    return world
+
+
 class SlowStore(MemoryStore):
     """Waits in each read until it is let go."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from server_world import Answered, Application, application, call
+from server_world import Answered, Application, application, call, filled
 
 from millstream.remote.answers import Refused
 from millstream.remote.codec import to_base64
@@ -43,14 +43,7 @@ def asked(app: QueryApplication, target: str, accept: str, **more: Any) -> Answe
 
 @pytest.fixture(scope="module")
 def world() -> Application:
-    made = application()
-    for number in range(25):
-        made.put(f"key-{number}", number, timestamp=100 + number)
-    for number in range(5):
-        for key in ("a", "b"):
-            made.put_window(key, number * 1000, number)
-            made.put_session(key, number * 1000, number * 1000 + 500, number)
-    return made
+    return filled()
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from server_world import (
     application,
     ask,
     call,
+    filled,
     key_in,
     with_slow_store,
 )
@@ -30,17 +31,6 @@ from millstream.query.provider import Role
 from millstream.remote.codec import to_base64
 from millstream.server.application import QueryApplication
 from millstream.server.entrance import Limits
-
-
-def filled() -> Application:
-    world = application()
-    for number in range(25):
-        world.put(f"key-{number}", number, timestamp=100 + number)
-    for number in range(5):
-        for key in ("a", "b"):
-            world.put_window(key, number * 1000, number)
-            world.put_session(key, number * 1000, number * 1000 + 500, number)
-    return world
 
 
 @pytest.fixture(scope="module")

@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_told_before_it_starts(
         with pytest.raises(ConfigException) as refused:
             QueryServer(filled(), tls=tls)
         assert PASSWORD not in f"{refused.value} {tls!r} {caplog.text}"
-    with pytest.raises(ConfigException, match="is for https"):
+    with pytest.raises(ConfigException, match="give an address that begins with https:"):
         RemoteStore("http://localhost:1", "counts", ca_file=files.certificate)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from machines import QUICK
 from rocksdict import Rdict
 from segmented import MINUTE, TASK, Model, open_segmented, record, reference_fetch, reference_find
-from tiers import examples
 
 from millstream.errors import IllegalStateException
 from millstream.model import StoreKind
@@ -667,15 +667,6 @@ class SegmentedMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.store.close()
-
-
-QUICK = settings(
-    max_examples=examples(25),
-    stateful_step_count=20,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
 
 
 @pytest.mark.parametrize("of_kind", [WINDOW, SESSION])

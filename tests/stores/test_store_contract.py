@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tiers import examples
+from machines import QUICK
 
 from millstream.errors import IllegalStateException
 from millstream.model import TaskId
@@ -335,15 +335,6 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.store.close()
-
-
-QUICK = settings(
-    max_examples=examples(25),
-    stateful_step_count=20,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
 
 
 def test_a_memory_store_does_what_a_dict_does(monkeypatch: pytest.MonkeyPatch) -> None:

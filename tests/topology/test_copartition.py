@@ -4,12 +4,12 @@ import re
 from datetime import timedelta
 
 import pytest
+from built import refused
 from programs import FIVE, both, same
 
 from millstream.dsl.emission import BufferConfig, Suppressed
 from millstream.dsl.join_options import StreamJoined
 from millstream.dsl.options import Materialized, Repartitioned
-from millstream.errors import TopologyException
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.windows import JoinWindows
 
@@ -18,11 +18,6 @@ def plan(builder, **partitions):
     return plan_internal_topics(
         builder.build(), "app", {key.replace("_", "-"): n for key, n in partitions.items()}
     )
-
-
-def refused(*parts):
-    """The error, whose message has these parts in this order."""
-    return pytest.raises(TopologyException, match="(?s)" + ".*".join(re.escape(part) for part in parts))
 
 
 def groups(builder):

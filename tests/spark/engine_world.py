@@ -85,7 +85,7 @@ class EngineWorld:
         return self.engine.start(compiled, claim or self.claim(compiled.pipeline.name), self.ends.put)
 
     def wait_for_end(self, timeout_s: float = 90.0) -> BaseException | None:
-        """What ended the query. Kafka's admin client may ask for a minute for a topic that is being deleted."""
+        """What ended the query. Kafka's admin client may ask for a deleted topic for a minute."""
         return self.ends.get(timeout=timeout_s).error
 
     def wait_until_committed(self, claim: CheckpointClaim, topic: str, records: int) -> None:

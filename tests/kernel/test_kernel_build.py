@@ -302,14 +302,14 @@ def test_setup_lets_a_warning_pass_and_lint_does_not(builder: ModuleType, copy: 
     shutil.rmtree(copy)  # the rest takes seconds to compile
     copy.mkdir()
     (copy / "Unused.java").write_text(
-        "package io.millstream.kernel;\nimport java.util.Set;\nclass Unused {}\n"
+        "package io.millstream.kernel;\nimport java.util.Set;\nclass Unused { int a; }\n"
     )
     assert builder.build(tmp_path / "a.jar", lint=False)
     passed = tmp_path / "build" / "passed"
     with pytest.raises(builder.BuildError, match=r"java\.util\.Set is never used"):
         builder.check(passed)
     assert not passed.exists()
-    (copy / "Unused.java").write_text("package io.millstream.kernel;\nclass Unused {}\n")
+    (copy / "Unused.java").write_text("package io.millstream.kernel;\nclass Unused { int a; }\n")
     assert builder.check(passed)
     assert not builder.check(passed)
 

@@ -373,8 +373,10 @@ def group(facts: Facts) -> Verdict | None:
             f"the running clients are unknown: {cluster.members_problem}",
             "add an ACL: READ and DESCRIBE for the group named like the application.id",
         )
+    count = len(cluster.members)
     return _ok(
-        "group", f"{len(cluster.members)} clients are running" if cluster.members else "no client is running"
+        "group",
+        {0: "no client is running", 1: "1 client is running"}.get(count, f"{count} clients are running"),
     )
 
 

@@ -24,7 +24,7 @@ def test_a_search_is_for_the_words_that_say_something() -> None:
     """Others would find most pages. They stay if they are all there is, and in the search's own language."""
     asked = {
         "how do I join two streams": "join two streams",
-        "a Column was used as a Python bool": "Column used Python bool",
+        "a Column was used as a Python bool": "Column Python bool",
         "application.id": "application.id",
         "how": "how",
         '"at least once"': '"at least once"',

@@ -35,6 +35,7 @@ lint: setup ## Check style, format and types, in seconds
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make format"; exit 1; }
 	@$(BIN)/mypy
+	@$(BIN)/python kernel/build.py --check
 
 check: lint ## Run lint and the tests that need no engine, in half a minute
 	@$(BIN)/python scripts/run_tests.py --tiers pure

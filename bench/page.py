@@ -25,15 +25,19 @@ _SOURCE = """\
 on one machine:"""
 _METHOD = """\
 Millstream, Kafka Streams in Java, Structured Streaming written by hand and Quix Streams did the same jobs
-over the same records, on one broker, each in a process of its own, in alternating rounds. Figures are
-medians of the rounds. Throughput is measured from the first record read to the last result at the broker, so
-no start is included. Kafka Streams is set up for throughput there (caches of 256 MB, commits twice a second,
-large batches, a thread for each core), and for latency where that is measured (no cache, no linger). Spark
-by hand has the settings that Millstream gives its own Spark. It writes a count to two topics, as Millstream
-does with its changelog. Quix Streams gets fewer records, since it needs longer for each.
+with the same records on one broker, each in its own process, in alternating rounds. Figures are medians of
+the rounds. Throughput is measured from the first record read to the last result written, so startup is not
+included. For throughput, Kafka Streams has caches of 256 MB, large batches, a commit every half second and a
+thread for each core; for latency, it has no cache and no linger. Spark by hand has the settings that
+Millstream gives its own Spark. It writes a count to two topics, as Millstream does with its changelog. Quix
+Streams gets fewer records, because it takes longer for each.
 
-A goal is a comparison on this machine and says nothing about another. What larger loads need is estimated in
-[sizing.md](sizing.md)."""
+The goals compare the four on this machine and say nothing about another one. [What a load
+needs](sizing.md) estimates larger ones."""
+_PLOTS = {
+    "performance-throughput.svg": "Throughput of the four in each job",
+    "performance-latency.svg": "Median latency of the four in each job",
+}
 _WIDTH, _LEFT, _ROW, _GAP = 760, 230, 16, 12
 
 
@@ -79,7 +83,7 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]], 
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{y}" '
         f'viewBox="0 0 {_WIDTH} {y}" font-family="sans-serif" font-size="12" fill="#222">\n'
-        f'<rect width="{_WIDTH}" height="{y}" fill="#fff"/>\n'
+        f'<rect width="{_WIDTH}" height="{y}" fill="#fff" class="paper"/>\n'
         f'<text x="10" y="22" font-size="15">{escape(title)}, {escape(unit)}</text>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
@@ -125,7 +129,7 @@ def page(
         tables: the tables of each part.
     """
     machine = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
-    drawn = [f"![{name}]({name})" for name in plots(parts)]
+    drawn = [f"![{title}]({name})" for name, title in _PLOTS.items() if name in plots(parts)]
     sections = []
     for name, of in tables.items():
         sections.append(f"## {name.capitalize()}")

@@ -25,36 +25,37 @@ _OVERHEAD = 100
 
 _HONEST = """\
 `make bench ARGS=--publish` wrote this page from costs that it measured on one machine ({machine}).
-Everything beyond that machine is computed, **not measured**. The formulas assume that work spreads over cores
-and machines without loss, which no system achieves. Start from the order of magnitude, then measure your own
-job."""
+Everything beyond that machine is computed, **not measured**. The computation assumes that work spreads over
+cores and machines without loss, which no system achieves. Start from the order of magnitude, and measure your
+own job. [Sizing](deploy/sizing.md) says what takes memory, cores and disk."""
 _COSTS = """\
-CPU seconds are those of the client, its JVM and Python's workers while they process in bulk. They include the
-start of the client, but not the broker. Each micro-batch has a fixed cost, so a record costs more when there
-are few; at full load that difference disappears."""
+CPU time and memory are those of the client, its JVM and its Python workers under full load. They include the
+client's start, and exclude the broker. A micro-batch has a fixed cost as well, so a record costs more where
+there are few of them."""
 _FORMULAS = f"""\
-- **Cores** = records per second / 1,000,000 * CPU seconds per million / {_SPARE}. The other cores are for
-  peaks, hand-overs and restores.
-- **Slots and partitions**: Spark runs a task for each source partition and for each shuffle partition, each
-  on a slot (a core, in `local[*]` and on a cluster). Two partitions per core keep all cores busy even if keys
-  are uneven. `spark.sql.shuffle.partitions` should equal the number of cores; the first start of a query
-  fixes it. Real-time mode needs a slot for every task of all stages at once: source partitions plus shuffle
-  partitions.
-- **Memory** = the measured memory for every {_CORES_OF_MEMORY} cores, plus {_CACHED:.0%} of the state, twice:
-  Spark keeps the state, and the store that queries read has a copy. The percentage is a rule of thumb for
-  RocksDB's caches, indexes and filters, not a measurement.
-- **Disk** = three times the state on both sides, since compaction writes before it deletes. This is a rule
-  of thumb too.
-- **Network in** = records * (size + {_OVERHEAD} bytes); **out** = results * the same, twice for jobs with
-  state (the changelog). Replication multiplies what brokers send each other. {_OVERHEAD} bytes is an upper
-  bound for Kafka's format, the key and headers."""
+- **Cores** = records a second / 1,000,000 * seconds for a million / {_SPARE}. The rest is spare, for
+  peaks, handovers and restores.
+- **Slots and partitions**: Spark runs a task for each partition of a source, and for each shuffle
+  partition. Each task takes a slot (a core, in `local[*]` and on a cluster). Two partitions for each core
+  keep all cores busy when keys are unevenly distributed. Set `spark.sql.shuffle.partitions` to the number of
+  cores; the first start of a query fixes it. Real-Time Mode needs a slot for every task of all stages at
+  once: the source partitions plus the shuffle partitions.
+- **Memory** = the measured memory for each {_CORES_OF_MEMORY} cores, plus twice {_CACHED:.0%} of the state:
+  Spark keeps the state, and the store that queries read has a copy. The {_CACHED:.0%}, for RocksDB's caches,
+  indexes and filters, are a rule of thumb and not a measurement.
+- **Disk** = three times the state for each of the two copies, because compaction writes before it deletes:
+  also a rule of thumb.
+- **Network in** = records * (size + {_OVERHEAD} bytes); **out** = results * the same, and twice
+  that for jobs with state, because of the changelog. Replication adds traffic between brokers.
+  {_OVERHEAD} bytes for Kafka's format, the key and headers are an upper bound."""
 _NEEDS = """\
-The memory above does not include state. Results per record were measured in large micro-batches, which merge
-the updates of a key. With small ones there are more, up to one for each record and window."""
+The memory in this table is without state. The number of results for each record was measured with large
+micro-batches, which merge the updates of a key. With small ones there are more results, up to one for each
+record and window."""
 _GROWTH = """\
-`make bench ARGS=scale` varies one thing at a time, with 50 records a second through a count. It measures how
-long a micro-batch takes, and how many cores are busy. Where these figures are flat, the formulas hold; where
-they rise, the formulas are too optimistic."""
+`make bench ARGS=scale` sends 50 records a second through a count and varies one thing at a time. It measures
+how long a micro-batch takes and how many cores are busy. Where these figures are flat, the formulas hold.
+Where they rise, the formulas are too optimistic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,9 @@ class Costs:
     """The measured costs of a workload.
 
     Attributes:
-        cpu_s: CPU seconds per million records.
-        memory_mb: memory of the client and its JVM, at the end.
-        written: results per record, in one topic; a stateful job writes as many to its changelog.
+        cpu_s: CPU seconds for a million records.
+        memory_mb: of the client and its JVM, at the end.
+        written: results for each record, in one topic; a stateful job writes as many to its changelog.
     """
 
     cpu_s: float
@@ -147,7 +148,7 @@ def page(facts: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> st
     tables = (
         Table(
             "costs",
-            ("job", "CPU seconds per million records", "MB", "results per record"),
+            ("job", "CPU seconds for a million records", "MB", "results for a record"),
             cost_rows,
         ),
         Table(

@@ -63,7 +63,7 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
         f"{name} was not measured: {part['failed']}" for name, part in found.items() if part.get("failed")
     ]
     return Table(
-        "Is it as fast as Kafka Streams and Spark?",
+        "Figures and goals",
         COLUMNS,
         tuple(line.cells() for line in lines),
         tuple(notes),

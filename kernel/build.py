@@ -1,7 +1,9 @@
 """Builds `millstream/kernel/millstream-kernel.jar` from the Java sources in `kernel/src`.
 
-    kernel/build.py            build it, unless it is there and is these sources'
-    kernel/build.py --no-lint  as a user's machine does: its Java may warn of what ours does not
+    kernel/build.py          build it, unless it is there and is these sources'
+    kernel/build.py --check  compile it, unless these sources have passed before; a warning is an error
+
+A build lets warnings pass: which ones there are depends on the Java that runs the compiler.
 
 The compiler is ecj, one jar that any Java 17 or later runs, so nobody needs a JDK. It compiles against the
 jars of the installed PySpark and the kafka-clients of Spark's connector. The jar is the same, byte for byte,
@@ -28,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "kernel" / "src"
 TESTS = ROOT / "kernel" / "test"
 JAR = ROOT / "millstream" / "kernel" / "millstream-kernel.jar"
+CHECKED = ROOT / "build" / "kernel-checked"
 PROPERTIES = "io/millstream/kernel/kernel.properties"
 
 JAVA_RELEASE = "17"
@@ -55,10 +58,13 @@ class BuildError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="build the kernel's jar")
-    parser.add_argument("--no-lint", action="store_true", help="let warnings pass")
+    parser.add_argument("--check", action="store_true", help="only compile it; a warning is an error")
     options = parser.parse_args(arguments)
     try:
-        build(lint=not options.no_lint)
+        if options.check:
+            check()
+        else:
+            build(lint=False)
     except BuildError as error:
         print(f"kernel: {error}", file=sys.stderr)
         return 1
@@ -85,6 +91,25 @@ def build(jar: Path = JAR, *, lint: bool = True) -> bool:
     content[PROPERTIES] = "".join(f"{name}={value}\n" for name, value in made_from.items()).encode()
     write_jar(jar, content)
     print(f"kernel: built in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return True
+
+
+def check(passed: Path = CHECKED) -> bool:
+    """Compile the kernel; whether there was something to do.
+
+    Args:
+        passed: the file that records what has passed.
+
+    Raises:
+        BuildError: an error or a warning.
+    """
+    digest = identity()["digest"]
+    if passed.is_file() and passed.read_text() == digest:
+        return False
+    with tempfile.TemporaryDirectory(prefix="millstream-kernel-") as folder:
+        compile_java(SOURCES, Path(folder), compile_path())
+    passed.parent.mkdir(parents=True, exist_ok=True)
+    passed.write_text(digest)
     return True
 
 

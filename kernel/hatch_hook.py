@@ -24,6 +24,6 @@ class KernelHook(BuildHookInterface[Any]):
         if version == "editable":
             return  # `make setup` builds it, and builds it anew when the sources change
         program = os.path.join(self.root, "kernel", "build.py")
-        done = subprocess.run([sys.executable, program, "--no-lint"], cwd=self.root, check=False)
+        done = subprocess.run([sys.executable, program], cwd=self.root, check=False)
         if done.returncode != 0:
             raise RuntimeError("the Millstream kernel could not be built, see above")

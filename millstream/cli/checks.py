@@ -150,14 +150,10 @@ def versions(facts: Facts) -> Verdict:
 def java(facts: Facts) -> Verdict:
     """Whether there is a suitable Java for Spark."""
     if facts.java_problem:
-        return Verdict(
-            "Java", Grade.FAILED, facts.java_problem.partition("\n")[0], _last_line(facts.java_problem)
-        )
+        lines = [line.strip() for line in facts.java_problem.splitlines()]
+        says = f"{lines[0]} {'; '.join(lines[1:-1])}".rstrip()
+        return Verdict("Java", Grade.FAILED, says, lines[-1] if len(lines) > 1 else "")
     return _ok("Java", facts.java)
-
-
-def _last_line(text: str) -> str:
-    return text.rpartition("\n")[2] if "\n" in text else ""
 
 
 def jars(facts: Facts) -> Verdict:
@@ -377,8 +373,10 @@ def group(facts: Facts) -> Verdict | None:
             f"the running clients are unknown: {cluster.members_problem}",
             "add an ACL: READ and DESCRIBE for the group named like the application.id",
         )
+    count = len(cluster.members)
     return _ok(
-        "group", f"{len(cluster.members)} clients are running" if cluster.members else "no client is running"
+        "group",
+        {0: "no client is running", 1: "1 client is running"}.get(count, f"{count} clients are running"),
     )
 
 
@@ -414,7 +412,7 @@ def has_failed(verdicts: Sequence[Verdict]) -> bool:
 def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     """A line for each verdict, with what to do below it."""
     lines = table(
-        ("check", "", "found"), [(each.check, each.grade.value, each.says) for each in verdicts]
+        ("check", "", "found"), [(each.check, each.grade.value, each.says) for each in verdicts], most=2000
     ).split("\n")
     indent = " " * lines[0].index("FOUND")
     shown = lines[:1]
@@ -424,5 +422,6 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
             shown.append(f"{indent}-> {verdict.next}")
     failed = sum(each.grade is Grade.FAILED for each in verdicts)
     warned = sum(each.grade is Grade.WARNING for each in verdicts)
-    shown += ["", f"{failed} failed, {warned} warnings" if failed or warned else "all is well"]
+    warnings = "1 warning" if warned == 1 else f"{warned} warnings"
+    shown += ["", f"{failed} failed, {warnings}" if failed or warned else "all is well"]
     return "\n".join(shown)

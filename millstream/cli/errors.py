@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import logging
 import sys
 import traceback
 from typing import Annotated, Any
@@ -10,8 +12,9 @@ import typer
 from typer.core import TyperGroup
 
 from millstream.errors import IllegalStateException, StreamsException
+from millstream.logs import ReadableFormatter
 
-__all__ = ["Debug", "ErrorBoundary", "print_error"]
+__all__ = ["BriefFormatter", "Debug", "ErrorBoundary", "print_error"]
 
 FAILED = 1
 INTERRUPTED = 130
@@ -60,3 +63,17 @@ def print_error(error: BaseException, context: typer.Context) -> None:
     else:
         text = f"{type(error).__name__}: {error}\nthis is a bug; please report it: --debug shows where"
     typer.echo(typer.style("error: ", fg=typer.colors.RED, bold=True) + text, err=True)
+
+
+class BriefFormatter(ReadableFormatter):
+    """Log lines without the traceback of an exception of ours: its text says what to do, and where.
+
+    A plain StreamsException wraps what nobody expected, so it keeps its traceback, as others do.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, StreamsException) and type(error) is not StreamsException:
+            record = copy.copy(record)  # other handlers show it in full
+            record.exc_info, record.exc_text = None, f"{type(error).__name__}: {error}"
+        return super().format(record)

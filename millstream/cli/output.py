@@ -45,9 +45,15 @@ def _finite(data: Any) -> Any:
     return [_finite(each) for each in data] if isinstance(data, list | tuple) else data
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]], right: Collection[str] = ()) -> str:
-    """Columns as wide as their contents, two spaces apart; those in `right` are right-aligned."""
-    shown = [[printable("-" if cell is None else cell, 200) for cell in row] for row in rows]
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[object]], right: Collection[str] = (), *, most: int = 200
+) -> str:
+    """Columns as wide as their contents, two spaces apart; those in `right` are right-aligned.
+
+    Args:
+        most: how many characters of a cell are shown.
+    """
+    shown = [[printable("-" if cell is None else cell, most) for cell in row] for row in rows]
     lines = [[printable(head.upper(), 200) for head in heads], *shown]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join(

@@ -96,6 +96,7 @@ def load_topology(text: str, app_dir: Path | None = None) -> Topology:
     folder = (named.folder or app_dir or Path()).resolve()
     _search_first(folder)
     module = _imported(named.module, folder)
+    _refuse_another(module, named, folder)
     found: Any = module
     for part in named.attribute.split("."):
         if not hasattr(found, part):
@@ -124,6 +125,22 @@ def _imported(name: str, folder: Path) -> ModuleType:
         raise  # an invalid topology; the message says where
     except Exception as error:
         raise _raised(f"module '{name}'", error) from error
+
+
+def _refuse_another(module: ModuleType, named: Named, folder: Path) -> None:
+    """A file whose name another module has, such as json.py, is not what was imported.
+
+    It cannot be loaded past its name: Spark's Python workers import it by that name, too.
+    """
+    file, found = folder / f"{named.module}.py", getattr(module, "__file__", None)
+    if named.folder is None or not file.is_file() or (found is not None and file.samefile(found)):
+        return
+    place = f" ({found})" if found else ""
+    raise typer.BadParameter(
+        f"{file} has the name of another module, '{named.module}'{place}, which Python finds first; rename "
+        "the file",
+        param_hint=_HINT,
+    )
 
 
 def _no_module(name: str, folder: Path) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millstream.cli.errors import Debug
+from millstream.cli.errors import BriefFormatter, Debug
 from millstream.cli.output import Json, as_json
 from millstream.cli.program import AppDir, Program, load_topology, parse_program
 from millstream.cli.reload import RELOADED, end_with_parent, watch_and_run
@@ -88,7 +88,9 @@ def run(
         watch_and_run(sys.argv[1:], watched)
     if os.environ.get(RELOADED):
         end_with_parent()
-    show_logs(log_level.value.upper())
+    handler = show_logs(log_level.value.upper())
+    if not debug and log_level is not Level.DEBUG:
+        handler.setFormatter(BriefFormatter())
     given = settings(
         config_file,
         os.environ,

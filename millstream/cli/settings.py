@@ -138,7 +138,10 @@ def from_toml(text: str, name: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _unreadable(f"{name} is not TOML: {error}") from error
+        # As of spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.endpoint.region.
+        quote = '; put a key that another one begins with into quotes: "a.b" = 1, "a.b.c" = 2'
+        more = quote if "overwrite a value" in str(error) else ""
+        raise _unreadable(f"{name} is not TOML: {error}{more}") from error
     found: dict[str, Any] = {}
     _flatten(document, "", name, found)
     return found

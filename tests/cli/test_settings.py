@@ -70,6 +70,10 @@ def test_properties_are_names_and_values() -> None:
             "x.properties, line 1: a setting must have the form name=value",
         ),
         (lambda: from_toml("a = ", "x.toml"), "x.toml is not TOML"),
+        (
+            lambda: from_toml("a.b = 1\na.b.c = 2", "x.toml"),
+            "put a key that another one begins with into quotes",
+        ),
         (lambda: from_toml("a.b = 2026-01-01", "x.toml"), "'a.b' is a date"),
         (lambda: from_flags(["a.b"]), "'a.b' is not a setting"),
         (lambda: settings(Path("/nowhere/x"), {}), "/nowhere/x cannot be read"),

@@ -295,6 +295,25 @@ def test_a_warning_is_an_error(builder: ModuleType, copy: Path, tmp_path: Path, 
     assert not (tmp_path / "bad.jar").exists()
 
 
+@pytest.mark.disk
+def test_setup_lets_a_warning_pass_and_lint_does_not(builder: ModuleType, copy: Path, tmp_path: Path) -> None:
+    """The compiler warns by the classes of the Java that runs it, and a user's Java is not ours; and what has
+    passed is not checked again."""
+    shutil.rmtree(copy)  # the rest takes seconds to compile
+    copy.mkdir()
+    (copy / "Unused.java").write_text(
+        "package io.millstream.kernel;\nimport java.util.Set;\nclass Unused { int a; }\n"
+    )
+    assert builder.build(tmp_path / "a.jar", lint=False)
+    passed = tmp_path / "build" / "passed"
+    with pytest.raises(builder.BuildError, match=r"java\.util\.Set is never used"):
+        builder.check(passed)
+    assert not passed.exists()
+    (copy / "Unused.java").write_text("package io.millstream.kernel;\nclass Unused { int a; }\n")
+    assert builder.check(passed)
+    assert not builder.check(passed)
+
+
 def test_without_its_jar_a_package_says_how_to_get_it(tmp_path: Path) -> None:
     """In a checkout that was never set up, say, or where a file was deleted."""
     with pytest.raises(SetupException) as caught:

@@ -262,19 +262,11 @@ public final class ObjectFiles {
         if (work.isEmpty()) {
             return;
         }
-        AtomicInteger number = new AtomicInteger();
-        ExecutorService threads = Executors.newFixedThreadPool(Math.min(AT_ONCE, work.size()), task -> {
-            Thread thread = new Thread(task, "millstream-objects-" + number.incrementAndGet());
-            thread.setDaemon(true);
-            return thread;
-        });
+        Crew crew = new Crew(Math.min(AT_ONCE, work.size()));
         try {
             List<Future<?>> waiting = new ArrayList<>();
             for (Work each : work) {
-                waiting.add(threads.submit(() -> {
-                    each.run();
-                    return null;
-                }));
+                waiting.add(crew.begin(each));
             }
             start.countDown();
             for (Future<?> each : waiting) {
@@ -289,6 +281,31 @@ public final class ObjectFiles {
             Thread.currentThread().interrupt();
             throw (IOException) new InterruptedIOException().initCause(error);
         } finally {
+            crew.dismiss();
+        }
+    }
+
+    /** Threads for one task. In a field, because compilers for Java 19 or later want a local variable closed. */
+    private static final class Crew {
+        private final AtomicInteger number = new AtomicInteger();
+        private final ExecutorService threads;
+
+        Crew(int size) {
+            threads = Executors.newFixedThreadPool(size, task -> {
+                Thread thread = new Thread(task, "millstream-objects-" + number.incrementAndGet());
+                thread.setDaemon(true);
+                return thread;
+            });
+        }
+
+        Future<?> begin(Work work) {
+            return threads.submit(() -> {
+                work.run();
+                return null;
+            });
+        }
+
+        void dismiss() {
             threads.shutdownNow();
         }
     }

@@ -1,0 +1,20 @@
+// The search takes each word for the beginning of one, so "how do I join a stream" would find Docker and
+// everything with an a. Words that say nothing are left out of what its worker gets, unless there are no others.
+const IDLE = new Set((
+  "a an and are as at be by can did do does for from got has have how i if in is it its my no not of on or our so that "
+  + "the then there this to use used using was we were what when where which who why will with you your"
+).split(" "));
+const QUERY = 2; // Material's number for this kind of message
+
+function telling(query) {
+  if (/["+~^:]/.test(query)) return query; // somebody knows the language of queries
+  const words = query.split(/[^\p{L}\p{N}_.-]+/u).filter(Boolean);
+  const kept = words.filter(word => !IDLE.has(word.toLowerCase()));
+  return kept.length ? kept.join(" ") : query;
+}
+
+const post = Worker.prototype.postMessage;
+Worker.prototype.postMessage = function (message, ...rest) {
+  const isQuery = message && message.type === QUERY && typeof message.data === "string";
+  return post.call(this, isQuery ? { ...message, data: telling(message.data) } : message, ...rest);
+};

@@ -83,6 +83,7 @@ class Client:
         try:
             self._base = base_of(url)
             self._wire = Wire(self._base, checked_token(token), tls=tls)
+            self._has_token = bool(token)
         except ConfigException as error:
             raise typer.BadParameter(str(error), param_hint="--url") from None
 
@@ -141,6 +142,11 @@ class Client:
         if is_told(reply.status, reply.body, may_be):
             return reply.status, reply.body
         if "error" in reply.body or reply.status >= 400:
+            if reply.status == 401 and self._has_token:
+                raise StreamsException(
+                    f"the query server at {self.url} does not accept this token; set --token or "
+                    "MILLSTREAM_TOKEN to its query.server.token"
+                )
             raise _explained(exception_from(reply.status, reply.body, self.url), reply.status)
         return reply.status, reply.body
 

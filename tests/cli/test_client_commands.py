@@ -136,7 +136,7 @@ def test_without_the_token_nothing_is_told_and_nothing_done(streams: KafkaStream
     for command in (("status",), ("pause",), ("query", "get", "prices", "pear")):
         code, text = asked(streams, *command, token="another-token")
         assert code == 1
-        assert "set it with --token or MILLSTREAM_TOKEN" in text
+        assert "does not accept this token; set --token or MILLSTREAM_TOKEN" in text
     assert not streams.is_paused
 
 

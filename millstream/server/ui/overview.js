@@ -86,7 +86,7 @@ function tell(how) {
   ];
   if (how.next_try) pairs.push(["Next try", [moment(how.next_try), `, ${until(how.next_try)}`]]);
   for (const [name, each] of Object.entries(details.waiting ?? {})) {
-    pairs.push([`${name} waits`, `attempt ${each.attempt}${each.most ? ` of ${each.most}` : ""}`]);
+    pairs.push(["Waiting", `${name}: attempt ${each.attempt}${each.most ? ` of ${each.most}` : ""}`]);
   }
   if (restoring.length) {
     pairs.push(["Restoring", restoring.map(([name, left]) => left ? `${name}: ${number(left)} to go` : name).join(", ")]);

@@ -44,7 +44,7 @@ export function topology(app) {
     for (const { frame, text: title } of drawn?.titles ?? []) {
       const run = runs.get(frame.pipeline);
       const now = !frame.pipeline ? "" : !run ? " · not on this client"
-        : run.running ? "" : " · does not run now";
+        : run.running ? "" : " · not running";
       refill(title, frame.title + now, () => frame.title + now);
     }
     topics.fill(Object.entries(flow.topics).map(([topic, each]) => ({ topic, ...each })));

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,13 +67,16 @@ class Event:
     generation: int = 0
 
 
+_AGREED = re.compile(r"stream-client \[(.+)\] generation (\d+): pipelines (.*), tasks ")
+
+
 class Agreements(logging.Handler):
     """Reports what the group gave a client, from the line that the client logs about it."""
 
     def __init__(self, tell: Callable[[str, Event], None]) -> None:
         super().__init__(logging.INFO)
         self._tell = tell
-        self._logger = logging.getLogger("millstream.runtime.participation")
+        self._logger = logging.getLogger("millstream.runtime.client")
 
     def __enter__(self) -> Agreements:
         self._before = self._logger.level
@@ -86,9 +90,9 @@ class Agreements(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         at = time.time()
-        if "generation %d" in str(record.msg) and isinstance(record.args, tuple):
-            client, generation, pipelines, _ = record.args
-            self._tell(str(client), Event(at, "work", str(pipelines), int(str(generation))))
+        if found := _AGREED.match(record.getMessage()):
+            client, generation, pipelines = found.groups()
+            self._tell(client, Event(at, "work", pipelines, int(generation)))
 
 
 # --- for the benchmark -----------------------------------------------------------------------------------

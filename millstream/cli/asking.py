@@ -92,6 +92,7 @@ class Client:
             tls = trusted_at(self._base, ca_file)
         with _wrong("--token"):
             self._wire = Wire(self._base, checked_token(token), tls=tls)
+        self._has_token = bool(token)
 
     @property
     def url(self) -> str:
@@ -148,6 +149,11 @@ class Client:
         if is_told(reply.status, reply.body, may_be):
             return reply.status, reply.body
         if "error" in reply.body or reply.status >= 400:
+            if reply.status == 401 and self._has_token:
+                raise StreamsException(
+                    f"the query server at {self.url} does not accept this token; set --token or "
+                    "MILLSTREAM_TOKEN to its query.server.token"
+                )
             raise _explained(exception_from(reply.status, reply.body, self.url), reply.status)
         return reply.status, reply.body
 

@@ -42,6 +42,12 @@ def status(
     raise typer.Exit(_READY if health.get("ready") else _NOT_READY)
 
 
+def _pipelines_text(pipelines: Mapping[str, Any]) -> str:
+    total, owned = pipelines.get("total", 0), pipelines.get("owned", 0)
+    others = "" if total == owned else f"; the application has {total}"
+    return f"{pipelines.get('running', 0)} of {owned} run here{others}"
+
+
 def status_text(health: Mapping[str, Any], clients: Sequence[Mapping[str, Any]]) -> str:
     """`/v1/health` and `/v1/clients` for people."""
     details = health.get("details", {})
@@ -50,8 +56,7 @@ def status_text(health: Mapping[str, Any], clients: Sequence[Mapping[str, Any]])
         "state": details.get("client_state", "?"),
         "status": f"{health.get('status')} ({'ready' if health.get('ready') else 'not ready'})",
         "why": health.get("reason", ""),
-        "pipelines": f"{pipelines.get('running', 0)} of {pipelines.get('owned', 0)} run here; "
-        f"the application has {pipelines.get('total', 0)}",
+        "pipelines": _pipelines_text(pipelines),
     }
     if health.get("next_try"):
         lines["next try"] = health["next_try"]

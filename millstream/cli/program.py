@@ -95,7 +95,7 @@ def load_topology(text: str, app_dir: Path | None = None) -> Topology:
     named = parse_program(text)
     folder = (named.folder or app_dir or Path()).resolve()
     _search_first(folder)
-    module = _imported(named.module, folder)
+    module = _imported(named, folder)
     _refuse_another(module, named, folder)
     found: Any = module
     for part in named.attribute.split("."):
@@ -114,13 +114,16 @@ def _search_first(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *others])
 
 
-def _imported(name: str, folder: Path) -> ModuleType:
+def _imported(named: Named, folder: Path) -> ModuleType:
+    name = named.module
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise _raised(f"module '{name}'", error) from error  # it exists, but imports a missing one
-        raise typer.BadParameter(_no_module(error.name, folder), param_hint=_HINT) from None
+        raise typer.BadParameter(
+            _no_module(error.name, folder, is_file=named.folder is not None), param_hint=_HINT
+        ) from None
     except StreamsException:
         raise  # an invalid topology; the message says where
     except Exception as error:
@@ -143,9 +146,13 @@ def _refuse_another(module: ModuleType, named: Named, folder: Path) -> None:
     )
 
 
-def _no_module(name: str, folder: Path) -> str:
+def _no_module(name: str, folder: Path, *, is_file: bool) -> str:
     there = sorted(path.stem for path in folder.glob("*.py"))
     near = difflib.get_close_matches(name, there, n=1)
+    if is_file:
+        return f"there is no file '{name}.py' in {folder}" + (
+            f"; did you mean '{near[0]}.py'?" if near else ""
+        )
     hint = f"; did you mean '{near[0]}'?" if near else "; set its folder with --app-dir"
     return f"there is no module '{name}' in {folder}{hint}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from millstream.cli.asking import URL, CaFile, Client, Token, Url, path_of
 from millstream.cli.errors import Debug
 from millstream.cli.output import Json, as_json, table
 from millstream.cli.records import shown_time
+from millstream.errors import InvalidStateStoreTypeException, StreamsException
 from millstream.foreign import printable, printable_lines
 
 __all__ = ["entries_text", "get", "query", "range_", "sessions", "sql", "sql_text", "value_text", "windows"]
@@ -21,6 +23,11 @@ query = typer.Typer(no_args_is_help=True, help="Read the stores of a running app
 
 _LIMIT = 100
 _PAGE = 1_000
+_READ_BY = {
+    "key-value": "`millstream query get` or `millstream query range`",
+    "window": "`millstream query windows`",
+    "session": "`millstream query sessions`",
+}
 _SQL_S = 30.0
 """Longer than the server allows a query."""
 
@@ -50,7 +57,7 @@ def get(
     debug: Debug = False,
 ) -> None:
     """Print the value of a key. Exit code 1 if it has none."""
-    with Client(url, token, ca_file) as client:
+    with Client(url, token, ca_file) as client, _kind_named(client, store):
         path = path_of("stores", store, "keys", key, stale=stale or None, as_of=as_of)
         status, found = client.get(path, may_be=(404,))
     if json:
@@ -170,7 +177,7 @@ def _print(
     reverse: bool,
     json: bool,
 ) -> None:
-    with Client(url, token, ca_file) as client:
+    with Client(url, token, ca_file) as client, _kind_named(client, place[1]):
         found = list(islice(_entries(client, place, given, limit, reverse=reverse), limit))
     if json:
         for entry in found:
@@ -179,6 +186,20 @@ def _print(
         typer.echo(entries_text(found))
     if not json and len(found) == limit:
         typer.echo(f"{limit} entries; there may be more (--limit)", err=True)
+
+
+@contextmanager
+def _kind_named(client: Client, store: str) -> Iterator[None]:
+    """For a store of another kind, name the commands that read it."""
+    try:
+        yield
+    except InvalidStateStoreTypeException as error:
+        kind = client.get(path_of("stores", store))[1].get("kind")
+        if kind not in _READ_BY:
+            raise
+        raise StreamsException(
+            f"'{printable(store)}' is a {kind} store: read it with {_READ_BY[kind]}"
+        ) from error
 
 
 def _entries(

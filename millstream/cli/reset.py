@@ -23,7 +23,9 @@ _WHERE = "Where to read input topics from (at most one of these; default --to-ea
 
 
 def reset(
-    application_id: Annotated[str, typer.Argument(help="The application.id.", show_default=False)],
+    application_id: Annotated[
+        str, typer.Argument(metavar="APPLICATION_ID", help="The application.id.", show_default=False)
+    ],
     bootstrap_server: BootstrapServer = None,
     input_topics: Annotated[
         list[str] | None,

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["GraphFormat", "describe", "described", "explain", "explained", "format_of", "graph"]
 
 
+_OTHER_PICTURES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf", ".dot"))
+
+
 class GraphFormat(StrEnum):
     """The format of a drawing."""
 
@@ -63,11 +66,12 @@ def graph(
     from millstream.topology.drawing import drawing_of, mermaid
     from millstream.topology.svg import svg
 
+    chosen = format_of(format, output)
     drawing = drawing_of(load_topology(program, app_dir))
     if json:
         tell(True, drawing.as_dict(), "")
         return
-    text = svg(drawing, program) if format_of(format, output) is GraphFormat.SVG else mermaid(drawing)
+    text = svg(drawing, program) if chosen is GraphFormat.SVG else mermaid(drawing)
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -81,10 +85,21 @@ def graph(
 
 
 def format_of(given: GraphFormat | None, output: Path | None) -> GraphFormat:
-    """The format, from the option or the file's name."""
+    """The format, from the option or the file's name.
+
+    Raises:
+        typer.BadParameter: the name is that of a picture in another format.
+    """
     if given is not None:
         return given
-    return GraphFormat.SVG if output is not None and output.suffix == ".svg" else GraphFormat.MERMAID
+    ending = "" if output is None else output.suffix.lower()
+    if ending in _OTHER_PICTURES:
+        raise typer.BadParameter(
+            f"a drawing can be SVG or Mermaid, not {ending}; use a name that ends in .svg or .mmd, or "
+            "--format",
+            param_hint="--output",
+        )
+    return GraphFormat.SVG if ending == ".svg" else GraphFormat.MERMAID
 
 
 def described(description: TopologyDescription) -> dict[str, Any]:

@@ -938,7 +938,8 @@ VALUES: tuple[Definition, ...] = (
             tags,
             unit_of(name),
             told,
-            differs="For active stores and standbys. Read once a minute.",
+            differs="For active stores and standbys. Read once a minute."
+            + (" Up to 1,000 keys are counted." if name == "estimate-num-keys" else ""),
         )
         for tags in _STATE_TAGS.values()
         for name, told in PROPERTIES.items()

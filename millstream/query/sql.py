@@ -281,7 +281,8 @@ def _positions(tables: Mapping[str, OpenTable]) -> bytes:
 
 def _too_late(timeout_s: float) -> TimeoutException:
     return TimeoutException(
-        f"the query did not finish within {timeout_s:g} s and was ended; select less, or allow more time"
+        f"the query did not finish within {round(timeout_s, 1):g} s and was ended; select less, or allow "
+        "more time"
     )
 
 

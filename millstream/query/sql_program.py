@@ -267,7 +267,10 @@ def _parsed(connection: Any, query: str) -> Any:
     except RecursionError:
         raise _Failed("invalid", "the query is nested too deeply") from None
     if parsed.get("error"):
-        raise _Failed("invalid", f"the query cannot be parsed as a SELECT: {parsed.get('error_message')}")
+        why = str(parsed.get("error_message"))
+        if "Only SELECT" in why:
+            raise _Failed("invalid", "the query is not a SELECT, and stores can only be read")
+        raise _Failed("invalid", f"the query cannot be parsed as a SELECT: {why}")
     if len(parsed["statements"]) != 1:
         many = len(parsed["statements"])
         raise _Failed("invalid", f"sql() takes one SELECT statement; got {many} statements")

@@ -180,7 +180,7 @@ def parse_request(method: str, path: bytes, query: bytes) -> Request:
     segments = _segments(path)
     fitting = [route for route in ROUTES if _fits(route, segments)]
     if not fitting:
-        raise Refused(404, "NotFound", "unknown path; docs/query-server.md lists the paths")
+        raise Refused(404, "NotFound", "unknown path; the server's start page, /, lists the paths")
     asked = "GET" if method == "HEAD" else method
     route = next((route for route in fitting if route.method == asked), None)
     if route is None:

@@ -127,7 +127,7 @@ def base_of(url: str) -> Base:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigException(
-            f"'{url}' is not a query server's address; one looks like 'http://localhost:8080'"
+            f"'{url}' is not a query server's address; one looks like 'http://localhost:7070'"
         )
     if parts.username is not None or parts.password is not None:
         raise ConfigException("a query server's address cannot have a user and password; give token=")
@@ -329,7 +329,7 @@ class Wire:
         if isinstance(error, TimeoutError):
             message = f"the query server at {self.base} did not answer within {deadline.seconds:g} s"
             return WireError(message, timed_out=True)
-        why = f"{type(error).__name__}: {error}"
+        why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         return WireError(f"the query server at {self.base} cannot be reached: {why}")
 
     # --- connections -------------------------------------------------------------------------------------

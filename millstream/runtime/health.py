@@ -235,9 +235,7 @@ def _lost(view: HealthView) -> str:
 
 def _restoring(view: HealthView) -> str:
     stores = sorted(view.restoring.items())
-    told = ", ".join(
-        name if lag is None else f"{name} ({lag} record{_s(lag)} to go)" for name, lag in stores[:5]
-    )
+    told = ", ".join(f"{name} ({lag} record{_s(lag)} to go)" if lag else name for name, lag in stores[:5])
     more = f" and {len(stores) - 5} more" if len(stores) > 5 else ""
     return f"restoring {told}{more}"
 

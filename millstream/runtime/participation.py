@@ -271,14 +271,6 @@ class Participation:
         except TaskAssignmentException as error:
             self._owner.post(Assigned(error, generation))
             return
-        log.info(
-            "stream-client [%s] generation %d: pipelines %s, tasks %s",
-            self._client_id,
-            generation,
-            ", ".join(decoded.pipelines) or "none",
-            f"{', '.join(map(str, decoded.active)) or 'none'}, "
-            f"standbys {', '.join(map(str, decoded.standby)) or 'none'}",
-        )
         self._owner.post(Assigned(decoded, generation, self._placed(decoded)))
 
     def lost(self, reason: str) -> None:

@@ -72,6 +72,11 @@ _DAMAGED = "DAMAGED"
 """A file with this name in a store's directory means that a read found damage, so the next open starts from
 scratch."""
 
+_KEYS = "rocksdb.estimate-num-keys"
+_COUNTED = 1_000
+"""Up to so many keys are counted, which takes a millisecond."""
+_SKIPPED = 100
+"""A step over more deleted keys than that ends the count."""
 _PROPERTIES = (
     "num-immutable-mem-table",
     "cur-size-active-mem-table",
@@ -269,9 +274,28 @@ class RocksDBStore:
             raise self._translated(error, "read") from error
 
     def approximate_num_entries(self) -> int:
-        """RocksDB's estimate: too high while updates or deletions are not compacted yet."""
+        """Exact up to 1,000 keys, unless many deletions are not compacted yet; then RocksDB's estimate.
+
+        That estimate counts each update of a key that is not compacted yet, so it is furthest off where few
+        keys are updated often.
+        """
         with self._gate:
-            return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
+            return self._number_of_keys()
+
+    def _number_of_keys(self) -> int:
+        options = ReadOptions()
+        options.set_max_skippable_internal_keys(_SKIPPED)
+        steps = self._db.iter(options)
+        steps.seek_to_first()
+        for count in range(_COUNTED + 1):
+            if not steps.valid():
+                try:
+                    steps.status()
+                except Exception:  # too many deleted keys in a row, or damage, which a read reports
+                    break
+                return count
+            steps.next()
+        return int(self._db.property_int_value(_KEYS) or 0)
 
     def properties(self) -> dict[str, int]:
         """RocksDB's own figures, by name without `rocksdb.`; see KIP-607 for their meaning.
@@ -280,7 +304,8 @@ class RocksDBStore:
             ClosedStoreError: the store is closed.
         """
         with self._gate:
-            return {name: int(self._db.property_int_value(f"rocksdb.{name}") or 0) for name in _PROPERTIES}
+            found = {name: int(self._db.property_int_value(f"rocksdb.{name}") or 0) for name in _PROPERTIES}
+            return {**found, "estimate-num-keys": self._number_of_keys()}
 
     # --- writes ------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from bench.children import Child, Failed, usage
+from bench.client import Agreements, Event
 from bench.lab import Lab
 
 pytestmark = pytest.mark.disk
@@ -82,3 +84,14 @@ def test_a_child_ends_with_the_benchmark(tmp_path: Path) -> None:
     for stream in (parent.stdin, parent.stdout):
         assert stream is not None
         stream.close()
+
+
+def test_what_the_group_gave_a_client_is_read_from_its_log() -> None:
+    """The line is the one that `coordination.py` words, and the client logs."""
+    told: list[tuple[str, Event]] = []
+    with Agreements(lambda client, event: told.append((client, event))):
+        logging.getLogger("millstream.runtime.client").info(
+            "%s %s", "stream-client [a-1]", "generation 3: pipelines p0, p1, tasks 0_0, standbys none"
+        )
+    [(client, event)] = told
+    assert (client, event.what, event.detail, event.generation) == ("a-1", "work", "p0, p1", 3)

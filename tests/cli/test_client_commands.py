@@ -91,6 +91,12 @@ def test_a_running_client_can_be_seen_asked_and_told(streams: KafkaStreams) -> N
     )
     assert asked(streams, "query", "get", "prices", "pear") == (0, "5\n")
     assert asked(streams, "query", "get", "prices", "fig") == (1, "store 'prices' has no key 'fig'\n")
+    code, text = asked(streams, "query", "windows", "prices")
+    assert (code, text) == (
+        1,
+        "error: 'prices' is a key-value store: read it with `millstream query get` or `millstream query "
+        "range`\n",
+    )
     assert asked(streams, "query", "range", "prices", "--from", "b") == (0, "KEY   VALUE\npear  5\n")
     code, text = asked(streams, "query", "range", "prices", "--reverse", "--json")
     assert [json.loads(line)["key"] for line in text.splitlines()] == ["pear", "apple"]
@@ -112,6 +118,7 @@ def test_sql_is_answered_by_the_client(world: FakeWorld, tmp_path: Path) -> None
         code, text = asked(streams, "query", "sql", "select * from price")
         assert (code, "Did you mean 'prices'?" in text) == (1, True)
         assert "syntax error" in asked(streams, "query", "sql", "selec")[1]
+        assert "the query is not a SELECT" in asked(streams, "query", "sql", "drop table prices")[1]
     finally:
         streams.close()
 
@@ -136,7 +143,7 @@ def test_without_the_token_nothing_is_told_and_nothing_done(streams: KafkaStream
     for command in (("status",), ("pause",), ("query", "get", "prices", "pear")):
         code, text = asked(streams, *command, token="another-token")
         assert code == 1
-        assert "set it with --token or MILLSTREAM_TOKEN" in text
+        assert "does not accept this token; set --token or MILLSTREAM_TOKEN" in text
     assert not streams.is_paused
 
 

@@ -63,6 +63,8 @@ def test_graph_writes_svg_or_mermaid_as_the_file_is_called(tmp_path: Path) -> No
         (("describe", "a b"), "is not a program"),
         (("graph", ORDERS, "-o", "/nowhere/a.svg"), "/nowhere/a.svg cannot be written"),
         (("graph", ORDERS, "--format", "png"), "png"),
+        (("graph", ORDERS, "-o", "a.png"), "ends in .svg or .mmd"),
+        (("describe", "no_such_file.py"), "there is no file 'no_such_file.py'"),
         (("run", "no_such_module", "-a", "x", "-b", "x:1"), "there is no module 'no_such_module'"),
         (("run", ORDERS, "--serve", "no-port"), "'no-port' is not an address"),
         (("run", ORDERS, "--set", "x"), "'x' is not a setting"),

@@ -163,7 +163,7 @@ def test_missing_topics_are_shown_and_created_on_a_real_broker(
     assert (code, json.loads(text)["created"]) == (0, []), text
     code, text = run(*command, "--create", "--partitions", "5", "--replication-factor", "2")
     assert code == 1
-    assert "'topics-words' has 3 partitions, not 5 and 1 replicas, not 2" in text
+    assert "'topics-words' has 3 partitions, not 5 and 1 replica, not 2" in text
     code, text = run(*command)
     assert code == 0, text
     assert "<application.id>-counts-changelog" in text

@@ -70,7 +70,7 @@ function pipeline(name) {
       ["Batches per second", number(each["batch-rate"])],
       ["Records in total", number(each["input-rows-total"])],
       ["Read per second", number(each["input-rows-rate"])],
-      ["Shortest interval", number(each["batch-interval"], "ms")],
+      ...(each["batch-interval"] ? [["Shortest interval", number(each["batch-interval"], "ms")]] : []),
     ], "figures"));
     refill(rates, past.rate, () => [chart(past.rate, `Records per second of ${name}`),
       h("p", { class: "quiet" }, `now ${number(past.rate.at(-1))}, at most ${number(Math.max(...past.rate))}`)]);

@@ -6,7 +6,9 @@ const MARGIN = 20;
 const ROUND = { topic: 17, shuffle: 17 };
 let pictures = 0;
 
-/** An <svg> of a picture; `boxes` has its groups by id, and `figures` the texts beside its lines. */
+/**
+ * An <svg> of a picture; `boxes` has its groups by id, and `figures` the texts beside its lines
+ * and below its stores. */
 export function draw(picture, title, word = (box) => box.kind) {
   const head = `head-${(pictures += 1)}`;
   const boxes = new Map();
@@ -37,10 +39,14 @@ export function draw(picture, title, word = (box) => box.kind) {
     svg.append(text);
     return { frame, text };
   });
-  for (const line of picture.lines) {
-    const text = s("text", { class: "figure", x: line.x, y: line.y + 4 });
+  const figure = (of, x, y) => {
+    const text = s("text", { class: "figure", x, y });
     svg.append(text);
-    figures.push({ line, text });
+    figures.push({ of, text });
+  };
+  for (const line of picture.lines) if (line.kind !== "state") figure(line, line.x, line.y + 4);
+  for (const box of picture.boxes) {
+    if (box.kind === "store") figure(box, box.x + box.width / 2, box.y + box.height + 11);
   }
   return { svg, boxes, figures, titles };
 }

@@ -35,7 +35,10 @@ function show(focus) {
     const view = views[name];
     find("view").replaceChildren(h("h1", null, view.title), view.node);
     document.title = `${view.title} · Millstream`;
-    if (focus) find("content").focus();
+    if (focus) {
+      find("content").focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
   }
   views[shown].update(app.model);
 }
@@ -53,13 +56,14 @@ function changed(sections) {
   count.hidden = !failed?.length;
   count.textContent = failed?.length ?? "";
   count.setAttribute("aria-label", `${failed?.length} failures`);
-  if (trouble) say(`the client cannot be looked at: ${trouble}`);
+  if (trouble) say(`the client cannot be looked at: ${trouble}`, true);
   else say("live");
   show(false);
 }
 
-function say(text) {
+function say(text, lost = false) {
   if (find("connection").textContent !== text) find("connection").textContent = text;
+  find("connection").className = lost ? "pill bad" : "quiet";
 }
 
 function ask_for_token(error) {
@@ -97,7 +101,7 @@ async function follow() {
         return;
       }
       if (!stop.signal.aborted) {
-        say(`no connection: ${error.message}; trying again`);
+        say(`no connection: ${error.message}; trying again`, true);
         find("state").className = "pill";
       }
     } finally {

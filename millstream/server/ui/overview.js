@@ -81,15 +81,15 @@ function tell(how) {
   const pairs = [
     ["Ready for queries", how.ready ? "yes" : "no"],
     ["Alive", how.live ? "yes" : "no: start a new client"],
-    ["Pipelines", `${pipelines.running ?? 0} of ${pipelines.owned ?? 0} run here; the application has `
-      + `${pipelines.total ?? 0}`],
+    ["Pipelines", `${pipelines.running ?? 0} of ${pipelines.owned ?? 0} run here`
+      + (pipelines.total === pipelines.owned ? "" : `; the application has ${pipelines.total ?? 0}`)],
   ];
   if (how.next_try) pairs.push(["Next try", [moment(how.next_try), `, ${until(how.next_try)}`]]);
   for (const [name, each] of Object.entries(details.waiting ?? {})) {
-    pairs.push([`${name} waits`, `attempt ${each.attempt}${each.most ? ` of ${each.most}` : ""}`]);
+    pairs.push(["Waiting", `${name}: attempt ${each.attempt}${each.most ? ` of ${each.most}` : ""}`]);
   }
   if (restoring.length) {
-    pairs.push(["Restoring", restoring.map(([name, left]) => `${name}: ${number(left)} to go`).join(", ")]);
+    pairs.push(["Restoring", restoring.map(([name, left]) => left ? `${name}: ${number(left)} to go` : name).join(", ")]);
   }
   if (pipelines.unowned?.length) pairs.push(["Nobody runs", pipelines.unowned.join(", ")]);
   if (details.missing_topics?.length) pairs.push(["Missing topics", details.missing_topics.join(", ")]);

@@ -6,6 +6,8 @@ import { draw } from "./drawing.js";
 export function topology(app) {
   const picture = h("div", { class: "drawing natural scroll", tabindex: "0", role: "region",
     "aria-label": "Drawing of the topology" });
+  const whole = h("input", { type: "checkbox",
+    onchange: () => picture.classList.toggle("natural", !whole.checked) });
   const topics = table("Topics that this client's pipelines read", [
     ["Topic", "mono", (row) => row.topic],
     ["Records/s", "number", (row) => number(row.rate)],
@@ -21,7 +23,7 @@ export function topology(app) {
 
   const node = h("div", { class: "cards" },
     card("Drawing", "", h("p", { class: "quiet" }, "Rates are this client's, over the last minute. "
-      + "Dashed arrows lead to stores."), picture),
+      + "Dashed arrows lead to stores."), h("label", { class: "check" }, whole, "fit it into the window"), picture),
     card("Topics", "half", topics.node),
     card("Processors", "half", nodes.node),
     card("As text", "", h("details", null, h("summary", null, "What describe() prints"), text)));
@@ -34,15 +36,15 @@ export function topology(app) {
     }
     if (!flow) return;
     const runs = new Map((threads ?? []).flatMap((each) => each.pipelines).map((each) => [each.name, each]));
-    for (const { line, text: beside } of drawn?.figures ?? []) {
-      const [words, late] = figure(line, flow, sizes ?? {});
+    for (const { of, text: beside } of drawn?.figures ?? []) {
+      const [words, late] = figure(of, flow, sizes ?? {});
       refill(beside, words, () => words);
       beside.setAttribute("class", late ? "figure late" : "figure");
     }
     for (const { frame, text: title } of drawn?.titles ?? []) {
       const run = runs.get(frame.pipeline);
       const now = !frame.pipeline ? "" : !run ? " · not on this client"
-        : run.running ? "" : " · does not run now";
+        : run.running ? "" : " · not running";
       refill(title, frame.title + now, () => frame.title + now);
     }
     topics.fill(Object.entries(flow.topics).map(([topic, each]) => ({ topic, ...each })));
@@ -53,14 +55,14 @@ export function topology(app) {
   return { title: "Topology", node, update };
 }
 
-/** What stands beside an arrow, and whether records wait there. */
-function figure(line, flow, sizes) {
-  if (line.kind === "state") {
-    const keys = sizes[line.to.slice("store ".length)]?.keys;
+/** The text below a store or beside an arrow, and whether records wait there. */
+function figure(of, flow, sizes) {
+  if (of.kind === "store") {
+    const keys = sizes[of.id.slice("store ".length)]?.keys;
     return [keys === undefined ? "" : `≈${number(keys)} keys`, false];
   }
-  if (!line.from.startsWith("topic ")) return ["", false];
-  const topic = flow.topics[line.from.slice("topic ".length)];
+  if (!of.from.startsWith("topic ")) return ["", false];
+  const topic = flow.topics[of.from.slice("topic ".length)];
   if (!topic) return ["", false];
   const lag = topic.lag ? `, ${number(topic.lag)} behind` : "";
   return [`${number(topic.rate ?? 0)}/s${lag}`, !!topic.lag];

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from millstream.config import StreamsConfig
     from millstream.kafka.topics import KafkaTopics
 
-__all__ = ["NOBODY", "cluster_config", "lags", "partitions_of", "topics_of"]
+__all__ = ["NOBODY", "PATIENCE", "cluster_config", "lags", "partitions_of", "topics_of"]
 
 NOBODY = "millstream-cli"
 """The application id for commands that do not need one."""
+
+
+PATIENCE = {"request.timeout.ms": 10_000}
+"""How long commands wait for an answer, unless told otherwise. A person waits, and can start them again."""
 
 
 def cluster_config(
@@ -38,7 +42,7 @@ def cluster_config(
     """
     from millstream.config import StreamsConfig
 
-    given: dict[str, Any] = settings(
+    given: dict[str, Any] = PATIENCE | settings(
         config_file,
         os.environ,
         set_,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli.checks import ClusterFacts, Facts, diagnose, has_failed, verdicts_text
+from millstream.cli.cluster import PATIENCE
 from millstream.cli.errors import Debug
 from millstream.cli.output import Json, tell
 from millstream.cli.program import AppDir, load_topology
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _PACKAGES = ("pyspark", "confluent-kafka", "kafka-python", "rocksdict", "pyarrow")
-_TIMEOUT_MS = 10_000
 _CONFIGS = frozenset({"DESCRIBE_CONFIGS", "ALL"})
 _NOBODY = "millstream-doctor"
 
@@ -76,7 +76,7 @@ def examine(given: Mapping[str, Any], topology: Topology | None) -> Facts:
     usual = {
         "application.id": _NOBODY,
         "bootstrap.servers": "127.0.0.1:9092",
-        "request.timeout.ms": _TIMEOUT_MS,
+        **PATIENCE,
     }
     try:
         config = StreamsConfig({**usual, **given})

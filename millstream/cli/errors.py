@@ -20,6 +20,8 @@ FAILED = 1
 INTERRUPTED = 130
 
 _DEBUG = "millstream.debug"
+_OF_PYDANTIC = "Value error, "
+"""What Typer leaves at the beginning of a message that it has from Pydantic."""
 
 
 def _set_debug(context: typer.Context, value: bool) -> bool:
@@ -40,7 +42,10 @@ class ErrorBoundary(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (typer.TyperException, typer.Exit, typer.Abort):
+        except typer.TyperException as error:
+            error.message = error.message.removeprefix(_OF_PYDANTIC)
+            raise
+        except (typer.Exit, typer.Abort):
             raise  # Typer's own exits
         except KeyboardInterrupt:
             typer.echo("\nstopped", err=True)

@@ -60,6 +60,7 @@ def _run(data_dir: Path | None, port: int, topics: list[tuple[str, int]]) -> int
     from millstream.broker import EmbeddedKafka
 
     began = time.monotonic()
+    typer.echo("starting Kafka; this takes some seconds", err=True)
     with EmbeddedKafka(data_dir, port=port) as broker:
         present = broker.topics()
         for name, partitions in topics:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from millstream.cli.cluster import PATIENCE
 from millstream.cli.errors import Debug
 from millstream.cli.output import Json, as_json
 from millstream.cli.settings import BootstrapServer, ConfigFile, Setting, settings
@@ -115,7 +116,8 @@ def reset(
         raise typer.BadParameter("Kafka's address is missing", param_hint="--bootstrap-server")
     asked = Reset(to, shift_by, _names(input_topics), _names(internal_topics), force)
     config, parts = StreamsConfig(given), real_parts()
-    plan = reset_application(config, parts, asked, dry_run=True)
+    # Whether somebody is there is soon known; to delete topics may take long.
+    plan = reset_application(StreamsConfig(PATIENCE | given), parts, asked, dry_run=True)
 
     def say(text: str) -> None:
         if not json:

@@ -32,12 +32,15 @@ __all__ = ["Sample", "key_of", "picture", "rates", "sample", "spark", "top", "to
 
 _KEPT = 120
 _BARS = "▁▂▃▄▅▆▇█"
+_GAP = 2
+"""The spaces between two columns."""
 _FEW_LINES = 3
 """A table is omitted if there is no room for this many of its rows."""
 
 Cells = tuple["str | Text", ...]
-Rows = tuple[Sequence[str], Sequence[str], Sequence[Cells]]
-"""The column heads, the right-aligned columns, and the rows."""
+Rows = tuple[Sequence[str], Sequence[str], Sequence[int], Sequence[Cells]]
+"""The column heads, the right-aligned columns, those that a narrow screen does without (by place, the first
+one first), and the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ def picture(
 
     parts: list[RenderableType] = [*_head(shown), Text("")]
     left = height - len(parts) - 1
-    for heads, right, rows in (
+    for heads, right, spare, rows in (
         _pipelines(shown, past, max(8, width // 5)),
         _threads(shown),
         _stores(shown),
@@ -145,7 +148,9 @@ def picture(
     ):
         most = left - 2  # the heads, and an empty line below
         if rows and most >= min(len(rows), _FEW_LINES):
-            parts += [_table(heads, right, rows, most), Text("")]
+            kept = _kept(heads, spare, rows, width)
+            cells = [tuple(row[place] for place in kept) for row in rows]
+            parts += [_table([heads[place] for place in kept], right, cells, most), Text("")]
             left -= min(len(rows), most) + 2
     keys = "q quits   p resumes" if held else "q quits   p pauses"
     parts.append(Text(f"{keys}   {shown.url}", style="dim", no_wrap=True, overflow="ellipsis"))
@@ -171,11 +176,23 @@ def _head(shown: Sample) -> list[Text]:
     return [line, why]
 
 
+def _kept(heads: Sequence[str], spare: Sequence[int], rows: Sequence[Cells], width: int) -> list[int]:
+    """The places of the columns that are shown: without the spare ones, as far as there is no room."""
+    lines: list[Cells] = [tuple(heads), *rows]
+    widths = [max(len(line[place]) for line in lines) + _GAP for place in range(len(heads))]
+    kept = list(range(len(heads)))
+    for place in spare:
+        if sum(widths[each] for each in kept) - _GAP <= width:
+            break
+        kept.remove(place)
+    return kept
+
+
 def _table(heads: Sequence[str], right: Sequence[str], rows: Sequence[Cells], most: int) -> RenderableType:
     """A table with at most this many rows; the last one says how many more there are."""
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
     for head in heads:
         justify: Literal["right", "left"] = "right" if head in right else "left"
         table.add_column(head, justify=justify, no_wrap=True, overflow="ellipsis")
@@ -203,7 +220,7 @@ def _pipelines(shown: Sample, past: Mapping[str, Sequence[float]], width: int) -
         for thread in shown.threads
         for each in thread["pipelines"]
     ]
-    return ("pipeline", "", "records/s", "", "batch", "ms", "lag", "dropped"), right, rows
+    return ("pipeline", "", "records/s", "", "batch", "ms", "lag", "dropped"), right, (3, 5, 4, 7), rows
 
 
 def _threads(shown: Sample) -> Rows:
@@ -216,7 +233,7 @@ def _threads(shown: Sample) -> Rows:
         )
         for each in shown.threads
     ]
-    return ("thread", "state", "tasks", "standby tasks"), (), rows
+    return ("thread", "state", "tasks", "standby tasks"), (), (3, 2), rows
 
 
 def _stores(shown: Sample) -> Rows:
@@ -229,7 +246,7 @@ def _stores(shown: Sample) -> Rows:
         rows.append(
             (_plain(each["store"]), _plain(each["kind"]), str(each["partitions"] or "-"), _plain(here or "-"))
         )
-    return ("store", "kind", "partitions", "here"), ("partitions",), rows
+    return ("store", "kind", "partitions", "here"), ("partitions",), (2, 1), rows
 
 
 def _clients(shown: Sample) -> Rows:
@@ -238,7 +255,7 @@ def _clients(shown: Sample) -> Rows:
         (_plain(each["host"]), str(len(each["partitions"])), str(len(each["standby_partitions"])))
         for each in shown.clients
     ]
-    return ("client", *counts), counts, rows
+    return ("client", *counts), counts, (2,), rows
 
 
 def _failures(shown: Sample) -> Rows:
@@ -251,7 +268,7 @@ def _failures(shown: Sample) -> Rows:
         )
         for each in list(shown.failures)[-5:]
     ]
-    return ("failed at", "what", "response", "exception"), (), rows
+    return ("failed at", "what", "response", "exception"), (), (0, 2), rows
 
 
 def _plain(value: object) -> Text:

@@ -207,7 +207,7 @@ def unreachable(config: StreamsConfig, what: str, error: BaseException) -> Strea
     servers = ",".join(config.bootstrap_servers)
     return StreamsException(
         f"could not {what}: {_reason(error)}; bootstrap.servers is '{servers}', request.timeout.ms "
-        f"{config.request_timeout_s * 1000:.0f}. Check that Kafka is running there and is reachable"
+        f"{config.request_timeout_s * 1000:.0f}; check that Kafka is running there and is reachable"
     )
 
 

@@ -11,13 +11,18 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from millstream.config import StreamsConfig
+from millstream.polling import pause
 
-__all__ = ["AWAY", "Silence", "patiently", "reachability"]
+__all__ = ["AWAY", "Silence", "Wait", "patiently", "reachability"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_TELL_EVERY_S = 4.0
+_TELL_AFTER_S = 4.0
+_TELL_AGAIN = 3
+"""A warning comes when the wait is this many times as long as at the last one: after 4, 12 and 36 s."""
+_ATTEMPT_S = 4.0
+_AGAIN_AFTER_S = 0.1
 _CONNECT_S = 1.0
 _MOST_SERVERS = 3
 AWAY = frozenset(
@@ -67,32 +72,60 @@ class Silence:
         return True
 
 
-def patiently(config: StreamsConfig, what: str, attempt: Callable[[float], T], timeout_s: float) -> T:
-    """The result of `attempt`, which gets a number of seconds, and is called again while time is left.
+class Wait:
+    """One wait for the cluster, however often the question is asked anew: warnings count from its start."""
 
-    After each unsuccessful wait, a warning names the servers and what is known about them.
+    def __init__(self, config: StreamsConfig, what: str, timeout_s: float) -> None:
+        self._config = config
+        self._what = what
+        self._timeout_s = timeout_s
+        self._began = time.monotonic()
+        self._next_s = _TELL_AFTER_S
 
-    Raises:
-        KafkaException, TimeoutError: the error of the last attempt.
-    """
-    began = time.monotonic()
-    while True:
-        left = began + timeout_s - time.monotonic()
-        try:
-            return attempt(max(0.0, min(left, _TELL_EVERY_S)))
-        except TimeoutError:
-            if left <= _TELL_EVERY_S:
-                raise
-        except KafkaException as error:
-            if left <= _TELL_EVERY_S or error.args[0].code() not in AWAY:
-                raise
+    @property
+    def left_s(self) -> float:
+        """The seconds until the timeout; negative after it."""
+        return self._began + self._timeout_s - time.monotonic()
+
+    def result(self, attempt: Callable[[float], T], grace_s: float = 0.0) -> T:
+        """The result of `attempt`, which gets a number of seconds, and is called again while time is left.
+
+        A warning that is due names the servers and what is known about them. `grace_s`: how much longer than
+        the timeout to wait, for an attempt that ends by itself.
+
+        Raises:
+            KafkaException, TimeoutError: the error of the last attempt.
+        """
+        while True:
+            until_next_s = self._began + self._next_s - time.monotonic()
+            try:
+                return attempt(max(0.0, min(self.left_s + grace_s, until_next_s, _ATTEMPT_S)))
+            except TimeoutError:
+                if self.left_s + grace_s <= 0:
+                    raise
+            except KafkaException as error:
+                if self.left_s + grace_s <= 0 or error.args[0].code() not in AWAY:
+                    raise
+                pause(_AGAIN_AFTER_S)  # it may have been told at once
+            self._tell_if_due()
+
+    def _tell_if_due(self) -> None:
+        waited_s = time.monotonic() - self._began
+        if waited_s < self._next_s:
+            return
+        self._next_s *= _TELL_AGAIN
         log.warning(
             "no answer from Kafka for %.0f s (to %s): %s; giving up after %.0f s (request.timeout.ms)",
-            time.monotonic() - began,
-            what,
-            "; ".join(reachability(config.bootstrap_servers)),
-            timeout_s,
+            waited_s,
+            self._what,
+            "; ".join(reachability(self._config.bootstrap_servers)),
+            self._timeout_s,
         )
+
+
+def patiently(config: StreamsConfig, what: str, attempt: Callable[[float], T], timeout_s: float) -> T:
+    """What `Wait.result` returns for a question that is asked once."""
+    return Wait(config, what, timeout_s).result(attempt)
 
 
 def reachability(servers: Iterable[str]) -> list[str]:

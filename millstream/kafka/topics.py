@@ -24,7 +24,7 @@ from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, restore_consumer_config, unreachable
-from millstream.kafka.patience import AWAY, Silence, patiently
+from millstream.kafka.patience import AWAY, Silence, Wait, patiently
 from millstream.model import TopicPartition
 from millstream.polling import looks
 from millstream.ports import TopicDescription
@@ -47,6 +47,8 @@ _CANNOT_BE = (
     KafkaError.INVALID_CONFIG,
 )
 """How the controller refuses to create a topic that does not exist."""
+_GRACE_S = 1.0
+"""How much longer than its own deadline a request may take to end."""
 _READY_EVERY_S = 0.1
 """How often a broker is asked again that is getting ready."""
 _GETTING_READY = frozenset(
@@ -369,18 +371,16 @@ class KafkaTopics:
         Asked again while a broker says that it is only getting ready, or goes away before it answers.
         """
         wait_s = self._timeout_s if timeout_s is None else timeout_s
-        began = time.monotonic()
+        wait = Wait(self._config, what, wait_s)
         refused: BaseException | None = None
         heard_at: float | None = None
         for _ in looks(wait_s, every_s=_READY_EVERY_S):
-            admin, left_s = self._admin(), max(began + wait_s - time.monotonic(), _READY_EVERY_S)
+            admin, left_s = self._admin(), max(wait.left_s, _READY_EVERY_S)
             answers: dict[Any, Any] = {}
             try:
                 for subject, future in question(admin, left_s).items():
                     try:
-                        answers[subject] = patiently(
-                            self._config, what, self._awaited(admin, future), left_s + 1.0
-                        )
+                        answers[subject] = wait.result(self._awaited(admin, future), _GRACE_S)
                     except KafkaException as error:
                         if error.args[0].code() not in none_for:
                             raise

@@ -324,7 +324,7 @@ def refusal(
             kind = snapshot.stores[name].kind.value
             return InvalidStateStoreTypeException(
                 f"store '{name}' is a {kind} store, which {asked_as} does not read",
-                next_step=f"use a type of QueryableStoreTypes that reads {kind} stores",
+                next_step=f"use QueryableStoreTypes.{kind.replace('-', '_')}_store(), or store('{name}')",
                 **facts,
             )
         case Outcome.WRONG_PARTITION:

@@ -77,6 +77,8 @@ class RemoteStore(EntryViews[Any, Any]):
         with RemoteStore("http://orders-1:8080", "counts", token="...") as counts:
             counts["anna"]
 
+    Coroutines use `async with`, and the methods that end in `_async`.
+
     It has the methods of ReadOnlyKeyValueStore, ReadOnlyWindowStore and ReadOnlySessionStore; which of them
     can be used depends on the store's kind.
 
@@ -291,6 +293,14 @@ class RemoteStore(EntryViews[Any, Any]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> RemoteStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await run(self.close, thread=_THREAD)
 
     def __repr__(self) -> str:
         return f"<RemoteStore '{self._name}' at {self._server}>"

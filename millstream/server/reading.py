@@ -14,16 +14,16 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any, Protocol
 
-from millstream.errors import StreamsRebalancingException
+from millstream.errors import InvalidStateStoreTypeException, StreamsRebalancingException
 from millstream.metrics.client import ClientMetrics
 from millstream.model import LagInfo, StoreKind, ThreadMetadata
-from millstream.query.composite import QueryableStoreTypes
 from millstream.query.local import LocalReader
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from millstream.query.provider import Presence, StoreDeclaration, StoreSnapshot, StoreView, parts_by_partition
 from millstream.query.read import Read, remaining
 from millstream.remote.answers import BEFORE_HISTORY, Refused
 from millstream.remote.pages import Page, Place, Row, page_of, place_of
+from millstream.remote.routes import about_store
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
@@ -114,6 +114,8 @@ class LocalStores:
     def _reason(self, store: str, kind: StoreKind) -> Exception:
         try:
             self._reader(Read(store, kind))
+        except InvalidStateStoreTypeException as error:
+            return _of_another_kind(self.snapshot().stores[store], error)
         except Exception as error:  # the matching leaf
             return error
         # It has become readable in the meantime.
@@ -184,7 +186,7 @@ class LocalStores:
 
     def _reader(self, read: Read) -> LocalReader:
         of = Read(read.store, read.kind, partition=read.partition, stale=read.stale)
-        reader = LocalReader(self._view, of, asked_as=_ASKED_AS[read.kind])
+        reader = LocalReader(self._view, of)
         reader.check()
         return reader if read.as_of is None else reader.as_of(read.as_of)
 
@@ -217,11 +219,24 @@ class LocalStores:
         return window
 
 
-_ASKED_AS = {
-    StoreKind.KEY_VALUE: repr(QueryableStoreTypes.timestamped_key_value_store()),
-    StoreKind.WINDOW: repr(QueryableStoreTypes.timestamped_window_store()),
-    StoreKind.SESSION: repr(QueryableStoreTypes.session_store()),
+_READ_AT = {
+    StoreKind.KEY_VALUE: ("keys/{key}", "entries"),
+    StoreKind.WINDOW: ("windows/{key}", "windows"),
+    StoreKind.SESSION: ("sessions/{key}", "sessions"),
 }
+
+
+def _of_another_kind(
+    store: StoreDeclaration, error: InvalidStateStoreTypeException
+) -> InvalidStateStoreTypeException:
+    """The same exception for HTTP: it names the paths that read the store."""
+    path = about_store(store.name)
+    return InvalidStateStoreTypeException(
+        f"store '{store.name}' is a {store.kind.value} store",
+        store=store.name,
+        client_state=error.client_state,
+        next_step="read it at " + " or ".join(f"{path}/{end}" for end in _READ_AT[store.kind]),
+    )
 
 
 @contextmanager

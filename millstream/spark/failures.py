@@ -365,7 +365,7 @@ def translate(
         elif unfit := _unfit(report, classes):
             cause = unfit
             cause.__cause__ = error
-            message = f"{head}: a record cannot be read or written\n{unfit}"
+            message = f"{head}: {_which(unfit)}\n{unfit}"
         elif (said := _said_by_damage(report, claim)) is not None:
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
         elif refused := _refused(report):
@@ -539,6 +539,13 @@ def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
         )
     written = _UNWRITABLE.search(said)
     return SerializationException(written[0]) if written else None
+
+
+def _which(unfit: SerializationException) -> str:
+    """The record by its position: this line goes to other clients and dashboards, so it quotes no data."""
+    if unfit.offset is None:
+        return "a record cannot be read or written"
+    return f"the record at {unfit.topic}-{unfit.partition} offset {unfit.offset} cannot be read"
 
 
 def _expression(whole: str, report: Report) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import typer
 
+from millstream.cli.cluster import cluster_config
 from millstream.cli.main import app
 from millstream.cli.settings import from_environment, from_flags, from_properties, from_toml, settings
 from millstream.config import StreamsConfig
@@ -33,6 +34,12 @@ def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path: Path
         "state.dir": "flag",
         "client.id": "named",
     }
+
+
+def test_commands_wait_ten_seconds_for_kafka_unless_told_otherwise() -> None:
+    """A client waits for 40 s, and a person who waits can start the command again."""
+    assert cluster_config(None, None, "kafka:1").request_timeout_s == 10.0
+    assert cluster_config(None, ["request.timeout.ms=500"], "kafka:1").request_timeout_s == 0.5
 
 
 def test_toml_may_have_tables_or_dotted_keys() -> None:

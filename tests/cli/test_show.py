@@ -68,7 +68,7 @@ def test_graph_writes_svg_or_mermaid_as_the_file_is_called(tmp_path: Path) -> No
         (("run", "no_such_module", "-a", "x", "-b", "x:1"), "there is no module 'no_such_module'"),
         (("run", ORDERS, "--serve", "no-port"), "'no-port' is not an address"),
         (("run", ORDERS, "--set", "x"), "'x' is not a setting"),
-        (("completion", "tcsh"), "tcsh"),
+        (("completion", "tcsh"), "Invalid value for 'shell': 'tcsh' is not one of 'bash', 'zsh', 'fish'."),
     ],
 )
 def test_what_is_called_wrongly_is_an_error_of_usage(arguments: tuple[str, ...], said: str) -> None:

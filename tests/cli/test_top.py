@@ -98,6 +98,18 @@ def test_the_picture_fits_the_screen(width: int, height: int) -> None:
     assert width < 80 or any("more" in line for line in lines) == (height >= 20)
 
 
+def test_a_narrow_screen_does_without_the_columns_that_matter_least() -> None:
+    """What is left can be read: a name, its state, its rate and its lag."""
+    lines = drawn(SAMPLE, width=40)
+    assert [line.rstrip() for line in lines[3:5]] == [
+        "pipeline        records/s    lag",
+        "p0        runs      1,204  1,500",
+    ]
+    assert "store   kind       here" in [line.rstrip() for line in lines]
+    assert max(map(len, lines)) <= 40
+    assert drawn(SAMPLE, width=60)[3].split()[-4:] == ["batch", "ms", "lag", "dropped"]
+
+
 def test_a_client_that_does_not_answer_is_shown_as_it_was() -> None:
     """With the reason."""
     gone = Sample(SAMPLE.url, SAMPLE.health, SAMPLE.threads, error="no answer: refused")

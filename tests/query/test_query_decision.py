@@ -204,7 +204,7 @@ MESSAGES = {
         "InvalidStateStoreTypeException",
         False,
         "store 'counts' is a window store, which QueryableStoreTypes.key_value_store() does not read; use "
-        "a type of QueryableStoreTypes that reads window stores",
+        "QueryableStoreTypes.window_store(), or store('counts')",
     ),
     Outcome.WRONG_PARTITION: (
         "InvalidStateStorePartitionException",

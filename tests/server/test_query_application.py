@@ -187,10 +187,19 @@ def test_a_store_is_counted_and_described(app: QueryApplication) -> None:
     "target",
     ["windows/keys/a", "windows/entries", "counts/windows", "counts/windows/a?time=1", "windows/sessions"],
 )
-def test_a_route_for_another_kind_of_store_says_which_it_is(app: QueryApplication, target: str) -> None:
+def test_a_route_for_another_kind_of_store_names_those_that_read_it(
+    app: QueryApplication, target: str
+) -> None:
     """409."""
     answer = ask(app, f"/v1/stores/{target}")
     assert (answer.status, answer.body["error"]) == (409, "InvalidStateStoreTypeException")
+    said = {
+        "windows": "store 'windows' is a window store; read it at /v1/stores/windows/windows/{key} or "
+        "/v1/stores/windows/windows",
+        "counts": "store 'counts' is a key-value store; read it at /v1/stores/counts/keys/{key} or "
+        "/v1/stores/counts/entries",
+    }
+    assert answer.body["message"] == said[target.partition("/")[0]]
 
 
 # --- in each state ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 import socket
@@ -369,6 +370,17 @@ def test_mistakes_are_told_as_a_local_store_tells_them(stage: Stage) -> None:
             there.get("a")
         with pytest.raises(InvalidStateStoreTypeException):
             there.find_sessions("a", 1, 2)
+
+
+def test_coroutines_close_it_as_with_does(stage: Stage) -> None:
+    """Its connections are closed beside the loop."""
+
+    async def main(there: RemoteStore) -> tuple[Any, list[Any]]:
+        async with there as store:
+            return await store.get_async("key-03"), [entry async for entry in store.all_async()]
+
+    with stage.read_both_ways(filled(), "counts", QueryableStoreTypes.key_value_store()) as (here, there):
+        assert asyncio.run(main(there)) == (here.get("key-03"), list(here.all()))
 
 
 def test_iterators_look_ahead_and_close(stage: Stage) -> None:

@@ -19,6 +19,7 @@ from millstream import (
 from millstream.errors import TaskMigratedException
 from millstream.model import TopicPartition
 from millstream.ports import FENCE, CheckpointClaim
+from millstream.runtime.failure import in_short
 from millstream.runtime.policies import causes
 from millstream.spark.damage import find_damage
 from millstream.spark.failures import Report, translate
@@ -358,7 +359,12 @@ def test_what_a_serde_refuses_is_a_serialization_exception_in_the_chain(
     unfit = error.__cause__
     assert isinstance(unfit, SerializationException)
     assert said is None or str(unfit) == said
-    assert str(error) == f"pipeline p0: its query failed: a record cannot be read or written\n{unfit}"
+    topic, partition, offset = record
+    what = "a record cannot be read or written"
+    if topic is not None:
+        what = f"the record at {topic}-{partition} offset {offset} cannot be read"
+    assert str(error) == f"pipeline p0: its query failed: {what}\n{unfit}"
+    assert in_short(error) == f"PipelineException: pipeline p0: its query failed: {what}"
     assert (unfit.topic, unfit.partition, unfit.offset) == record
     assert unfit.__cause__ is spark
 

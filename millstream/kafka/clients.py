@@ -55,6 +55,8 @@ class _Calm(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
+        if message.startswith("GETPID ") and message.endswith(": retrying"):
+            return False  # a broker that has just started; there is nothing to do
         # `FAIL [rdkafka#consumer-1] [thrd:...]: 127.0.0.1:9092/1: Connect to ... failed`: the first word is
         # the kind.
         kind = (record.levelno, message.split(" ", 1)[0])

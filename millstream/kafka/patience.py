@@ -73,9 +73,13 @@ class Silence:
 
 
 class Wait:
-    """One wait for the cluster, however often the question is asked anew: warnings count from its start."""
+    """One wait for the cluster, however often the question is asked anew: warnings count from its start.
 
-    def __init__(self, config: StreamsConfig, what: str, timeout_s: float) -> None:
+    `warns`: whether there are any. A question that is repeated for hours leaves that to who asks it.
+    """
+
+    def __init__(self, config: StreamsConfig, what: str, timeout_s: float, *, warns: bool = True) -> None:
+        self._warns = warns
         self._config = config
         self._what = what
         self._timeout_s = timeout_s
@@ -114,6 +118,8 @@ class Wait:
         if waited_s < self._next_s:
             return
         self._next_s *= _TELL_AGAIN
+        if not self._warns:
+            return
         log.warning(
             "no answer from Kafka for %.0f s (to %s): %s; giving up after %.0f s (request.timeout.ms)",
             waited_s,

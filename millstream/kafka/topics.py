@@ -132,7 +132,7 @@ class KafkaTopics:
             name: TopicDescription(
                 name, len(topic.partitions), str(topic.topic_id), replicas=_replicas(topic)
             )
-            for name, topic in self._described(names, timeout_s).items()
+            for name, topic in self._described(names, timeout_s, warns=patient).items()
         }
 
     def confirm(self, names: Iterable[str]) -> dict[str, TopicDescription]:
@@ -297,7 +297,7 @@ class KafkaTopics:
         with self._lock:
             self._closed, self._client = True, None  # librdkafka ends its threads with the object
 
-    def _described(self, names: Iterable[str], timeout_s: float) -> dict[str, Any]:
+    def _described(self, names: Iterable[str], timeout_s: float, *, warns: bool = True) -> dict[str, Any]:
         """What the cluster says of each topic that exists."""
         wanted = sorted(set(names))
         if not wanted:
@@ -312,6 +312,7 @@ class KafkaTopics:
                 ),
                 none_for=(KafkaError.UNKNOWN_TOPIC_OR_PART,),
                 timeout_s=timeout_s,
+                warns=warns,
             )
         return {name: topic for name, topic in described.items() if topic is not None}
 
@@ -365,13 +366,14 @@ class KafkaTopics:
         *,
         none_for: tuple[int, ...] = (),
         timeout_s: float | None = None,
+        warns: bool = True,
     ) -> dict[Any, Any]:
         """The answers to a question that gives a future for each of its subjects.
 
         Asked again while a broker says that it is only getting ready, or goes away before it answers.
         """
         wait_s = self._timeout_s if timeout_s is None else timeout_s
-        wait = Wait(self._config, what, wait_s)
+        wait = Wait(self._config, what, wait_s, warns=warns)
         refused: BaseException | None = None
         heard_at: float | None = None
         for _ in looks(wait_s, every_s=_READY_EVERY_S):

@@ -162,6 +162,9 @@ def test_what_a_client_says_again_and_again_is_told_once_in_a_while() -> None:
         record = logging.LogRecord("rdkafka", logging.ERROR, "", 0, "%s", (text,), None)
         return record.getMessage() if calm.filter(record) else None
 
+    assert (
+        said("GETPID [a]: Failed to acquire idempotence PID: Coordinator load in progress: retrying") is None
+    )
     assert said("FAIL [a]: refused") == "FAIL [a]: refused"
     assert [said("FAIL [b]: refused") for _ in range(3)] == [None, None, None]
     assert said("ERROR [a]: all brokers are down") is not None

@@ -45,6 +45,10 @@ def test_a_cluster_that_is_away_is_told_of_until_time_is_up(
             assert len(told) == 2  # after 0.2 and 0.6 s, and not anew for each client that is tried
             assert all(text.startswith("no answer from Kafka for ") for text in told)
             assert f"s (to {question}): {server} cannot be reached (Connection refused); " in told[0]
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "millstream.kafka.patience"), pytest.raises(StreamsException):
+            topics.look(["x"])
+        assert caplog.records == [], "it is asked again and again, and who asks it tells"
     finally:
         topics.close()
 

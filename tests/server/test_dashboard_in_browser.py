@@ -452,7 +452,8 @@ def test_commands_do_what_they_say_and_closing_is_told(browser: Browser, tmp_pat
         expect(threads.get_by_role("row").filter(has_text="StreamThread")).to_have_count(1)
         assert len(asked) == 2
         commands.get_by_role("button", name="Close the client").click()
-        expect(page.page.get_by_text("no connection:")).to_be_visible()
+        expect(page.page.get_by_text(re.compile(r"no connection: .*; this is from \d\d:"))).to_be_visible()
+        expect(page.page.locator("#view")).to_have_css("filter", "grayscale(1)")
         wait_until(lambda: client.state is State.NOT_RUNNING, "it is closed", 20)
         assert "the client does not restart" in asked[-1]
     finally:

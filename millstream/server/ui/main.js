@@ -18,6 +18,7 @@ const app = { session: new Session(), still: null, model: {} };
 const views = Object.fromEntries(Object.entries(VIEWS).map(([name, make]) => [name, make(app)]));
 const links = {};
 let shown = null;
+let heard = null;
 
 for (const [name, view] of Object.entries(views)) {
   links[name] = h("a", { href: `#/${name}` }, view.title, h("span", { class: "count", hidden: true }));
@@ -44,6 +45,8 @@ function show(focus) {
 }
 
 function changed(sections) {
+  heard = new Date();
+  find("view").classList.remove("old");
   Object.assign(app.model, sections);
   const { client, failures: failed, trouble } = app.model;
   if (client) {
@@ -101,8 +104,10 @@ async function follow() {
         return;
       }
       if (!stop.signal.aborted) {
-        say(`no connection: ${error.message}; trying again`, true);
+        const old = heard ? `; this is from ${heard.toLocaleTimeString("en-GB")}` : "";
+        say(`no connection: ${error.message}${old}; trying again`, true);
         find("state").className = "pill";
+        find("view").classList.add("old");
       }
     } finally {
       document.removeEventListener("visibilitychange", hide);

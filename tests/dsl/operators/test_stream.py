@@ -62,6 +62,7 @@ def test_bytes_that_do_not_fit_the_serde_end_the_pipeline_and_name_the_record() 
         said = "in-0 offset 1 value: serde 'long' cannot read these 9 bytes: it takes 8 bytes"
         assert said in str(caught.value)
         assert "pipeline p0: its query failed: a record cannot be read or written" in str(caught.value)
+        assert "set deserialization.exception.handler" in str(caught.value)
         assert "no number" not in str(caught.value)
         assert caught.value.pipeline == "p0"
         assert caught.value.error_class == "USER_RAISED_EXCEPTION"

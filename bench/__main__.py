@@ -129,7 +129,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything started is ended
     console = Console(width=max(120, Console().width))
     facts = machine_facts()
-    console.print(", ".join(f"{name} {value}" for name, value in facts.items()), highlight=False)
+    console.print(page.machine(facts), highlight=False)
     with suppress(NotMeasured):  # each part reports it later
         quix_python()  # the first call installs it, which must not count in any part
     _prepare(console)

@@ -10,7 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Goal", "Report", "Spread", "Table", "median", "percentile", "ratios", "rounds", "slope", "spread"]
+__all__ = [
+    "Goal",
+    "Report",
+    "Spread",
+    "Table",
+    "median",
+    "number",
+    "percentile",
+    "ratios",
+    "rounds",
+    "slope",
+    "spread",
+]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -34,6 +46,13 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def median(values: Sequence[float]) -> float:
     """The middle value."""
     return percentile(values, 50)
+
+
+def number(value: float) -> str:
+    """A figure with no more digits than it deserves: 522,811, 96.4, 2.05, 0.047."""
+    size = abs(value)
+    digits = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2 if size >= 0.1 else 3
+    return f"{value:,.{digits}f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +115,8 @@ class Goal:
     def __str__(self) -> str:
         sign = "at least" if self.at_least else "at most"
         verdict = "met" if self.met else "MISSED"
-        return f"{verdict}: {self.what} {self.measured:,.2f} {self.unit} (goal: {sign} {self.limit:,.2f})"
+        measured, limit = number(self.measured), number(self.limit)
+        return f"{verdict}: {self.what} {measured} {self.unit} (goal: {sign} {limit})"
 
 
 @dataclass(frozen=True, slots=True)

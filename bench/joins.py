@@ -571,10 +571,12 @@ def contests(*, quick: bool) -> tuple[Contest, ...]:
             None,
         ),
         Contest(
+            # Not with Kafka Streams' defaults: with its small caches some of its last values are not those
+            # that the topics lead to, and others in each run.
             f"Two tables of {keys // 4:,} keys",
             Case("tables", keys // 4, records),
-            java,
-            "java_default",
+            ("millstream", "java_tuned"),
+            "java_tuned",
             2.0,
         ),
         Contest("Two streams", Case("pairs", 10_000, records), ("millstream", "spark"), "spark", 0.9),
@@ -594,6 +596,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
     tables: list[Table] = []
     goals: list[Goal] = []
     data: dict[str, Any] = {}
+    failed: list[str] = []
     lab.session(tuned=True)  # it keeps running, so no run starts Spark
     with ExitStack() as held:
         missing = ""
@@ -604,14 +607,19 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
             missing = str(error)
         for contest in contests(quick=quick):
             names = [name for name in contest.names if java is not None or not name.startswith("java")]
-            runs = _measured(lab, contest, names, java, repetitions, tell)
+            try:
+                runs = _measured(lab, contest, names, java, repetitions, tell)
+            except RuntimeError as error:  # the others can still be compared
+                tell(f"{contest.title}: FAILED: {error}")
+                failed.append(f"{contest.title}: {error}")
+                continue
             table, faster = _compared(contest, runs, missing)
             tables.append(table)
             data[contest.title] = {name: [asdict(run) for run in of] for name, of in runs.items()}
             if faster is not None and contest.least is not None:
                 of = f"throughput against {_LABELS[contest.against]}: {contest.title}"
                 goals.append(Goal(of, faster, contest.least, "x", at_least=True))
-    return Report("joins", tuple(tables), tuple(goals), data)
+    return Report("joins", tuple(tables), tuple(goals), data, failed="; ".join(failed))
 
 
 def _measured(

@@ -11,7 +11,7 @@ from bench.figures import Table, median
 from bench.summary import table as summary
 from bench.workloads import WORKLOADS
 
-__all__ = ["bars", "markdown", "page", "plots"]
+__all__ = ["bars", "machine", "markdown", "page", "plots"]
 
 _COLOURS = {
     "millstream": "#1f6f8b",
@@ -39,6 +39,27 @@ _PLOTS = {
     "performance-latency.svg": "Median latency of the four in each job",
 }
 _WIDTH, _LEFT, _ROW, _GAP = 760, 230, 16, 12
+
+
+_FACTS = {
+    "cores": "{} cores",
+    "memory_gb": "{} GB of memory",
+    "load_average": "load average {}",
+    "python": "Python {}",
+    "java": "Java {}",
+    "spark": "Spark {}",
+    "kafka": "Kafka {}",
+    "at": "measured at {}",
+}
+
+
+def machine(facts: Mapping[str, Any]) -> str:
+    """The facts about a machine in one line, with units."""
+    said = []
+    for name, value in facts.items():
+        text = " / ".join(f"{each:.1f}" for each in value) if isinstance(value, list) else str(value)
+        said.append(_FACTS.get(name, name.replace("_", " ") + " {}").format(text))
+    return ", ".join(said)
 
 
 def markdown(table: Table) -> str:
@@ -128,7 +149,6 @@ def page(
         parts: the figures of each part, as `Report.as_json` has them.
         tables: the tables of each part.
     """
-    machine = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
     drawn = [f"![{title}]({name})" for name, title in _PLOTS.items() if name in plots(parts)]
     sections = []
     for name, of in tables.items():
@@ -138,7 +158,7 @@ def page(
     whole = [
         "# Performance",
         _SOURCE,
-        f"> {machine}",
+        f"> {machine(facts)}",
         _METHOD,
         f"## {found.title}",
         markdown(found),

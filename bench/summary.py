@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.figures import Table, median
+from bench.figures import Table, median, number
 
 __all__ = ["COLUMNS", "Check", "Row", "rows", "table"]
 
@@ -266,6 +266,5 @@ def _restored(data: Mapping[str, Any]) -> Iterable[Row]:
 def _of_goals(part: str, goals: Sequence[Mapping[str, Any]]) -> Iterable[Row]:
     for goal in goals:
         sign = "≥" if goal["at_least"] else "≤"
-        measured, limit = (f"{goal[name]:,.2f}".removesuffix(".00") for name in ("measured", "limit"))
-        check = Check(f"{sign} {limit}", goal["met"])
-        yield Row(f"{part}: {goal['what']}, {goal['unit']}", measured, checks=(check,))
+        check = Check(f"{sign} {number(goal['limit'])}", goal["met"])
+        yield Row(f"{part}: {goal['what']}, {goal['unit']}", number(goal["measured"]), checks=(check,))

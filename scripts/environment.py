@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -126,7 +126,10 @@ def _make(
     if found.get("python") != wanted["python"]:
         _say(f"{venv.name}: Python {'.'.join(map(str, sys.version_info[:3]))}")
         _run([uv, "venv", "--quiet", "--clear", "--python", _base_python(), str(venv)])
-    _say(f"{venv.name}: packages of {lock_file.relative_to(ROOT)} (some 600 MB, the first time)")
+    _say(
+        f"{venv.name}: installing the packages of {lock_file.relative_to(ROOT)}. The first time, this "
+        "downloads some 600 MB and takes a few minutes"
+    )
     install = ["--python", python, "--require-hashes"]
     build = ["--build-constraints", str(REQUIREMENTS / "build.lock")]
     _run([uv, "pip", "sync", *install, *build, str(lock_file)])
@@ -384,8 +387,26 @@ def _run(command: Sequence[str], *, plain: bool = False) -> None:
     if plain:
         given = {name: value for name, value in given.items() if name in _TRANSPORT}
     environment |= given
-    if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode != 0:
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as running:
+        assert running.stderr is not None
+        for line in telling(running.stderr):
+            print(line, end="", file=sys.stderr, flush=True)
+    if running.returncode != 0:
         raise SetupError(f"this command failed, see above: {' '.join(command)}")
+
+
+_OF_EACH_PACKAGE = (" + ", " - ", " ~ ", " Downloaded ", "      Built ")
+
+
+def telling(lines: Iterable[str]) -> Iterator[str]:
+    """What uv says, without the list of a hundred packages, and with what to expect of the longest step."""
+    for line in lines:
+        if not line.startswith(_OF_EACH_PACKAGE):
+            yield line
+        if line.lstrip().startswith("Building pyspark"):
+            yield "setup: PySpark is published as sources; building it takes one to two minutes, silently\n"
 
 
 def _say(line: str) -> None:

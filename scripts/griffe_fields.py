@@ -13,6 +13,8 @@ from typing import Any
 import griffe
 
 FIELD = re.compile(r"^(Shape|Runs on|Next|Source|Differs|Bytes):\s+", re.MULTILINE)
+INLINE = re.compile(r"(?<=\. )(Differs):\s+")
+"""After a source, on the same line."""
 PAIR = re.compile(r"^( +)(\w+), (\w+): ", re.MULTILINE)
 """Two arguments with one text; Griffe accepts only one name per text."""
 
@@ -28,5 +30,10 @@ class Fields(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring is not None:
-            text = FIELD.sub(r"\n**\1:** ", obj.docstring.value)
-            obj.docstring.value = PAIR.sub(r"\1\2: as `\3`.\n\1\3: ", text)
+            obj.docstring.value = rewritten(obj.docstring.value)
+
+
+def rewritten(docstring: str) -> str:
+    """A docstring with its fields in bold, and one text for each argument."""
+    text = INLINE.sub(r"**\1:** ", FIELD.sub(r"\n**\1:** ", docstring))
+    return PAIR.sub(r"\1\2: as `\3`.\n\1\3: ", text)

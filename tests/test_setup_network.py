@@ -32,6 +32,15 @@ def script() -> ModuleType:
     return module
 
 
+def test_setup_lists_no_packages_and_announces_the_long_build(script: ModuleType) -> None:
+    """What uv says of downloads and errors stays."""
+    told = ["Resolved 3 packages in 5ms\n", "   Building pyspark==4.3.0\n", "Downloading numpy (20MiB)\n"]
+    listed = ["      Built pyspark==4.3.0\n", " Downloaded numpy\n", " + numpy==2\n", " - rich==1\n"]
+    shown = list(script.telling([*told, *listed, "error: no network\n"]))
+    announced = "setup: PySpark is published as sources; building it takes one to two minutes, silently\n"
+    assert shown == [*told[:2], announced, told[2], "error: no network\n"]
+
+
 def test_the_settings_of_pip_are_uvs_too(script: ModuleType) -> None:
     """An index, a proxy and certificates that pip has been told of need no second telling."""
     of_pip = {

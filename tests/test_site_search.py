@@ -21,10 +21,11 @@ QUERY, SETUP = 2, 0
 
 @pytest.mark.disk
 def test_a_search_is_for_the_words_that_say_something() -> None:
-    """Others would find most pages. They stay if they are all there is, and in the search's own language."""
+    """Others would find most pages. They stay if they are all there is, and in the search's own language. The
+    words of a pasted message count more where a page has them whole."""
     asked = {
         "how do I join two streams": "join two streams",
-        "a Column was used as a Python bool": "Column Python bool",
+        "a Column was used as a Python bool": "Column Column^4 Python Python^4 bool bool^4",
         "application.id": "application.id",
         "how": "how",
         '"at least once"': '"at least once"',

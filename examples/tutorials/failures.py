@@ -36,7 +36,7 @@ policy = UncaughtExceptionPolicy.replace(max_failures=2, window=timedelta(minute
 
 def handler(exception: StreamsException, context: FailureContext) -> UncaughtExceptionPolicy:
     """Report the failure, and leave the decision to the policy."""
-    print(f"attempt {context.attempt}: {shorten(str(exception), 180)}", flush=True)
+    print(f"attempt {context.attempt}: {shorten(str(exception), 280)}", flush=True)
     return policy
 
 

@@ -44,7 +44,8 @@ _QUIET_S = 30.0
 class _Calm(logging.Filter):
     """Passes one message of each kind every half minute, with the number of suppressed ones.
 
-    While a broker is unavailable, each of a client's consumers reports it several times a second.
+    While a broker is unavailable, each of a client's consumers reports it several times a second. What
+    librdkafka tries again by itself, on a broker that has just started, is no warning.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,7 +57,7 @@ class _Calm(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
         if message.startswith("GETPID ") and message.endswith(": retrying"):
-            return False  # a broker that has just started; there is nothing to do
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
         # `FAIL [rdkafka#consumer-1] [thrd:...]: 127.0.0.1:9092/1: Connect to ... failed`: the first word is
         # the kind.
         kind = (record.levelno, message.split(" ", 1)[0])

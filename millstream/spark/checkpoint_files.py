@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from millstream.errors import ConfigException, SetupException, StreamsException, TaskMigratedException
 from millstream.locations import Kind, kind_of
 from millstream.ports import FENCE
-from millstream.spark.failures import first_line
+from millstream.spark.failures import first_line, said_once
 from millstream.spark.java_names import java_class
 from millstream.spark.kernel import S3A
 
@@ -260,10 +260,10 @@ class HadoopCheckpointFiles:
         return f"{self._root.rstrip('/')}/{path}" if path else self._root
 
     def _failed(self, what: str, path: str, error: Py4JJavaError) -> StreamsException:
+        said = said_once(first_line(str(error.java_exception.toString())))
         return StreamsException(
-            f"checkpoint file '{self._name(path)}' could not be {what}: "
-            f"{first_line(str(error.java_exception.toString()))}; check checkpoint.location, and that this "
-            "client may write there"
+            f"checkpoint file '{self._name(path)}' could not be {what}: {said}; check checkpoint.location, "
+            "and that this client may write there"
         )
 
 

@@ -53,7 +53,6 @@ from millstream.spark.source import kafka_options, read_kafka, read_topic
 from millstream.spark.transactions import (
     check_session,
     end_run,
-    fit_session,
     take_over,
     told_by_java,
     written,
@@ -162,7 +161,6 @@ class SparkEngine:
                 self._session.close()
                 raise
         if settings.transaction_timeout_ms is not None:
-            fit_session(self.spark, settings.spark)
             check_session(self.spark)
         self._executors = Executors(self.spark)
 

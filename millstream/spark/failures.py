@@ -50,6 +50,7 @@ __all__ = [
     "is_jvm_lost",
     "may_be_damage",
     "report_of",
+    "said_once",
     "translate",
     "unreadable",
 ]
@@ -365,7 +366,7 @@ def translate(
         elif unfit := _unfit(report, classes):
             cause = unfit
             cause.__cause__ = error
-            message = f"{head}: {_which(unfit)}\n{unfit}"
+            message = f"{head}: {_which(unfit)}\n{unfit}{_remedy(str(unfit))}"
         elif (said := _said_by_damage(report, claim)) is not None:
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
         elif refused := _refused(report):
@@ -390,6 +391,18 @@ def translate(
 def first_line(text: str) -> str:
     """The first non-empty line of a text."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def said_once(line: str) -> str:
+    """A line without the repetition at its end: S3A writes `<class>: <message>: <message>`."""
+    line, state, number = line.partition(" SQLSTATE: ")
+    at = len(line) // 2 - 2  # an end that is written twice begins in the second half
+    while (at := line.find(": ", max(at, 0))) >= 0:
+        if line[:at].endswith(line[at:]):
+            line = line[:at]
+            break
+        at += 2
+    return line + state + number
 
 
 # --- what kind of failure ----------------------------------------------------------------------------------
@@ -548,6 +561,14 @@ def _which(unfit: SerializationException) -> str:
     return f"the record at {unfit.topic}-{unfit.partition} offset {unfit.offset} cannot be read"
 
 
+def _remedy(unfit: str) -> str:
+    """What to do about bytes that cannot be read; nothing for a record that no handler can skip."""
+    return f"; {_SKIPPING}" if _UNREADABLE.match(unfit) else ""
+
+
+_SKIPPING = "to skip such records, set deserialization.exception.handler (docs/how-to/handle-bad-records.md)"
+
+
 def _expression(whole: str, report: Report) -> str | None:
     """The expression that could not be computed for a record: the function, and its line.
 
@@ -671,7 +692,11 @@ def _telling(text: str) -> str:
                 break
             continue
         kept.append(line)
-    return "\n".join(kept[:40]).strip()
+    return "\n".join(map(_said_of_s3a, kept[:40])).strip()
+
+
+def _said_of_s3a(line: str) -> str:
+    return said_once(line) if len(line) < 10_000 and "software.amazon.awssdk" in line else line
 
 
 def _line(text: str, label: str) -> str:

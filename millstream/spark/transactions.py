@@ -22,9 +22,8 @@ from millstream.errors import CheckpointException, ConfigException, StreamsExcep
 from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.spark.failures import Report, causes_of, translate
 from millstream.spark.java_names import java_class
-from millstream.spark.settings import TRANSACTION_SETTINGS
 
-__all__ = ["check_session", "end_run", "fit_session", "take_over", "told_by_java", "written"]
+__all__ = ["check_session", "end_run", "take_over", "told_by_java", "written"]
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +35,6 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Settings of Spark with which a batch would not come out the same when it is repeated."""
-
-
-def fit_session(spark: SparkSession, given: Mapping[str, str]) -> None:
-    """Give a client's own session what exactly once needs, and the client's configuration does not say."""
-    for name, value in TRANSACTION_SETTINGS.items():
-        if name not in given:
-            spark.conf.set(name, value)
 
 
 def check_session(spark: SparkSession) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bench import latency, starts, throughput
 from bench.contest import Outcome, Run
 from bench.figures import Goal, Report, Table
-from bench.page import bars, markdown, page, plots
+from bench.page import bars, machine, markdown, page, plots
 from bench.scale import Point, batch_ms
 from bench.scale import report as scale_report
 from bench.sizing import Costs, costs, need
@@ -49,7 +49,7 @@ def _found() -> dict[str, Any]:
     restored = Report(
         "restore",
         (),
-        (Goal("changelog to RocksDB", 250_000.0, 200_000, "records/s", True),),
+        (Goal("changelog to RocksDB", 250_000.77, 200_000, "records/s", True),),
         {"records": 1000, "seconds": {"to RocksDB": [2.0, 4.0, 3.0]}, "java_filled_s": 10.0},
     )
     growth = scale_report(
@@ -74,7 +74,8 @@ def test_each_row_has_the_figures_of_all_and_a_verdict() -> None:
     assert lines["the same, CPU seconds"].verdict == "missed"
     assert lines["a client without pipelines, start() to RUNNING, s"].verdict == "met"
     assert lines["a table filled from a topic, records/s"].cells()[1:3] == ("333", "100")
-    assert lines["restore: changelog to RocksDB, records/s"].verdict == "met"
+    restored = lines["restore: changelog to RocksDB, records/s"]
+    assert (restored.millstream, restored.checks[0].text, restored.verdict) == ("250,001", "≥ 200,000", "met")
 
 
 def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
@@ -106,12 +107,18 @@ def test_the_page_has_the_table_the_machine_and_the_plots() -> None:
     text = page(
         {"cores": 2, "commit": "abc"}, found, {"throughput": (Table("T", ("a", "b"), (("1|2", "3"),)),)}
     )
-    assert "> cores 2, commit abc" in text
+    assert "> 2 cores, commit abc" in text
     assert "| 1\\|2 | 3 |" in text
     drawn = re.findall(r"!\[.*?\]\((.*?)\)", text)
     assert drawn == list(plots(found)) == ["performance-throughput.svg", "performance-latency.svg"]
     for plot in plots(found).values():
         ET.fromstring(plot)
+
+
+def test_the_machine_is_described_with_units() -> None:
+    """And a fact that has no form of its own by its name."""
+    facts = {"cores": 2, "memory_gb": 23.5, "load_average": [3.46, 2.0], "java": "17", "commit": "abc"}
+    assert machine(facts) == "2 cores, 23.5 GB of memory, load average 3.5 / 2.0, Java 17, commit abc"
 
 
 def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.figures import Goal, Spread, Table, median, percentile, ratios, rounds, slope, spread
+from bench.figures import Goal, Spread, Table, median, number, percentile, ratios, rounds, slope, spread
 
 numbers = st.floats(min_value=-1e6, max_value=1e6, allow_nan=False)
 
@@ -64,8 +64,15 @@ def test_rounds_alternate_their_order() -> None:
 
 def test_a_goal_says_whether_it_is_met() -> None:
     """In both directions."""
-    assert str(Goal("latency", 70.0, 60.0, "ms")) == "MISSED: latency 70.00 ms (goal: at most 60.00)"
+    assert str(Goal("latency", 70.0, 60.0, "ms")) == "MISSED: latency 70 ms (goal: at most 60)"
     assert Goal("rate", 70.0, 60.0, "records/s", at_least=True).met
+
+
+def test_a_number_has_no_more_digits_than_it_deserves() -> None:
+    """Three or so that mean something, but whole thousands."""
+    given = [522810.767, 192.66, 96.41, 2.0473, 0.04679, 0.5, 200_000, 0.0, -12.34]
+    said = ["522,811", "193", "96.4", "2.05", "0.047", "0.50", "200,000", "0", "-12.3"]
+    assert [number(each) for each in given] == said
 
 
 def test_a_table_refuses_a_row_that_does_not_fit() -> None:

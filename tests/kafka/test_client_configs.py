@@ -153,6 +153,22 @@ def test_librdkafka_takes_what_is_made() -> None:
     Consumer(restore_consumer_config(config)).close()
 
 
+def test_what_a_young_broker_answers_is_no_warning() -> None:
+    """A producer asks again by itself; an answer that ends its tries stays what it is."""
+    calm = clients._Calm(lambda: 0.0)
+
+    def level(text: str) -> str:
+        record = logging.LogRecord("rdkafka", logging.WARNING, "", 0, "%s", (text,), None)
+        assert calm.filter(record)
+        return record.levelname
+
+    assert (
+        level("GETPID [a]: Failed to acquire idempotence PID: Coordinator load in progress: retrying")
+        == "INFO"
+    )
+    assert level("FAIL [a]: refused: retrying") == "WARNING"
+
+
 def test_what_a_client_says_again_and_again_is_told_once_in_a_while() -> None:
     """One of each kind in half a minute, and how many there were since; other kinds are not held up."""
     now = 100.0
@@ -162,9 +178,6 @@ def test_what_a_client_says_again_and_again_is_told_once_in_a_while() -> None:
         record = logging.LogRecord("rdkafka", logging.ERROR, "", 0, "%s", (text,), None)
         return record.getMessage() if calm.filter(record) else None
 
-    assert (
-        said("GETPID [a]: Failed to acquire idempotence PID: Coordinator load in progress: retrying") is None
-    )
     assert said("FAIL [a]: refused") == "FAIL [a]: refused"
     assert [said("FAIL [b]: refused") for _ in range(3)] == [None, None, None]
     assert said("ERROR [a]: all brokers are down") is not None

@@ -503,8 +503,9 @@ def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serd
     assert str(unfit).startswith(
         f"{numbers}-0 offset 1 value: serde 'long' cannot read these 9 bytes: it takes 8"
     )
-    head = f"pipeline p0: its query failed: the record at {numbers}-0 offset 1 cannot be read"
-    assert str(error) == f"{head}\n{unfit}"
+    head, remedy = str(error).split(f"\n{unfit}; ")
+    assert head == f"pipeline p0: its query failed: the record at {numbers}-0 offset 1 cannot be read"
+    assert remedy.startswith("to skip such records, set deserialization.exception.handler")
     assert "=== Streaming Query ===" not in "".join(traceback.format_exception(error))
     # The same program goes on behind it when it is told to drop such records.
     handlers = RecordHandlers(deserialization=True)

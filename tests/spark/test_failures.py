@@ -22,7 +22,7 @@ from millstream.ports import FENCE, CheckpointClaim
 from millstream.runtime.failure import in_short
 from millstream.runtime.policies import causes
 from millstream.spark.damage import find_damage
-from millstream.spark.failures import Report, translate
+from millstream.spark.failures import Report, said_once, translate
 from millstream.spark.remote import RemoteException
 
 UNKNOWN_TOPIC = (
@@ -363,10 +363,25 @@ def test_what_a_serde_refuses_is_a_serialization_exception_in_the_chain(
     what = "a record cannot be read or written"
     if topic is not None:
         what = f"the record at {topic}-{partition} offset {offset} cannot be read"
-    assert str(error) == f"pipeline p0: its query failed: {what}\n{unfit}"
+    head, *remedy = str(error).split(f"\n{unfit}")
+    assert head == f"pipeline p0: its query failed: {what}"
+    assert ("deserialization.exception.handler" in remedy[0]) == (" cannot read these " in str(unfit))
     assert in_short(error) == f"PipelineException: pipeline p0: its query failed: {what}"
     assert (unfit.topic, unfit.partition, unfit.offset) == record
     assert unfit.__cause__ is spark
+
+
+S3_AWAY = "Unable to execute HTTP request: Connect to s3.invalid:9000 failed: refused (SDK Attempt Count: 3)"
+
+
+@pytest.mark.parametrize("state", ["", " SQLSTATE: XXKST"])
+def test_what_s3_says_is_said_once(state: str) -> None:
+    """S3A puts the message of its cause behind that cause, which begins with its class."""
+    asked = "getFileStatus on s3a://b/x: software.amazon.awssdk.core.exception.SdkClientException"
+    assert said_once(f"{asked}: {S3_AWAY}: {S3_AWAY}{state}") == f"{asked}: {S3_AWAY}{state}"
+    assert said_once(f"{asked}: {S3_AWAY}{state}") == f"{asked}: {S3_AWAY}{state}"
+    spark = RuntimeError(f"[STREAM_FAILED] terminated with exception: {asked}: {S3_AWAY}: {S3_AWAY}{state}")
+    assert str(translate("p0", ("in",), spark)).count(S3_AWAY) == 1
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_programs_beside_those_in_java_run() -> None:
     """Words are counted; a window tells its maximum when it closes; orders find customers; repeats go."""
     words = written(
         "A word count",
-        [("lines", None, "Hello world", 0), ("lines", None, "hello", 1)],
+        [("lines", None, "Hello world", 0), ("lines", None, "hello!", 1)],
         {"lines": TEXT},
         "word-counts",
         Serdes.long(),

@@ -16,7 +16,7 @@ from millstream.broker import EmbeddedKafka
 from millstream.errors import CheckpointException, ConfigException, PipelineException
 from millstream.ports import CompiledPipeline
 from millstream.spark.source import FORMAT, kafka_options
-from millstream.spark.transactions import check_session, fit_session
+from millstream.spark.transactions import check_session
 from millstream.topology.names import markers_topic
 
 pytestmark = pytest.mark.spark
@@ -133,8 +133,7 @@ def test_a_session_that_changes_partitions_between_attempts_is_refused(
     assert world.engine.spark.conf.get(name) == "false"
     session = spark.newSession()
     session.conf.set(name, "true")
-    fit_session(session, {name: "true"})
     with pytest.raises(ConfigException, match=name):
         check_session(session)
-    fit_session(session, {})
+    session.conf.set(name, "false")
     check_session(session)

@@ -63,6 +63,7 @@ def test_bytes_that_do_not_fit_the_serde_end_the_pipeline_and_name_the_record() 
         assert said in str(caught.value)
         head = "pipeline p0: its query failed: the record at in-0 offset 1 cannot be read\n"
         assert head in str(caught.value)
+        assert "set deserialization.exception.handler" in str(caught.value)
         assert "no number" not in str(caught.value)
         assert caught.value.pipeline == "p0"
         assert caught.value.error_class == "USER_RAISED_EXCEPTION"

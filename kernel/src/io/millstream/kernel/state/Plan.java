@@ -215,11 +215,11 @@ final class Plan implements Serializable {
         return items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
     }
 
-    /** Whether its rows stay in memory until the next micro-batch, because they are looked up, and are bytes. */
+    /** Whether its rows stay in memory until the next micro-batch: those of tables in joins, if they are bytes. */
     boolean isRetained(int tag) {
         Item item = items.get(tag);
         boolean isOfBytes = item.types.stream().allMatch(DataTypes.BinaryType::equals);
-        return isLookedUp(tag) && item.core.equals("latest") && isOfBytes;
+        return (isLookedUp(tag) || isJoined(tag)) && item.core.equals("latest") && isOfBytes;
     }
 
     int place(int tag) {

@@ -44,7 +44,7 @@ LANGUAGES = {
 }
 
 BOOSTS: dict[str, float] = {
-    "troubleshooting.md": 6,  # has the messages that people paste
+    "troubleshooting.md": 8,  # has the messages that people paste
     "how-to/": 3,
     "index.md": 0.5,  # names everything and explains nothing
     "features.md": 0.5,

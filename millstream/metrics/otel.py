@@ -11,6 +11,7 @@ names as `prometheus.py`. Tags become attributes, such as `thread_id`; `client_i
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -94,6 +95,8 @@ def _reader(last: _Snapshot, metric: Definition) -> Callable[[CallbackOptions], 
     def read(_: CallbackOptions) -> Iterable[Observation]:
         from opentelemetry.metrics import Observation
 
-        return [Observation(value, place) for place, value in last.of(metric.group, metric.name)]
+        found = last.of(metric.group, metric.name)
+        # NaN: an average of nothing so far. The SDK logs a warning for each.
+        return [Observation(value, place) for place, value in found if not math.isnan(value)]
 
     return read

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from metrics_of_everything import everything
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -56,6 +59,17 @@ def test_each_metric_that_is_a_number_is_an_instrument() -> None:
     lag = found["kafka.consumer.consumer_fetch_manager_metrics.records_lag"]
     assert dict(lag.data.data_points[0].attributes)["topic"] == "topic"
     assert "millstream.spark_batch_metrics.batch_duration_avg" in found
+
+
+def test_an_average_of_nothing_is_no_point(caplog: pytest.LogCaptureFixture) -> None:
+    """The SDK would log that NaN is not finite, for each metric at each export."""
+    reader, streams = InMemoryMetricReader(), Streams()
+    streams.made = ClientMetrics(
+        {name: replace(metric, value=math.nan) for name, metric in streams.made.items()}, "app-1"
+    )
+    observe(streams, MeterProvider(metric_readers=[reader]))
+    assert all(not metric.data.data_points for metric in exported(reader).values())
+    assert caplog.messages == []
 
 
 def test_a_client_that_has_closed_says_nothing() -> None:

@@ -604,6 +604,7 @@ def names_of_threads(path: Path) -> Iterator[list[ast.expr]]:
 
 PAUSES = {
     "millstream/polling.py": "what nobody reports is looked at again and again, each time with a deadline",
+    "millstream/kafka/patience.py": "between two requests to a cluster that is away; with a deadline",
     "millstream/runtime/fencing.py": "between two tries to fence off a client that still writes; 10 ms",
     "millstream/jars/ivy.py": "between two runs of Ivy that fetched nothing; some of them, then it is told",
     "millstream/registry/client.py": "between two requests to a registry that is away; with a deadline",

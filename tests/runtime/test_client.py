@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from scenes import SOON, Make, put_into, two_pipelines
+from scenes import SOON, SOON_S, Make, put_into, two_pipelines
 from waiting import wait_until
 
 from millstream.errors import (
@@ -667,6 +667,12 @@ def test_waiting_for_running_ends_at_its_deadline(make: Make, world: FakeWorld) 
     """TimeoutException tells what each thread is at."""
     client = make()
     put_into(State.REBALANCING, client, world)
+
+    def is_assigned() -> bool:
+        (thread,) = client.metadata_for_local_threads()
+        return thread.thread_state == "PARTITIONS_ASSIGNED"
+
+    wait_until(is_assigned, "the thread has its work", SOON_S)
     with pytest.raises(TimeoutException, match="StreamThread-1 is PARTITIONS_ASSIGNED"):
         client.wait_until_running(timedelta(milliseconds=1))
 

@@ -93,11 +93,15 @@ def test_stores_of_processors_are_exact_after_a_kill(kafka: EmbeddedKafka, tmp_p
     processed = Processed(kafka, tmp_path, "at_least_once")
     try:
         for _ in range(2):
-            before = len(processed.forwarded())
-            processed.write(WORDS * 200)
-            told = processed.client.told("it processes")
-            wait_until(lambda before=before: len(processed.forwarded()) > before, told, 90)
-            assert len(processed.forwarded()) < processed.words.total(), "it is killed when all is done"
+            there = [len(processed.forwarded())]
+            processed.write(WORDS * 600)
+
+            def goes_on(there: list[int] = there) -> bool:
+                there.append(len(processed.forwarded()))
+                return there[-1] > there[0]
+
+            wait_until(goes_on, processed.client.told("it processes"), 90)
+            assert there[-1] < processed.words.total(), "it is killed when all is done"
             processed.kill()
             processed.settle(once=False)
     finally:

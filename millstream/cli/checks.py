@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from millstream.cli.output import table
+from millstream.cli.output import counted, table
 from millstream.foreign import listed
 
 __all__ = ["CHECKS", "ClusterFacts", "Facts", "Grade", "Verdict", "diagnose", "has_failed", "verdicts_text"]
@@ -374,10 +374,8 @@ def group(facts: Facts) -> Verdict | None:
             "add an ACL: READ and DESCRIBE for the group named like the application.id",
         )
     count = len(cluster.members)
-    return _ok(
-        "group",
-        {0: "no client is running", 1: "1 client is running"}.get(count, f"{count} clients are running"),
-    )
+    running = f"{counted(count, 'client')} {'is' if count == 1 else 'are'} running"
+    return _ok("group", running if count else "no client is running")
 
 
 CHECKS: tuple[Callable[[Facts], Verdict | None], ...] = (
@@ -422,6 +420,5 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
             shown.append(f"{indent}-> {verdict.next}")
     failed = sum(each.grade is Grade.FAILED for each in verdicts)
     warned = sum(each.grade is Grade.WARNING for each in verdicts)
-    warnings = "1 warning" if warned == 1 else f"{warned} warnings"
-    shown += ["", f"{failed} failed, {warnings}" if failed or warned else "all is well"]
+    shown += ["", f"{failed} failed, {counted(warned, 'warning')}" if failed or warned else "all is well"]
     return "\n".join(shown)

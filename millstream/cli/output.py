@@ -11,7 +11,7 @@ import typer
 
 from millstream.foreign import printable, printable_lines
 
-__all__ = ["Json", "as_json", "table", "tell", "yes"]
+__all__ = ["Json", "as_json", "counted", "table", "tell", "yes"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
@@ -43,6 +43,11 @@ def _finite(data: Any) -> Any:
     if isinstance(data, Mapping):
         return {key: _finite(value) for key, value in data.items()}
     return [_finite(each) for each in data] if isinstance(data, list | tuple) else data
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 partition`, `2 partitions`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def table(

@@ -10,7 +10,7 @@ import typer
 
 from millstream.cli.cluster import NOBODY, cluster_config, topics_of
 from millstream.cli.errors import Debug
-from millstream.cli.output import Json, table, tell, yes
+from millstream.cli.output import Json, counted, table, tell, yes
 from millstream.cli.program import AppDir, Program, load_topology
 from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting
 from millstream.errors import StreamsException
@@ -235,9 +235,9 @@ def refuse_other_counts(
             continue
         facts = []
         if partitions not in (None, need.found.partitions):
-            facts.append(f"{_counted(need.found.partitions, 'partition')}, not {partitions}")
+            facts.append(f"{counted(need.found.partitions, 'partition')}, not {partitions}")
         if replication_factor is not None and need.found.replicas not in (0, replication_factor):
-            facts.append(f"{_counted(need.found.replicas, 'replica')}, not {replication_factor}")
+            facts.append(f"{counted(need.found.replicas, 'replica')}, not {replication_factor}")
         if facts:
             other.append(f"'{need.name}' has {' and '.join(facts)}")
     if other:
@@ -245,10 +245,6 @@ def refuse_other_counts(
             f"these topics exist already, with other counts: {'; '.join(other)}. Nothing was created or "
             "changed for them; leave out the counts, or say with --topic which topics to create"
         )
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def needs_as_dict(needs: Sequence[Need], made: Collection[str], problems: Sequence[str]) -> dict[str, Any]:

@@ -15,15 +15,7 @@ from millstream.states import State, ThreadState
 from millstream.stores.memory import MemoryStore
 
 PARTITIONS = 3
-CLIENT_STATES = (
-    "CREATED",
-    "REBALANCING",
-    "RUNNING",
-    "PENDING_SHUTDOWN",
-    "NOT_RUNNING",
-    "PENDING_ERROR",
-    "ERROR",
-)
+CLIENT_STATES = tuple(state.name for state in State)
 
 
 def partition_of(key: bytes) -> int:

@@ -107,6 +107,14 @@ _WITHOUT_UI: Mapping[str, str] = {
 # by vfork. Python workers are processes, too.
 _FAST_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"
 
+# Three times Java's defaults. A third of a start's CPU time was Java's second compiler (C2), mostly for code
+# that soon has nothing to do: 16.4 s with the defaults, 14.4 with these (median of four starts).
+_COMPILED_LATER = (
+    "-XX:Tier4InvocationThreshold=15000",
+    "-XX:Tier4MinInvocationThreshold=1800",
+    "-XX:Tier4CompileThreshold=45000",
+)
+
 _ARGUMENTS: Mapping[str, str] = {
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -189,6 +197,8 @@ def java_options(given: str, *, own_heap: bool, cores: int) -> str:
     if "MetaspaceSize" not in given:
         # Spark's classes take 170 MB; from the default of 21 MB upwards, each growth collects the whole heap.
         options.append("-XX:MetaspaceSize=256m")
+    if "Tier" not in given:
+        options += _COMPILED_LATER
     if "launchMechanism" not in given:
         options.append(_FAST_PROCESSES)
     return " ".join(options)

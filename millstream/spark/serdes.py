@@ -73,7 +73,8 @@ def _signed(data: Column, bits: int, type_: str) -> Column:
 def big_endian(number: Column, width: int) -> Column:
     """The lowest bytes of a whole number, most significant first."""
     # hex() of a negative bigint is its 64-bit two's complement, so the last digits are right for any width.
-    digits = F.lpad(F.hex(number.cast("bigint")), 16, "0")
+    # With sixteen digits to pad with, Spark copies once; with one, each time.
+    digits = F.lpad(F.hex(number.cast("bigint")), 16, "0" * 16)
     return F.unhex(digits if width == 8 else F.substring(digits, 17 - 2 * width, 2 * width))
 
 

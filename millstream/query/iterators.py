@@ -35,7 +35,8 @@ P = ParamSpec("P")
 class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     """A snapshot of a store's entries at the time of the query, ordered by their keys' bytes.
 
-    A Python iterator and a context manager: close it, or read it to the end. Not thread-safe.
+    A Python iterator and a context manager: close it, or read it to the end. Not thread-safe. A `for` loop
+    and the methods take entries from the same place, so they can be mixed.
 
         with store.range("a", "c") as entries:
             for key, value in entries: ...

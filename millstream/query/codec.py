@@ -5,27 +5,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from itertools import repeat
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
 from millstream.errors import SerializationException
-from millstream.model import KeyValue, SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
+from millstream.model import SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
 from millstream.serdes.serde import Serde
 from millstream.stores.api import timestamp_of
 from millstream.stores.keys import MAX_TIME_MS
 
-__all__ = ["Chunk", "Codecs", "Unfit", "plain"]
+__all__ = ["Chunk", "Codecs", "Decoded", "Unfit", "plain"]
 
-Chunk = Callable[[list[Any]], list[Any]]
-"""Decodes stored entries for the user. An entry that its serdes cannot read becomes `Unfit`."""
+Decoded = tuple[list[Any], list[Any], bool]
+"""The keys and the values of some entries, and whether all fit. The key of an entry that its serdes cannot
+read is an `Unfit`."""
+
+Chunk = Callable[[list[Any]], Decoded]
+"""Decodes stored entries for the user."""
 
 _WINDOWS_KEPT = 1024
 
-_new_windowed = _new_key_value = tuple.__new__
-"""Windowed(…) and KeyValue(…) without argument checks, because a scan creates one for each entry."""
+_new_windowed = tuple.__new__
+"""Windowed(…) without argument checks, because a scan creates one for each entry."""
+
+_key_of, _stored_of = itemgetter(0), itemgetter(1)
 
 
 class Unfit:
@@ -91,7 +95,7 @@ class Codecs:
         of windows, in ms.
         """
         decode_key: Callable[[Any], Any] = _key_decoder(self.store, self.key_serde)
-        decode_values = partial(map, self.quick_decode)
+        decode_values = _each(self.decode) if self.timestamped else self.value_serde.many_decoder(8)
         if starts:
             decode_key = itemgetter(1)
         elif self.kind is StoreKind.WINDOW:
@@ -99,33 +103,40 @@ class Codecs:
         elif self.kind is StoreKind.SESSION:
             decode_key = _session_decoder(decode_key)
         else:
-            return _by_chunks(decode_key, self.decode, partial(map, self.key_serde.decoder()), decode_values)
-        return _by_chunks(decode_key, self.decode, partial(map, decode_key), decode_values)
+            return _by_chunks(decode_key, self.decode, self.key_serde.many_decoder(), decode_values)
+        return _by_chunks(decode_key, self.decode, _each(decode_key), decode_values)
+
+
+def _each(decode: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
+    return lambda data: list(map(decode, data))
 
 
 def _by_chunks(
     decode_key: Callable[[Any], Any],
     decode: Callable[[bytes], Any],
-    decode_keys: Callable[[Iterable[Any]], Iterable[Any]],
-    decode_values: Callable[[Iterable[bytes]], Iterable[Any]],
+    decode_keys: Callable[[list[Any]], list[Any]],
+    decode_values: Callable[[list[bytes]], list[Any]],
 ) -> Chunk:
     """Decodes a whole chunk at once, or entry by entry if one of them is unfit."""
 
-    def one(entry: tuple[Any, bytes]) -> Any:
-        try:
-            return KeyValue(decode_key(entry[0]), decode(entry[1]))
-        except Exception as error:  # raised when the entry is reached
-            return Unfit(error)
+    def one_by_one(entries: list[Any]) -> Decoded:
+        keys: list[Any] = []
+        values: list[Any] = []
+        for at, stored in entries:
+            try:
+                key, value = decode_key(at), decode(stored)
+            except Exception as error:  # raised when the entry is reached
+                key, value = Unfit(error), None
+            keys.append(key)
+            values.append(value)
+        return keys, values, False
 
-    def made(entries: list[Any]) -> list[Any]:
-        if not entries:
-            return entries
-        keys, values = zip(*entries, strict=True)
+    def made(entries: list[Any]) -> Decoded:
         try:
-            pairs = zip(decode_keys(keys), decode_values(values), strict=True)
-            return list(map(_new_key_value, repeat(KeyValue), pairs))
+            keys = decode_keys(list(map(_key_of, entries)))
+            return keys, decode_values(list(map(_stored_of, entries))), True
         except Exception:
-            return list(map(one, entries))
+            return one_by_one(entries)
 
     return made
 

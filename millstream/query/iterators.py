@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial, wraps
 from importlib.util import find_spec
+from itertools import chain
+from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from millstream.coroutines import awaitable, for_coroutines, run
 from millstream.errors import IllegalStateException, SetupException
 from millstream.model import KeyValue
-from millstream.query.codec import Chunk, Unfit
-from millstream.query.merged import Source
-from millstream.stores.api import ClosedStoreError
+from millstream.query.ahead import Ahead
+from millstream.query.codec import Chunk
+from millstream.query.merged import Blocks
+from millstream.stores.api import ClosedStoreError, Held
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,7 +35,8 @@ P = ParamSpec("P")
 class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     """A snapshot of a store's entries at the time of the query, ordered by their keys' bytes.
 
-    A Python iterator and a context manager: close it, or read it to the end. Not thread-safe.
+    A Python iterator and a context manager: close it, or read it to the end. Not thread-safe. A `for` loop
+    and the methods take entries from the same place, so they can be mixed.
 
         with store.range("a", "c") as entries:
             for key, value in entries: ...
@@ -52,52 +55,68 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     Differs: `next` and `peek_next_key` raise StopIteration at the end, as Python's iterators do.
     """
 
-    __slots__ = ("_ahead", "_closed", "_on_closed_store", "_source", "_store")
+    __slots__ = ("_ahead", "_closed", "_decode", "_on_closed_store", "_source", "_store", "_told")
 
     def __init__(
         self,
         store: str,
-        source: Source,
+        source: Blocks,
         chunk: Chunk,
         on_closed_store: Callable[[ClosedStoreError], Exception],
     ) -> None:
         self._store = store
-        self._source: Source = source
+        self._source: Blocks = source
+        self._decode = chunk
         self._on_closed_store = on_closed_store
         self._closed = False
-        source.through(chunk)
-        # The entries read ahead. When a store that they come from is closed, this becomes empty.
-        self._ahead = source.ahead
+        self._ahead = Ahead()
+        self._told: list[str] = []
+        """The stores that were closed. When one is, what was read ahead is cleared."""
+        source.tell(self._told, self._ahead)
+
+    def __iter__(self) -> Iterator[KeyValue[K, V]]:
+        """The rest of the entries, for a loop: it takes them from this iterator, so both can be used."""
+        return chain.from_iterable(iter(self._some, None))
+
+    def _some(self) -> Iterator[KeyValue[K, V]]:
+        """What was read ahead, or more of it.
+
+        Raises:
+            StopIteration: there are no more.
+        """
+        try:
+            if not self._ahead:
+                self._read_ahead()
+        except StopIteration:
+            raise
+        except Exception as error:  # raised by what is returned: `chain` takes an error here for its end
+            return _Failed(error, self.__next__)
+        return self._ahead.entries
 
     def __next__(self) -> KeyValue[K, V]:
-        while True:
-            try:
-                entry: Any = self._ahead.popleft()
-            except IndexError:
-                self._read_ahead()
-                continue
-            if entry.__class__ is Unfit:
-                raise entry.error
-            return entry  # type: ignore[no-any-return]
+        while (entry := next(self._ahead.entries, None)) is None:
+            self._read_ahead()
+        return entry  # type: ignore[no-any-return]
 
-    def _peek(self) -> KeyValue[K, V]:
-        """The next entry, without consuming it."""
+    def _next_key(self) -> K:
         while True:
             try:
-                entry: Any = self._ahead[0]
-                if entry.__class__ is not Unfit:
-                    return entry  # type: ignore[no-any-return]
-                self._ahead.popleft()
+                return self._ahead.next_key()  # type: ignore[no-any-return]
             except IndexError:
-                self._read_ahead()
-                continue
-            raise entry.error
+                pass
+            self._read_ahead()
 
     def _read_ahead(self) -> None:
         try:
-            self._source.fill()
+            block = self._source.block()
+            if block:
+                self._ahead.put(self._decode(block))
+            if self._told:  # perhaps before they were put there
+                raise ClosedStoreError(self._told[0])
         except ClosedStoreError as error:
             raise self._lost(error) from error
+        if not block:
+            raise StopIteration
 
     def next(self) -> KeyValue[K, V]:
         """The next entry.
@@ -110,7 +129,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     def has_next(self) -> bool:
         """Whether there is another entry."""
         try:
-            self._peek()
+            self._next_key()
         except StopIteration:
             return False
         return True
@@ -126,7 +145,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         Raises:
             StopIteration: there are no more.
         """
-        return self._peek().key
+        return self._next_key()
 
     def close(self) -> None:
         """Release the store's resources. Idempotent."""
@@ -147,7 +166,8 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     def _release(self, error: Callable[[], Exception]) -> None:
         self._source.close()
         self._source = _Ended(error)
-        self._ahead = self._source.ahead
+        self._ahead.clear()
+        self._told = []
 
     def _already_closed(self) -> Exception:
         return IllegalStateException(f"Iterator for store {self._store} has already been closed.")
@@ -248,26 +268,33 @@ def iterable_async(
 
 
 class _Ended:
-    """A `Source` without entries, and the reason."""
+    """`Blocks` without entries, and the reason."""
 
     def __init__(self, error: Callable[[], Exception]) -> None:
-        self.ahead: deque[Any] = deque()
         self._error = error
 
-    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
+    def tell(self, told: list[str], held: Held) -> None:
         """Has no effect: there are no entries."""
 
-    def fill(self) -> None:
+    def block(self) -> list[Any]:
         raise self._error()
 
     def close(self) -> None:
         """It holds nothing."""
 
-    def __iter__(self) -> Iterator[Any]:
-        return self
+
+class _Failed(Iterator[Any]):
+    """Raises an error, and then goes on with `then`."""
+
+    def __init__(self, error: Exception, then: Callable[[], Any]) -> None:
+        self._error: Exception | None = error
+        self._then = then
 
     def __next__(self) -> Any:
-        raise self._error()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._then()
 
 
 class EntryViews(ABC, Generic[K, V]):
@@ -283,14 +310,12 @@ class EntryViews(ABC, Generic[K, V]):
     def keys(self) -> Iterator[K]:
         """Every key, in order."""
         with self.all() as entries:
-            for key, _ in entries:
-                yield key
+            yield from map(itemgetter(0), entries)
 
     def values(self) -> Iterator[V]:
         """Every value, in the order of the keys."""
         with self.all() as entries:
-            for _, value in entries:
-                yield value
+            yield from map(itemgetter(1), entries)
 
     def items(self) -> KeyValueIterator[K, V]:
         """Every entry; the same as `all()`."""

@@ -14,33 +14,34 @@ from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
 from millstream.model import StoreKind
-from millstream.stores.api import ClosedStoreError, StoreIterator
+from millstream.stores.api import ClosedStoreError, Held, StoreIterator
 
-__all__ = ["Merged", "Source", "in_one_order", "merged_runs", "order_of"]
+__all__ = ["Blocks", "Merged", "Source", "in_one_order", "merged_runs", "order_of"]
 
 T = TypeVar("T")
 
 
-class Source(Protocol):
-    """The source of an iterator's entries, which are read ahead in chunks."""
+class Blocks(Protocol):
+    """The source of an iterator's entries, in blocks."""
 
-    @property
-    def ahead(self) -> deque[Any]:
-        """The entries read ahead, the next one first. Emptied at once when the source or its store closes."""
+    def tell(self, told: list[str], held: Held) -> None:
+        """When the source or a store of it closes, append the store's name to `told` and empty `held`. For
+        callers that hold entries of `block`.
+        """
 
-    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
-        """Convert each chunk of entries by `make`. Call it before the first read."""
-
-    def fill(self) -> None:
-        """Read more entries ahead.
+    def block(self) -> list[Any]:
+        """More entries; empty if there are no more.
 
         Raises:
             ClosedStoreError: a store is closed.
-            StopIteration: there are no more.
         """
 
     def close(self) -> None:
         """Release its resources; there are no more entries. Idempotent."""
+
+
+class Source(Blocks, Protocol):
+    """The same, or one entry at a time: use either `block` or `next`."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -77,20 +78,25 @@ def merged_runs(runs: Iterable[Sequence[T]], order: Callable[[T], Any], *, rever
 class _Run:
     """One of the sources, with the entries read from it but not yet returned."""
 
-    __slots__ = ("ended", "entries", "source")
+    __slots__ = ("ended", "entries", "few", "source")
 
     def __init__(self, source: StoreIterator) -> None:
         self.source = source
         self.entries: list[Any] = []
+        self.few = 0
+        """With so few entries left it reads more: else a stretch would have the entries of about one run."""
         self.ended = False
 
     def fill(self) -> None:
-        if not self.entries and not self.ended:
-            self.entries = self.source.block()
-            self.ended = not self.entries
+        if len(self.entries) <= self.few and not self.ended:
+            more = self.source.block()
+            self.entries += more
+            self.few = len(more) // 2
+            self.ended = not more or self.source.at_end
 
     def take(self, count: int) -> list[Any]:
-        entries, self.entries = self.entries[:count], self.entries[count:]
+        entries = self.entries[:count]
+        del self.entries[:count]
         return entries
 
 
@@ -101,7 +107,7 @@ class Merged:
     reports when it is closed, and no more entries are returned after that.
     """
 
-    __slots__ = ("_closed", "_made", "_make", "_order", "_reverse", "_runs", "_sources")
+    __slots__ = ("_ahead", "_closed", "_order", "_reverse", "_runs", "_sources")
 
     def __init__(
         self, sources: Sequence[StoreIterator], order: Callable[[Any], Any], *, reverse: bool
@@ -110,33 +116,24 @@ class Merged:
         self._runs = [_Run(each) for each in sources]
         self._order = order
         self._reverse = reverse
-        self._make: Callable[[list[Any]], Iterable[Any]] | None = None
-        self._made: deque[Any] = deque()
-        self._closed: list[str] = []
-        for each in sources:
-            each.tell(self._closed, self._made)
+        self._ahead: deque[Any] = deque()
+        self.tell([], self._ahead)
 
-    @property
-    def ahead(self) -> deque[Any]:
-        return self._made
+    def tell(self, told: list[str], held: Held) -> None:
+        self._closed = told
+        for each in self._sources:
+            each.tell(told, held)
 
-    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
-        self._make = make
-
-    def fill(self) -> None:
+    def block(self) -> list[Any]:
         self._check_open()
         for run in self._runs:
             run.fill()
         entries = self._stretch()
-        made = entries if self._make is None else self._make(entries)
-        self._made.extend(made)
-        self._check_open()  # in case the report came before they were put there
-        if not entries:
-            raise StopIteration
+        self._check_open()
+        return entries
 
     def _check_open(self) -> None:
         if self._closed:
-            self._made.clear()
             raise ClosedStoreError(self._closed[0])
 
     def _stretch(self) -> list[Any]:
@@ -145,8 +142,10 @@ class Merged:
         if len(runs) <= 1:
             return runs[0].take(len(runs[0].entries)) if runs else []
         order, reverse = self._order, self._reverse
-        ends = [order(run.entries[-1]) for run in runs]
-        if reverse:
+        ends = [order(run.entries[-1]) for run in runs if not run.ended]
+        if not ends:
+            taken = [run.take(len(run.entries)) for run in runs]
+        elif reverse:
             border = max(ends)
             # The entries not below the border. They descend, so the condition is monotonic.
             taken = [
@@ -160,7 +159,7 @@ class Merged:
 
     def close(self) -> None:
         self._runs = []
-        self._made.clear()
+        self._ahead.clear()
         for each in self._sources:
             each.close()
 
@@ -170,6 +169,12 @@ class Merged:
     def __next__(self) -> Any:
         while True:
             try:
-                return self._made.popleft()
+                return self._ahead.popleft()
             except IndexError:
-                self.fill()
+                pass
+            block = self.block()
+            if not block:
+                raise StopIteration
+            self._ahead.extend(block)
+            if self._closed:  # the report came before they were put there
+                self._ahead.clear()

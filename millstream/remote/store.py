@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial, wraps
@@ -41,7 +41,7 @@ from millstream.remote.routes import Question, about_store, question_of
 from millstream.remote.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusted_at
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import serde_named
-from millstream.stores.api import ClosedStoreError, pack_timestamp
+from millstream.stores.api import ClosedStoreError, Held, pack_timestamp
 
 if TYPE_CHECKING:
     from millstream.query.tables import OpenTable
@@ -390,22 +390,19 @@ class _Pages:
     """
 
     def __init__(self, server: _Server, read: Read) -> None:
-        self.ahead: deque[Any] = deque()
+        self._ahead: deque[Any] = deque()
         self._server = server
-        self._make: Callable[[list[Any]], Iterable[Any]] = list
         self._next: Read | None = None
         self._page: list[Any] | None = self._asked(read)
 
-    def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
-        self._make = make
+    def tell(self, told: list[str], held: Held) -> None:
+        """Has no effect: what was read ahead is given, even if the store is closed."""
 
-    def fill(self) -> None:
-        if self._page is None:
-            if self._next is None:
-                raise StopIteration
-            self._page = self._asked(self._next)
+    def block(self) -> list[Any]:
         page, self._page = self._page, None
-        self.ahead.extend(self._make(page))
+        while not page and self._next is not None:
+            page = self._asked(self._next)
+        return page or []
 
     def _asked(self, read: Read) -> list[Any]:
         reply = self._server.ask(question_of(read))
@@ -420,15 +417,17 @@ class _Pages:
 
     def close(self) -> None:
         self._page = self._next = None
-        self.ahead.clear()
+        self._ahead.clear()
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        while not self.ahead:
-            self.fill()
-        return self.ahead.popleft()
+        if not self._ahead:
+            self._ahead.extend(self.block())
+        if not self._ahead:
+            raise StopIteration
+        return self._ahead.popleft()
 
 
 class _Server:

@@ -6,13 +6,15 @@ import base64
 import json
 import re
 import struct
+import sys
 import uuid
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
-from operator import index, methodcaller
+from operator import index, itemgetter, methodcaller
 from typing import Any
 
 from millstream.errors import SerializationException
@@ -49,6 +51,9 @@ class BytesSerde(Serde):
     def _decode(self, data: bytes) -> bytes:
         return data
 
+    def many_decoder(self, offset: int = 0) -> Callable[[list[bytes]], list[Any]]:
+        return _from(offset)
+
 
 @dataclass(frozen=True, repr=False)
 class StringSerde(Serde):
@@ -70,6 +75,18 @@ class StringSerde(Serde):
     def decoder(self, offset: int = 0) -> Callable[[bytes], Any]:
         return (lambda data: data[offset:].decode("utf-8", "replace")) if offset else _AS_TEXT
 
+    def many_decoder(self, offset: int = 0) -> Callable[[list[bytes]], list[Any]]:
+        cut = _from(offset)
+
+        def decode(data: list[bytes]) -> list[str]:
+            texts = cut(data)
+            try:
+                return list(map(bytes.decode, texts))  # a third of the time that the other takes
+            except UnicodeDecodeError:
+                return list(map(_AS_TEXT, texts))
+
+        return decode
+
     def encoder(self) -> Callable[[Any], bytes | None]:
         serialize = self.serialize
 
@@ -85,6 +102,14 @@ class StringSerde(Serde):
 
 
 _AS_TEXT = methodcaller("decode", "utf-8", "replace")
+
+
+def _from(offset: int) -> Callable[[list[bytes]], list[bytes]]:
+    """Cuts off what is before the offset."""
+    if not offset:
+        return list
+    cut = itemgetter(slice(offset, None))
+    return lambda data: list(map(cut, data))
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,6 +137,9 @@ class IntegralSerde(Serde):
         unpack = struct.Struct(f">{offset}x{_INTEGRAL[self.size]}").unpack  # refuses any other length
         return lambda data: unpack(data)[0]
 
+    def many_decoder(self, offset: int = 0) -> Callable[[list[bytes]], list[Any]]:
+        return _numbers(_INTEGRAL[self.size], self.size, offset) or super().many_decoder(offset)
+
     def encoder(self) -> Callable[[Any], bytes | None]:
         serialize, pack = self.serialize, struct.Struct(f">{_INTEGRAL[self.size]}").pack
 
@@ -127,6 +155,27 @@ class IntegralSerde(Serde):
 
 
 _INTEGRAL = {2: "h", 4: "i", 8: "q"}
+
+
+def _numbers(code: str, size: int, offset: int) -> Callable[[list[bytes]], list[Any]] | None:
+    """Reads big-endian numbers all at once; None if the offset is not a multiple of their size.
+
+    Raises, from what it returns:
+        ValueError: another length.
+    """
+    before, odd = divmod(offset, size)
+    if odd:
+        return None
+
+    def decode(data: list[bytes]) -> list[Any]:
+        if list(map(len, data)).count(offset + size) != len(data):
+            raise ValueError(f"not all have {offset + size} bytes")
+        numbers = array(code, b"".join(data))[before :: before + 1]
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        return numbers.tolist()
+
+    return decode
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,6 +202,9 @@ class FloatingSerde(Serde):
     def decoder(self, offset: int = 0) -> Callable[[bytes], Any]:
         unpack = struct.Struct(f">{offset}x{self._format[1:]}").unpack
         return lambda data: unpack(data)[0]
+
+    def many_decoder(self, offset: int = 0) -> Callable[[list[bytes]], list[Any]]:
+        return _numbers(self._format[1:], self.size, offset) or super().many_decoder(offset)
 
     @property
     def _format(self) -> str:

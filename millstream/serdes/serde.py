@@ -52,6 +52,11 @@ class Serde(ABC):
         deserialize = self.deserialize
         return (lambda data: deserialize(data[offset:])) if offset else deserialize
 
+    def many_decoder(self, offset: int = 0) -> Callable[[list[bytes]], list[Any]]:
+        """The same for a list at a time: all its values, or any exception if one of them does not fit."""
+        decode = self.decoder(offset)
+        return lambda data: list(map(decode, data))
+
     def encoder(self) -> Callable[[Any], bytes | None]:
         """A fast `serialize` for many values."""
         return self.serialize

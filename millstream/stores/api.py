@@ -27,6 +27,7 @@ __all__ = [
     "MAX_ITERATORS",
     "ClosedStoreError",
     "Entry",
+    "Held",
     "KeyRange",
     "OpenIterators",
     "OrderedBytesStore",
@@ -172,6 +173,13 @@ class ReaderGate:
                 )
 
 
+class Held(Protocol):
+    """Entries that a caller holds."""
+
+    def clear(self) -> None:
+        """Drop them. Any thread may call it."""
+
+
 class StoreIterator(Iterator[Any]):
     """A snapshot of the entries of one store. Used by one thread at a time.
 
@@ -194,7 +202,7 @@ class StoreIterator(Iterator[Any]):
         self._read: Callable[[int], list[Entry]] | None = read
         self._convert = convert
         self._buffer: deque[Any] = deque()
-        self._told: tuple[list[str], deque[Any]] | None = None
+        self._told: tuple[list[str], Held] | None = None
         self._chunk = 16
 
     def __next__(self) -> Any:
@@ -202,17 +210,18 @@ class StoreIterator(Iterator[Any]):
             try:
                 return self._buffer.popleft()
             except IndexError:
-                self.fill()
+                pass
+            if not self._chunk_into(self._buffer):
+                raise StopIteration
 
     @property
-    def ahead(self) -> deque[Any]:
-        """The entries read ahead, the next one first. Emptied at once when the iterator or its store
-        closes."""
-        return self._buffer
+    def at_end(self) -> bool:
+        """Whether it is known that `block` has nothing more."""
+        return self._read is None
 
-    def tell(self, told: list[str], held: deque[Any]) -> None:
+    def tell(self, told: list[str], held: Held) -> None:
         """When the iterator or its store closes, append the store's name to `told` and empty `held`. For
-        callers that hold entries of this iterator outside `ahead`.
+        callers that hold entries of `block`.
         """
         self._told = told, held
 
@@ -225,18 +234,9 @@ class StoreIterator(Iterator[Any]):
         convert = self._convert
         self._convert = make if convert is None else lambda entries: make(list(convert(entries)))
 
-    def fill(self) -> None:
-        """Read more entries ahead; `convert` may omit all of them.
-
-        Raises:
-            ClosedStoreError: the store is closed.
-            StopIteration: there are no more.
-        """
-        if not self._chunk_into(self._buffer):
-            raise StopIteration
-
     def block(self) -> list[Any]:
-        """More entries, for callers that hold them outside `ahead`; empty if there are no more.
+        """More entries, for callers that hold several themselves; empty if there are no more. Use either
+        this or `next`.
 
         Raises:
             ClosedStoreError: the store is closed.

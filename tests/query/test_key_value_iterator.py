@@ -13,6 +13,7 @@ from worlds import PARTITIONS, Client
 
 from millstream.errors import (
     IllegalStateException,
+    SerializationException,
     StateStoreMigratedException,
     StateStoreNotAvailableException,
 )
@@ -199,6 +200,156 @@ def test_a_snapshot_is_read_to_its_end_though_its_thread_changes(client: Client)
     for store in client.stores.values():
         store.apply([(b"a0", b"x", 1), (b"ccc", None, 1)], 99)
     assert [key for key, _ in entries] == WORDS[1:]
+
+
+# --- loops -----------------------------------------------------------------------------------------------
+
+KEYS = [f"key-{number:03d}" for number in range(200)]
+
+
+@pytest.fixture(params=[1, 3])
+def full(request: pytest.FixtureRequest) -> Client:
+    """With more entries than are read ahead at first."""
+    made = Client(request.param, routed=request.param == 3)
+    for number, key in enumerate(KEYS):
+        made.put_into(number % request.param, key)
+    return made
+
+
+def put_raw(client: Client, key: bytes, value: bytes, partition: int = 0) -> None:
+    store = client.stores[partition]
+    store.apply([(key, value, 5)], (store.position or 0) + 1)
+
+
+def read(loop: Iterator[Any], found: list[str], after_twenty: Callable[[], object]) -> None:
+    """The keys of all entries, with a call in between."""
+    for key, _ in loop:
+        found.append(key)
+        if len(found) == 20:
+            after_twenty()
+
+
+def test_a_loop_and_other_reads_share_what_was_read_ahead(full: Client) -> None:
+    """Inside a loop and between two of them, across all that is read ahead; no entry is lost or repeated."""
+    entries = full.store().all()
+    found = []
+    for key, _ in entries:
+        found.append(key)
+        if not entries.has_next():
+            break
+        assert entries.peek_next_key() == KEYS[len(found)]
+        if len(found) % 3 == 0:
+            found.append(next(entries)[0])
+        if len(found) == 50:
+            break
+    assert len(found) == 50
+    first, second = iter(entries), iter(entries)
+    while len(found) < 150:
+        found.append(next(first)[0])
+        found.append(next(second)[0])
+        found.append(entries.next()[0])
+    found += [key for key, _ in entries]
+    assert found == KEYS
+    for at_end in (first, second, iter(entries), entries):
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                next(at_end)
+
+
+def test_what_a_loop_gives_is_a_key_value(full: Client) -> None:
+    """With its fields; keys() and values() have the same."""
+    store = full.store()
+    assert {type(entry) for entry in store.all()} == {KeyValue}
+    assert [entry.key for entry in store.all()] == KEYS == list(store.keys())
+    assert [entry.value for entry in store.all()] == [7] * 200 == list(store.values())
+
+
+def test_closing_it_ends_a_loop(full: Client) -> None:
+    """In the middle of what was read ahead: the loop raises, and goes on raising."""
+    entries = full.store().all()
+    loop, found = iter(entries), list[str]()
+    with pytest.raises(IllegalStateException, match="already been closed"):
+        read(loop, found, entries.close)
+    assert found == KEYS[:20]
+    for _ in range(2):
+        with pytest.raises(IllegalStateException, match="already been closed"):
+            next(loop)
+
+
+def test_a_store_that_closes_ends_a_loop(full: Client) -> None:
+    """Though only one of its partitions has left: no entry that was read ahead is given."""
+    entries = full.store().all()
+    loop, found = iter(entries), list[str]()
+    with pytest.raises(StateStoreMigratedException) as caught:
+        read(loop, found, full.stores[0].close)
+    assert found == KEYS[:20]
+    for again in (loop, loop, iter(entries), entries):
+        with pytest.raises(StateStoreMigratedException) as repeated:
+            next(again)
+        assert repeated.value is caught.value
+    entries.close()
+    with pytest.raises(IllegalStateException, match="already been closed"):
+        next(loop)
+
+
+def test_a_loop_that_is_left_lets_go_of_the_store(full: Client) -> None:
+    """When it and the iterator are dropped, nobody has to wait for the garbage collector."""
+    for _ in full.store().all():
+        break
+    assert [len(store._iterators) for store in full.stores.values()] == [0] * len(full.stores)
+
+
+def next_of_a_loop(entries: Any) -> Any:
+    return next(iter(entries))
+
+
+def next_after_a_look(entries: Any) -> Any:
+    if not entries.has_next():
+        raise StopIteration
+    key = entries.peek_next_key()
+    entry = next(entries)
+    assert entry.key == key
+    return entry
+
+
+@pytest.mark.parametrize("value", [b"", b"1234567", b"123456789"])
+def test_a_value_that_does_not_fit_is_an_error_in_its_place(full: Client, value: bytes) -> None:
+    """All entries before it are given, and those after it: by next, by a loop, and after a look ahead."""
+    wrong = (50, 51, 120)
+    for number in wrong:
+        put_raw(full, KEYS[number].encode(), value, number % len(full.stores))
+    expected = [None if number in wrong else (key, 7) for number, key in enumerate(KEYS)]
+    store = full.store()
+    for name, take, entries in (
+        ("next", next, store.all()),
+        ("a loop", next, iter(store.all())),
+        ("loops", next_of_a_loop, store.all()),
+        ("looks", next_after_a_look, store.all()),
+    ):
+        found: list[Any] = []
+        while True:
+            try:
+                found.append(take(entries))
+            except SerializationException:
+                found.append(None)
+            except StopIteration:
+                break
+        assert found == expected, name
+    with pytest.raises(SerializationException, match="a value of store 'counts' cannot be read"):
+        list(store.all())
+
+
+def test_keys_of_every_kind_of_text_are_read(full: Client) -> None:
+    """With zero bytes, none at all, beyond ASCII; and what is not UTF-8 has U+FFFD, among keys that are."""
+    odd = [b"", b"\0", b"a\0b", b"\0\0", "k\u00e9y \U0001f600".encode(), b"key-1\xff", b"\xc3("]
+    for key in odd:
+        put_raw(full, key, bytes(8))
+    every = sorted([*odd, *map(str.encode, KEYS)])
+    expected = [key.decode("utf-8", "replace") for key in every]
+    store = full.store()
+    assert [key for key, _ in store.all()] == expected
+    assert [key for key, _ in store.reverse_all()] == expected[::-1]
+    assert list(store.keys()) == expected
 
 
 def test_too_many_open_iterators_are_told_to_be_closed() -> None:

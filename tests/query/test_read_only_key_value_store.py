@@ -31,6 +31,7 @@ from millstream.query.request import KeyQuery, StateQueryRequest
 from millstream.query.result import FailureReason
 from millstream.query.state_query import run_query
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.serdes.serdes import Serdes
 from millstream.stores.memory import MemoryStore
 
 Store = ReadOnlyKeyValueStore[str, Any]
@@ -149,24 +150,8 @@ def test_a_prefix_scan_of_the_greatest_bytes_has_no_upper_end() -> None:
     client.stores[0].apply(
         [(b"\xff", b"\0" * 8, 1), (b"\xff\xff\x01", b"\0" * 8, 1), (b"\xfe", b"\0" * 8, 1)], 1
     )
-
-    class Raw:
-        name = "raw"
-
-        def serialize(self, value: bytes) -> bytes:
-            return value
-
-        def decoder(self, offset: int = 0) -> Any:
-            return lambda data: data[offset:]
-
-        def encoder(self) -> Any:
-            return self.serialize
-
-        def deserialize(self, data: bytes) -> bytes:
-            return data
-
     declaration = client.snapshot().stores["counts"]
-    client.change(stores={"counts": replace(declaration, key_serde=Raw())})
+    client.change(stores={"counts": replace(declaration, key_serde=Serdes.bytes())})
     store: Any = client.store()
     assert [key for key, _ in store.prefix_scan(b"\xff")] == [b"\xff", b"\xff\xff\x01"]
     assert [key for key, _ in store.prefix_scan(b"\xff\xff")] == [b"\xff\xff\x01"]

@@ -60,12 +60,34 @@ def test_what_waits_in_a_merge_ends_with_a_store() -> None:
     stores = stores_of([{b"a": b"1", b"c": b"3"}, {b"b": b"2", b"d": b"4"}])
     entries = in_one_order([store.range(None, None) for store in stores], StoreKind.KEY_VALUE, reverse=False)
     assert next(entries)[0] == b"a"
-    assert len(entries.ahead) > 0
+    blocks = in_one_order([store.range(None, None) for store in stores], StoreKind.KEY_VALUE, reverse=False)
+    told: list[str] = []
+    held: list[object] = []
+    blocks.tell(told, held)
+    held += blocks.block()
+    assert len(held) > 0
+    assert told == []
     stores[1].close()
-    assert len(entries.ahead) == 0
+    assert held == []
+    assert told == ["counts"]
     for _ in range(2):
         with pytest.raises(ClosedStoreError):
             next(entries)
+        with pytest.raises(ClosedStoreError):
+            blocks.block()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_long_merge_reads_from_all_partitions_at_a_time(reverse: bool) -> None:
+    """So its blocks are much larger than those of one partition, whose keys lie between those of others."""
+    stores = stores_of([{b"%06d" % (4 * key + part): b"" for key in range(2_000)} for part in range(4)])
+    sources = [store.range(None, None, reverse=reverse) for store in stores]
+    merged = in_one_order(sources, StoreKind.KEY_VALUE, reverse=reverse)
+    blocks = list(iter(merged.block, []))
+    found = [key for block in blocks for key, _ in block]
+    assert found == sorted(found, reverse=reverse)
+    assert len(found) == len(set(found)) == 8_000
+    assert len(blocks) < 14
 
 
 def test_the_order_of_sessions_is_by_their_ends() -> None:

@@ -84,6 +84,26 @@ def custom(serialize=upper, deserialize=lower):
     )
 
 
+class Wide(Serde):
+    """A user's class, with nothing but what it must have."""
+
+    def _encode(self, value):
+        return value.encode("utf-16-be")
+
+    def _decode(self, data):
+        return data.decode("utf-16-be")
+
+
+WIDE = Wide("wide")
+MANY = st.one_of(
+    *(st.lists(st.binary(min_size=size, max_size=size), max_size=6) for size in (1, 2, 4, 8)),
+    st.lists(st.binary(max_size=9) | ODD_JSON, max_size=6),
+    st.lists(st.text().map(str.encode), max_size=6),
+    st.lists(st.uuids().map(lambda each: str(each).encode()), max_size=6),
+)
+"""What belongs to one store: mostly all of the same format."""
+
+
 @pytest.mark.parametrize("serde", [*SERDES, custom()], ids=lambda serde: serde.name)
 @pytest.mark.parametrize("offset", [0, 8])
 @quick
@@ -100,6 +120,36 @@ def test_the_quick_decoder_reads_what_deserialize_reads(serde, offset, data):
     found = decode(b"x" * offset + data)
     assert type(found) is type(expected)
     assert found == expected or (math.isnan(found) and math.isnan(expected))
+
+
+@pytest.mark.parametrize("serde", [*SERDES, custom(), WIDE], ids=lambda serde: serde.name)
+@pytest.mark.parametrize("offset", [0, 3, 8])
+@quick
+@given(texts=MANY)
+def test_many_are_read_at_once_as_one_by_one(serde, offset, texts):
+    """From an offset on; and it raises if one of them cannot be read."""
+    decode = serde.many_decoder(offset)
+    try:
+        expected = [serde.deserialize(text) for text in texts]
+    except Exception:
+        with pytest.raises(Exception):  # noqa: B017, PT011  # any at all
+            decode([b"x" * offset + text for text in texts])
+        return
+    assert repr(decode([b"x" * offset + text for text in texts])) == repr(expected)
+
+
+@pytest.mark.parametrize("name", ["short", "integer", "long", "float", "double"])
+@pytest.mark.parametrize("offset", [0, 8])
+def test_numbers_of_other_lengths_are_not_taken_for_others(name, offset):
+    """Even if they have as many bytes together as they should have; none at all are no numbers."""
+    serde = Serdes.of(name)
+    one = serde.serialize(1)
+    decode = serde.many_decoder(offset)
+    assert decode([]) == []
+    assert decode([bytes(offset) + one] * 3) == [1, 1, 1]
+    for wrong in ([one + one, b""], [one + b"0", one[1:]], [b""]):
+        with pytest.raises(ValueError, match="not all have"):
+            decode([bytes(offset) + each for each in wrong])
 
 
 @pytest.mark.parametrize("serde", [*SERDES, custom()], ids=lambda serde: serde.name)

@@ -10,7 +10,8 @@ from java_programs import KernelJava
 def test_a_query_without_partitions_pauses_and_a_late_end_leaves_the_new_run_alone(
     kernel_java: KernelJava,
 ) -> None:
-    """A pattern may match no topic yet, and batches would end at once. Who wants the end is heard."""
+    """A pattern may match no topic yet, and batches would end at once. Who wants the end is heard. The first
+    batches of a run are short."""
     assert kernel_java("io.millstream.kernel.realtime.BatchesMain").splitlines() == [
         "first waits: false",
         "without partitions waits: true",
@@ -19,4 +20,6 @@ def test_a_query_without_partitions_pauses_and_a_late_end_leaves_the_new_run_alo
         "the query is being stopped",
         "the new one is there: true",
         "forgotten: true",
+        *(f"{seconds} s: true" for seconds in range(1, 6)),
+        "the next one is over: false",
     ]

@@ -25,11 +25,18 @@ public final class Batches {
     /** How long a query without partitions, whose batches end at once, waits for the next one. */
     private static final long WITHOUT_PARTITIONS_MS = 2_000;
     private static final String SHUFFLES = "shuffles";
+    /** So many first batches of a run are short: 1 s, 2 s, 3 s, and so on. */
+    private static final int SHORT = 5;
 
     /** The number of batches that were told to end. */
     private final AtomicInteger turn = new AtomicInteger();
     /** That number when the current batch began: the same for all its sources. */
     private volatile int begun;
+
+    /** How many batches have begun. */
+    private volatile int number;
+    /** When the current batch is over, if it is a short one, by the nano time; 0 until one of its readers asks. */
+    private final AtomicLong overAt = new AtomicLong();
 
     private final Map<String, AtomicLong> positions = new ConcurrentHashMap<>();
     private final LongAdder records = new LongAdder();
@@ -115,6 +122,8 @@ public final class Batches {
                 batches.wanted.await(WITHOUT_PARTITIONS_MS, TimeUnit.MILLISECONDS);
             }
             batches.begun = batches.turn.get();
+            batches.overAt.set(0);
+            batches.number++; // only the query's thread does this
             if (batches.wanted.getCount() > 0) {
                 return;
             }
@@ -172,9 +181,25 @@ public final class Batches {
         return RUNS.get(run);
     }
 
-    /** Whether the batch of this number has to end. */
-    boolean isOver(int number) {
-        return turn.get() != number;
+    /**
+     * Whether the batch has to end that began when this number of batches had been told to.
+     *
+     * <p>The first batches of a run are short. A turn waits for code that Java has not compiled yet; the first ones
+     * take up to 0.7 s. So they come at the start, when records take longer anyway.
+     */
+    boolean isOver(int told) {
+        return isOver(told, System.nanoTime());
+    }
+
+    boolean isOver(int told, long now) {
+        if (turn.get() != told) {
+            return true;
+        }
+        if (number > SHORT) {
+            return false;
+        }
+        overAt.compareAndSet(0, now + TimeUnit.SECONDS.toNanos(number));
+        return now - overAt.get() >= 0;
     }
 
     /** A record was read. */

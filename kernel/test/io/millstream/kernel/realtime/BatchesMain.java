@@ -3,7 +3,7 @@ package io.millstream.kernel.realtime;
 import java.io.UncheckedIOException;
 import java.util.concurrent.TimeUnit;
 
-/** Prints what becomes of batches and runs: whether one waits, whether its end is heard, which run is forgotten. */
+/** Prints what becomes of batches and runs: which waits, which is short, which end is heard, which run is forgotten. */
 public final class BatchesMain {
     private static final String RUN = "run";
 
@@ -27,6 +27,23 @@ public final class BatchesMain {
         System.out.println("the new one is there: " + (Batches.of(RUN) == young));
         Batches.forget(RUN, young);
         System.out.println("forgotten: " + (Batches.of(RUN) == null));
+        lengths(5);
+    }
+
+    /** Which of the first batches of a run last as many seconds as their number, from the moment a reader asks. */
+    private static void lengths(int batches) {
+        Batches run = Batches.begin(RUN, "p0", 16, 2);
+        long now = 1;
+        for (int number = 1; number <= batches; number++) {
+            Batches.beginning(RUN);
+            boolean isLong = !run.isOver(0, now);
+            now += TimeUnit.SECONDS.toNanos(number);
+            isLong &= !run.isOver(0, now - 1);
+            System.out.println(number + " s: " + (isLong && run.isOver(0, now)));
+        }
+        Batches.beginning(RUN);
+        System.out.println("the next one is over: "
+                + (run.isOver(0, now) || run.isOver(0, now + TimeUnit.HOURS.toNanos(1))));
     }
 
     private static boolean waits() {

@@ -48,6 +48,8 @@ NAMES = ("millstream", "java", "spark", "quix")
 _STARTED_S = 100.0
 _ANSWER_S = 30.0
 _STOPPED_S = 70.0
+_NEVER_WARM = ("quix",)
+"""Contestants with a new process for each job."""
 _MOST_FAILURES = 2
 """A contestant is given up after this many failures in a row, because each may take a minute."""
 
@@ -376,7 +378,7 @@ def in_rounds(
             break
         begun = time.monotonic()
         for name in order:
-            if name in outcomes:
+            if name in outcomes or (not number and name in _NEVER_WARM):
                 continue
             given = inputs[name] if number else inputs["warm"]
             what = f"round {number} of {most}" if number else "warming up"

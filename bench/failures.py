@@ -48,7 +48,8 @@ def measure(lab: Lab, *, quick: bool, tell: Progress) -> Report:
         for number in range(starts):
             tell(f"application-wide shutdown {number + 1} of {starts}")
             _add(found, _shutdown(lab))
-            for what, warm in (("kill", True), ("kill", False), ("close", True)):
+            ways = (("kill", False),) if quick else (("kill", True), ("kill", False), ("close", True))
+            for what, warm in ways:
                 tell(f"fail-over {number + 1} of {starts}: {what}, {'warm' if warm else 'cold'}")
                 _add(found, _fail_over(lab, kill=what == "kill", warm=warm))
     return _report(found)

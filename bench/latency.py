@@ -3,8 +3,9 @@
 Records are sent in three ways. One at a time: the next record is sent shortly after the last one has come
 out. And 50 or 1,000 a second, at random moments, regardless of the results. The sender and the reader of the
 results are processes of their own (`bench.traffic`). Each turn is a fresh start of a job, and is measured
-once it has had some traffic. All are set up for latency: Kafka Streams has no cache and no linger; a count
-by hand writes a changelog too.
+once it has had some traffic: 20 s of it the first time that a contestant with Spark does a job, because Java
+has all of Spark to compile, and 6 s otherwise. All are set up for latency: Kafka Streams has no cache and no
+linger; a count by hand writes a changelog too.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ class Turn:
     busy_s: float
 
 
-_FULL = Turn(5.0, 40, 5.0, 2.0)
-_QUICK = Turn(1.0, 10, 2.0, 0.0)
+_FULL = Turn(6.0, 40, 5.0, 2.0)
+_QUICK = Turn(1.5, 10, 2.0, 0.0)
+_WITH_SPARK = ("millstream", "real-time", "spark")
+_FIRST_TIME = 20 / 6
+"""How much longer a contestant with Spark warms up the first time that it does a job."""
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
@@ -79,7 +83,7 @@ class _Turns:
 
     def __init__(self, lab: Lab, contest: Contest, tell: Progress, found: Found, why: dict[str, str]) -> None:
         self._lab, self._contest, self._tell, self._found, self._why = lab, contest, tell, found, why
-        self._warm: set[str] = set()
+        self._warm: set[tuple[str, str]] = set()
 
     def in_rounds(self, names: Sequence[str], turn: Turn, most: int, end: float) -> None:
         """Both jobs of all contestants in turns, while there is time, but at least once."""
@@ -95,23 +99,24 @@ class _Turns:
 
     def for_minutes(self, name: str, seconds: float) -> None:
         """A count at 50/s for a long time, for the highest percentiles."""
-        self._one(name, "count", Turn(5.0, 0, seconds, 0.0), f"{seconds:.0f} s of 50/s", {"50": "minutes"})
+        turn = Turn(_FULL.warm_s * _FIRST_TIME, 0, seconds, 0.0)
+        self._one(name, "count", turn, f"{seconds:.0f} s of 50/s", {"50": "minutes"})
 
     def _one(
         self, name: str, job: str, turn: Turn, what: str, names: Mapping[str, str] | None = None
     ) -> None:
         self._tell(f"{JOBS[job]}: {what}: {LABELS[name]}")
-        if name not in self._warm:  # the first time, its code is not compiled yet
-            turn = replace(turn, warm_s=3 * turn.warm_s)
+        if name in _WITH_SPARK and (name, job) not in self._warm and names is None:
+            turn = replace(turn, warm_s=_FIRST_TIME * turn.warm_s)
         try:
             taken = _turn(self._lab, self._contest, name, job, turn)
         except (Failed, NotMeasured, RuntimeError, ValueError) as error:
             self._contest.dismiss(name)
-            self._warm.discard(name)
+            self._warm -= {(name, each) for each in JOBS}
             self._why[f"{LABELS[name]}, {JOBS[job]}"] = str(error)
             self._tell(f"{JOBS[job]}: {LABELS[name]} FAILED: {error}")
             return
-        self._warm.add(name)
+        self._warm.add((name, job))
         for mode, values in taken.items():
             by_mode = self._found[job].setdefault(name, {})
             by_mode.setdefault((names or {}).get(mode, mode), []).extend(values)

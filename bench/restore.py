@@ -113,11 +113,12 @@ class _Watch:
         """Nothing to report yet."""
 
     def on_batch_restored(self, partition: TopicPartition, store: str, end: int, count: int) -> None:
-        """Count; at every tenth batch, look at the memory and report."""
+        """Count; now and then look at the memory and report."""
         self.done += count
         self.batches += 1
         if self.batches % 10 == 0:
             self.peak = max(self.peak, self._mib())
+        if self.batches % 400 == 0:
             self._tell(f"restored {self.done:,} of {self._records:,} records")
 
     def on_restore_end(self, partition: TopicPartition, store: str, total: int) -> None:

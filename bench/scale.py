@@ -12,10 +12,11 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.children import Child, Failed, usage
 from bench.contest import PythonContestant
@@ -27,7 +28,7 @@ from millstream.model import TaskId
 from millstream.stores.rocksdb import RocksDBStore
 from millstream.stores.updater import MAX_RECORDS
 
-__all__ = ["Point", "batch_ms", "measure", "report"]
+__all__ = ["Point", "again", "batch_ms", "measure", "report"]
 
 _RATE = 50.0
 _WARM_S = 3.0
@@ -285,4 +286,15 @@ def report(found: dict[str, list[Point]], why: dict[str, str]) -> Report:
         notes = tuple((what, reason) for what, reason in why.items())
         tables.append(Table("Scale: not measured", ("what", "why"), notes))
     data = {what: [asdict(point) for point in points] for what, points in found.items()}
-    return Report("scale", tuple(tables), (), data)
+    return Report("scale", tuple(tables), (), {**data, **({"why": why} if why else {})})
+
+
+def again(data: Mapping[str, Any], machine: str) -> Report:
+    """The report of an earlier run, from its figures. `machine` says where and when that was."""
+    found = {what: [Point(**point) for point in points] for what, points in data.items() if what != "why"}
+    made = report(found, data.get("why", {}))
+    first, *others = made.tables
+    noted = Table(
+        first.title, first.columns, first.rows, (f"Scale was measured in a run of its own: {machine}",)
+    )
+    return Report(made.name, (noted, *others), made.goals, made.data)

@@ -178,6 +178,8 @@ def _scaled(scale: Mapping[str, Any]) -> list[str]:
         return []
     made = ["## How costs grow", _GROWTH]
     for kind, points in scale.items():
+        if kind == "why":
+            continue
         columns = (kind, "ms per micro-batch", "cores busy", "MB", "")
         rows = tuple(
             (

@@ -13,7 +13,7 @@ from bench import latency, starts, throughput
 from bench.contest import Outcome, Run
 from bench.figures import Goal, Report, Table
 from bench.page import bars, machine, markdown, page, plots
-from bench.scale import Point, batch_ms
+from bench.scale import Point, again, batch_ms
 from bench.scale import report as scale_report
 from bench.sizing import Costs, costs, need
 from bench.sizing import page as sizing_page
@@ -99,6 +99,17 @@ def test_a_part_that_failed_is_a_note_with_its_reason() -> None:
     whole = table({**_found(), "reads": Report("reads", failed="TimeoutError: no store").as_json()})
     assert "reads was not measured: TimeoutError: no store" in whole.notes
     assert whole.notes[0].startswith("4 goals met, 3 missed")
+
+
+def test_the_report_of_an_earlier_run_is_made_again_from_its_figures() -> None:
+    """It says where and when they were measured."""
+    growth = scale_report(
+        {"keys": [Point(10_000, 80.0, 0.4, 900.0)]}, {"keys of 9": "there was no time left"}
+    )
+    made = again(growth.data, "2 cores, in May")
+    assert [table.rows for table in made.tables] == [table.rows for table in growth.tables]
+    assert made.tables[0].notes == ("Scale was measured in a run of its own: 2 cores, in May",)
+    assert made.data == growth.data
 
 
 def test_the_page_has_the_table_the_machine_and_the_plots() -> None:

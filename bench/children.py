@@ -164,7 +164,7 @@ def end_all() -> None:
 
 
 def usage(pid: int) -> Used:
-    """The usage of a process and its descendants, including those that have ended and been waited for."""
+    """The usage of a process and its descendants; CPU time includes those that have been waited for."""
     cpu = memory = 0.0
     try:
         whole = [psutil.Process(pid)]
@@ -173,11 +173,12 @@ def usage(pid: int) -> Used:
         return Used(0.0, 0.0)
     for process in whole:
         try:
-            times, rss = process.cpu_times(), process.memory_info().rss
+            times, memory_info = process.cpu_times(), process.memory_full_info()
         except psutil.Error:
             continue  # it has ended in the meantime
         cpu += times.user + times.system + times.children_user + times.children_system
-        memory += rss / 1e6
+        # Forked Python workers share most of their pages, which are counted once where the system tells.
+        memory += getattr(memory_info, "pss", memory_info.rss) / 1e6
     return Used(cpu, memory)
 
 

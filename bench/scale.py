@@ -36,6 +36,8 @@ _WARM_BATCHES = 10
 _READ_S = 120.0
 _KEYS_A_SECOND = 20_000
 """A first micro-batch that reads keys more slowly than this is given up."""
+_MOST_RECORDS = 1_000_000
+"""Of a micro-batch. Its results are in memory until it is done; ten million do not fit in the usual heap."""
 _WORKERS = 2
 _VALUE = 1000
 
@@ -151,7 +153,11 @@ class _Client:
             records = ({"key": f"k{number}", "value": "keep-0"} for number in range(keys))
             produce(lab.bootstrap_servers, source, records)
         checkpoints = lab.path("checkpoints")
-        settings = {**self._settings, "checkpoint.location": str(checkpoints)}
+        settings = {
+            **self._settings,
+            "checkpoint.location": str(checkpoints),
+            "max.batch.records": str(_MOST_RECORDS),
+        }
         try:
             with ExitStack() as held:
                 if self._contestant is None:
@@ -183,7 +189,12 @@ class _Client:
         command = [sys.executable, "-m", "bench.traffic", "send", self._lab.bootstrap_servers, source]
         with Child("sender", command, self._lab.path("log")) as sender:
             sender.ask(_READ_S, rate=_RATE, seconds=_WARM_S, keys=keys)
-            wait_for(lambda: _committed(checkpoints) > 0, _READ_S + keys / _KEYS_A_SECOND, "micro-batch")
+            wait_for(
+                lambda: _committed(checkpoints) > keys // _MOST_RECORDS,
+                _READ_S + keys / _KEYS_A_SECOND,
+                "micro-batch",
+                lambda: _is_well(mine),
+            )
             until = time.monotonic() + 5 * _WARM_S
             while _committed(checkpoints) < _WARM_BATCHES and time.monotonic() < until:
                 sender.ask(_READ_S, rate=_RATE, seconds=1.0, keys=keys)
@@ -198,6 +209,11 @@ class _Client:
             one.stop()
         assert taken is not None
         return Point(what, taken, cores, memory)
+
+
+def _is_well(contestant: PythonContestant) -> bool:
+    contestant.check()  # raises what has ended it
+    return True
 
 
 def _committed(checkpoints: Path) -> int:

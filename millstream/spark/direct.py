@@ -137,9 +137,14 @@ def decide(
     return None
 
 
-def class_path(spark_home: Path, own: Sequence[Path]) -> list[Path]:
-    """The jars of Spark's JVM, always in the same order, which a class-data archive requires."""
+def class_path(spark_home: Path, own: Sequence[Path], without: str | None = None) -> list[Path]:
+    """The jars of Spark's JVM, always in the same order, which a class-data archive requires.
+
+    Args:
+        without: leave out a jar whose name begins like this.
+    """
     jars = sorted((spark_home / "jars").glob("*.jar"))
+    jars = [jar for jar in jars if without is None or not jar.name.startswith(without)]
     # As in spark-submit: before a jar with older versions of the same interfaces.
     first = [jar for jar in jars if jar.name.startswith("slf4j-api-")]
     return [*first, *(jar for jar in jars if jar not in first), *own]

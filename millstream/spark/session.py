@@ -32,7 +32,7 @@ from millstream.java import JavaHome, find_java, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
 from millstream.scratch import PrivateDirectory
-from millstream.spark import direct
+from millstream.spark import direct, machine_learning
 from millstream.spark.archived import Launched, start_with_archive
 from millstream.spark.java_names import know_classes
 from millstream.spark.kernel import CATALOG, FUNCTIONS, LOCAL_FILES, S3A, add_to_driver, deliver_kernel
@@ -350,7 +350,7 @@ def _start(
         with _workers_python(chosen.get("spark.pyspark.python")):
             if SparkContext._gateway is None:
                 _go_on_unless(closing)
-                path = direct.class_path(_HOME, own) if hindrance is None else None
+                path = _class_path(own) if hindrance is None else None
                 gateway = _launch_unless(closing, conf, path)
                 SparkContext._ensure_initialized(gateway=gateway, conf=conf)
             _go_on_unless(closing)
@@ -367,6 +367,13 @@ def _start(
             f"Spark {pyspark.__version__} did not start: {error}; what Java printed is above, "
             "or in the file that MILLSTREAM_SPARK_LOG names"
         ) from error
+
+
+def _class_path(own: Sequence[Path]) -> list[Path]:
+    if machine_learning.is_imported():
+        return direct.class_path(_HOME, own)
+    machine_learning.warn_if_imported()
+    return direct.class_path(_HOME, own, without=machine_learning.JAR)
 
 
 @contextmanager

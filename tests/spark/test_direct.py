@@ -18,6 +18,7 @@ from waiting import wait_until
 
 from millstream.java import find_java
 from millstream.permissions import umask_of_children
+from millstream.spark import machine_learning
 from millstream.spark.direct import MAIN, class_path, command, decide
 
 HOME = Path(pyspark.__file__).parent
@@ -103,6 +104,29 @@ def test_the_command_is_the_one_that_spark_submit_would_make(tmp_path: Path) -> 
     assert (jars[0], jars[-1]) == (slf4j, str(tmp_path / "own.jar"))
     assert set(jars[:-1]) == {str(jar) for jar in (HOME / "jars").glob("*.jar")}
     assert len(jars) == len(set(jars))
+
+
+def test_mllib_is_left_out_unless_the_program_has_imported_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Who imports it later is told, once; another module is no reason."""
+    every = {jar.name for jar in class_path(HOME, [])}
+    left = {jar.name for jar in class_path(HOME, [], without=machine_learning.JAR)}
+    (missing,) = every - left
+    assert missing.startswith("spark-mllib_2")
+    assert not machine_learning.is_imported()
+    before = list(sys.meta_path)
+    machine_learning.warn_if_imported()
+    machine_learning.warn_if_imported()
+    assert len(sys.meta_path) == len(before) + 1
+    finder = sys.meta_path[0]
+    try:
+        assert finder.find_spec("pyspark.sql", None) is None
+        assert not caplog.records
+        assert finder.find_spec("pyspark.ml", None) is None
+    finally:
+        sys.meta_path[:] = before
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith("pyspark.ml was imported after Spark had started without MLlib")
 
 
 _PROGRAM = textwrap.dedent(

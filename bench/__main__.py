@@ -60,7 +60,7 @@ _ALL_OF_IT_S, _QUICK_S = 890.0, 235.0
 """The time limits of a run that names no part."""
 _LEAST_S = 10.0
 _OWN_RUN = "scale"
-"""A part that takes as long as all the usual ones. A published page has its figures from its own last run."""
+"""A part that takes longer than a whole run may. A published page has the figures of its own last run."""
 _PREPARED_S = 1200.0
 
 

@@ -173,12 +173,13 @@ def usage(pid: int) -> Used:
         return Used(0.0, 0.0)
     for process in whole:
         try:
-            times, memory_info = process.cpu_times(), process.memory_full_info()
+            times, resident = process.cpu_times(), process.memory_info().rss
         except psutil.Error:
             continue  # it has ended in the meantime
+        with suppress(psutil.Error):  # forked workers share most of their pages; count those once
+            resident = getattr(process.memory_full_info(), "pss", resident)
         cpu += times.user + times.system + times.children_user + times.children_system
-        # Forked Python workers share most of their pages, which are counted once where the system tells.
-        memory += getattr(memory_info, "pss", memory_info.rss) / 1e6
+        memory += resident / 1e6
     return Used(cpu, memory)
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -309,8 +309,6 @@ def again(data: Mapping[str, Any], machine: str) -> Report:
     """The report of an earlier run, from its figures. `machine` says where and when that was."""
     found = {what: [Point(**point) for point in points] for what, points in data.items() if what != "why"}
     made = report(found, data.get("why", {}))
-    first, *others = made.tables
-    noted = Table(
-        first.title, first.columns, first.rows, (f"Scale was measured in a run of its own: {machine}",)
-    )
-    return Report(made.name, (noted, *others), made.goals, made.data)
+    note = f"Scale was measured in a run of its own: {machine}"
+    noted = [replace(table, notes=(*table.notes, note)) for table in made.tables[:1]]
+    return replace(made, tables=(*noted, *made.tables[1:]))

@@ -30,8 +30,8 @@ cores and machines without loss, which no system achieves. Start from the order 
 own job. [Sizing](deploy/sizing.md) says what takes memory, cores and disk."""
 _COSTS = """\
 CPU time and memory are those of the client, its JVM and its Python workers under full load. They include the
-client's start, and exclude the broker. A micro-batch has a fixed cost as well, so a record costs more where
-there are few of them."""
+client's start, and exclude the broker. Memory that processes share counts once. A micro-batch has a fixed
+cost as well, so a record costs more where there are few of them."""
 _FORMULAS = f"""\
 - **Cores** = records a second / 1,000,000 * seconds for a million / {_SPARE}. The rest is spare, for
   peaks, handovers and restores.
@@ -55,7 +55,8 @@ record and window."""
 _GROWTH = """\
 `make bench ARGS=scale` sends 50 records a second through a count and varies one thing at a time. It measures
 how long a micro-batch takes and how many cores are busy. Where these figures are flat, the formulas hold.
-Where they rise, the formulas are too optimistic."""
+Where they rise, the formulas are too optimistic. All run in one JVM, in this order, so it gets faster with
+time, and keeps the heap that it has grown to. A backlog is read in micro-batches of a million records."""
 
 
 @dataclass(frozen=True, slots=True)

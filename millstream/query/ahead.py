@@ -59,7 +59,8 @@ class Ahead:
             raise IndexError
         key = self._keys[-left]
         if key.__class__ is Unfit:
-            next(self.entries, None)
+            next(self.entries, None)  # raises its error, unless all was cleared in between
+            raise IndexError
         return key
 
     def clear(self) -> None:

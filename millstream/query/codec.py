@@ -134,9 +134,11 @@ def _by_chunks(
     def made(entries: list[Any]) -> Decoded:
         try:
             keys = decode_keys(list(map(_key_of, entries)))
-            return keys, decode_values(list(map(_stored_of, entries))), True
+            values = decode_values(list(map(_stored_of, entries)))
         except Exception:
             return one_by_one(entries)
+        # A serde that raises StopIteration only seems to have come to the end.
+        return (keys, values, True) if len(keys) == len(values) == len(entries) else one_by_one(entries)
 
     return made
 

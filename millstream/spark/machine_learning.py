@@ -1,7 +1,7 @@
 """Spark's library for machine learning, MLlib: in a JVM that we start only if the program has imported it.
 
 If its jar is there, each session registers MLlib's functions. For that Java loads Scala's reflection, which
-is a tenth of a start's CPU time, and hardly any streaming program uses one of these functions.
+is a twentieth of a start's CPU time, and hardly any streaming program uses one of these functions.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class _Late(MetaPathFinder):
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Warn once."""
-        if name in _PACKAGES:
-            sys.meta_path.remove(self)
+        if name in _PACKAGES and self in sys.meta_path:
+            # A new list: Python is going through the one that there is.
+            sys.meta_path = [each for each in sys.meta_path if each is not self]
             log.warning(
                 "%s was imported after Spark had started without MLlib, so its calls of Spark fail "
                 "('JavaPackage' object is not callable); import it before the first client starts, at the "

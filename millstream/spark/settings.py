@@ -108,7 +108,7 @@ _WITHOUT_UI: Mapping[str, str] = {
 _FAST_PROCESSES = "-Djdk.lang.Process.launchMechanism=VFORK"
 
 # Three times Java's defaults. A third of a start's CPU time was Java's second compiler (C2), mostly for code
-# that soon has nothing to do: 16.4 s with the defaults, 14.4 with these (median of four starts).
+# that hardly runs after the start: 16.4 s with the defaults, 14.4 with these (median of four starts).
 _COMPILED_LATER = (
     "-XX:Tier4InvocationThreshold=15000",
     "-XX:Tier4MinInvocationThreshold=1800",

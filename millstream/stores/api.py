@@ -268,12 +268,12 @@ class StoreIterator(Iterator[Any]):
 
     def close(self) -> None:
         """Release its resources; there are no more entries. Idempotent."""
+        if self._told is not None:  # first: a reader that finds no more entries looks whether it was told
+            self._told[0].append(self._store)
         self._read = None
         self._buffer.clear()
         if self._told is not None:
-            told, held = self._told
-            told.append(self._store)
-            held.clear()
+            self._told[1].clear()
 
 
 class OpenIterators:

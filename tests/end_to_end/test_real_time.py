@@ -114,7 +114,7 @@ def test_the_mode_can_change_where_the_checkpoint_allows_it(
 
 
 def test_a_pause_and_a_removed_thread_repeat_nothing_and_bad_records_are_put_aside(world: World) -> None:
-    """Each of them ends a batch that would last for minutes; what comes then is told by the next one."""
+    """Each of them ends the batch; what comes then is told by the next one."""
     source, out, queue = world.topic("in", 1), world.topic("out", 1), world.topic("dlq", 1)
     builder = StreamsBuilder()
     numbers = builder.stream(source, Consumed.with_(Serdes.string(), Serdes.long()))

@@ -18,7 +18,10 @@ from millstream.errors import (
     StateStoreNotAvailableException,
 )
 from millstream.model import KeyValue, StoreKind, TaskId
+from millstream.query.codec import Codecs, Unfit
 from millstream.query.provider import LocalStore
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
 from millstream.stores.memory import MemoryStore
 from millstream.stores.opening import open_store as open_stored
 from millstream.topology.nodes import Store as StoreNode
@@ -337,6 +340,44 @@ def test_a_value_that_does_not_fit_is_an_error_in_its_place(full: Client, value:
         assert found == expected, name
     with pytest.raises(SerializationException, match="a value of store 'counts' cannot be read"):
         list(store.all())
+
+
+def test_a_serde_that_raises_stop_iteration_ends_nothing() -> None:
+    """It is an error of that entry, like any other."""
+
+    class Picky(Serde):
+        """Knows two words."""
+
+        def _encode(self, value: Any) -> bytes:
+            return str(value).encode()
+
+        def _decode(self, data: bytes) -> Any:
+            return next(word for word in ("yes", "no") if word == data.decode())
+
+    stored = [(key, bytes(8) + word) for key, word in ((b"1", b"yes"), (b"2", b"perhaps"), (b"3", b"no"))]
+    codecs = Codecs("words", StoreKind.KEY_VALUE, Serdes.string(), Picky("picky"))
+    (one, two, three), values, all_fit = codecs.chunks()(stored)
+    assert (one, three, values, all_fit) == ("1", "3", ["yes", None, "no"], False)
+    assert isinstance(two, Unfit)
+    assert isinstance(two.error, SerializationException)
+
+
+def test_who_merges_a_store_knows_that_it_closed_before_it_seems_to_be_at_its_end(client: Client) -> None:
+    """Otherwise a scan that another thread reads at that moment would go on without it."""
+    entries = client.stores[0].range(None, None)
+
+    class Told(list[str]):
+        """Looks at the iterator when it is told."""
+
+        def append(self, store: str) -> None:
+            assert not entries.at_end
+            super().append(store)
+
+    told = Told()
+    entries.tell(told, [])
+    client.stores[0].close()
+    assert told == ["counts"]
+    assert entries.at_end
 
 
 def test_keys_of_every_kind_of_text_are_read(full: Client) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 import pyspark
@@ -18,7 +19,7 @@ from waiting import wait_until
 
 from millstream.java import find_java
 from millstream.permissions import umask_of_children
-from millstream.spark import machine_learning
+from millstream.spark import session
 from millstream.spark.direct import MAIN, class_path, command, decide
 
 HOME = Path(pyspark.__file__).parent
@@ -106,24 +107,27 @@ def test_the_command_is_the_one_that_spark_submit_would_make(tmp_path: Path) -> 
     assert len(jars) == len(set(jars))
 
 
-def test_mllib_is_left_out_unless_the_program_has_imported_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_mllib_is_left_out_unless_the_program_has_imported_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who imports it later is told, once; another module is no reason."""
     every = {jar.name for jar in class_path(HOME, [])}
-    left = {jar.name for jar in class_path(HOME, [], without=machine_learning.JAR)}
-    (missing,) = every - left
-    assert missing.startswith("spark-mllib_2")
-    assert not machine_learning.is_imported()
+    monkeypatch.setattr(sys, "meta_path", [each for each in sys.meta_path if "_Late" not in repr(each)])
     before = list(sys.meta_path)
-    machine_learning.warn_if_imported()
-    machine_learning.warn_if_imported()
-    assert len(sys.meta_path) == len(before) + 1
-    finder = sys.meta_path[0]
-    try:
-        assert finder.find_spec("pyspark.sql", None) is None
-        assert not caplog.records
+    monkeypatch.setitem(sys.modules, "pyspark.ml", ModuleType("pyspark.ml"))
+    assert {jar.name for jar in session._class_path([])} == every
+    assert sys.meta_path == before
+    monkeypatch.delitem(sys.modules, "pyspark.ml")
+    for _ in range(2):
+        (missing,) = every - {jar.name for jar in session._class_path([])}
+        assert missing.startswith("spark-mllib_2")
+    finder, *others = sys.meta_path
+    assert others == before
+    assert finder.find_spec("pyspark.sql", None) is None
+    assert not caplog.records
+    for _ in range(2):
         assert finder.find_spec("pyspark.ml", None) is None
-    finally:
-        sys.meta_path[:] = before
+    assert sys.meta_path == before
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage().startswith("pyspark.ml was imported after Spark had started without MLlib")

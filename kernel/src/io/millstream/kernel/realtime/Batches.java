@@ -33,8 +33,8 @@ public final class Batches {
     /** That number when the current batch began: the same for all its sources. */
     private volatile int begun;
 
-    /** How many batches have begun. */
-    private volatile int number;
+    /** The number of the current batch, from 1; it stays at that of the first long one. */
+    private volatile int number = 1;
     /** When the current batch is over, if it is a short one, by the nano time; 0 until one of its readers asks. */
     private final AtomicLong overAt = new AtomicLong();
 
@@ -122,8 +122,9 @@ public final class Batches {
                 batches.wanted.await(WITHOUT_PARTITIONS_MS, TimeUnit.MILLISECONDS);
             }
             batches.begun = batches.turn.get();
-            batches.overAt.set(0);
-            batches.number++; // only the query's thread does this
+            if (batches.overAt.getAndSet(0) != 0) { // called for each source; readers have asked in between
+                batches.number++; // only the query's thread does this
+            }
             if (batches.wanted.getCount() > 0) {
                 return;
             }
@@ -182,7 +183,7 @@ public final class Batches {
     }
 
     /**
-     * Whether the batch has to end that began when this number of batches had been told to.
+     * Whether a batch has to end. `told`: how many batches had been told to end when it began.
      *
      * <p>The first batches of a run are short. A turn waits for code that Java has not compiled yet; the first ones
      * take up to 0.7 s. So they come at the start, when records take longer anyway.

@@ -36,6 +36,7 @@ public final class BatchesMain {
         long now = 1;
         for (int number = 1; number <= batches; number++) {
             Batches.beginning(RUN);
+            Batches.beginning(RUN); // for another source
             boolean isLong = !run.isOver(0, now);
             now += TimeUnit.SECONDS.toNanos(number);
             isLong &= !run.isOver(0, now - 1);

@@ -10,7 +10,9 @@ from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["raise_failure", "wait_for_end"]
+from millstream.spark.session import has_jvm_ended
+
+__all__ = ["of_ended_jvm", "raise_failure", "wait_for_end"]
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,18 @@ def wait_for_end(query: StreamingQuery, timeout_s: float | None = None) -> bool:
         return True
     thread.join(max(1, int(timeout_s * 1000)))
     return not thread.isAlive()
+
+
+def of_ended_jvm(error: Exception) -> Exception:
+    """The same, or an error that says that the JVM has ended, if that is the reason.
+
+    A call that waits for an answer while the JVM is killed fails with an error of py4j that names no reason.
+    """
+    if type(error) is not Py4JError or not has_jvm_ended():
+        return error
+    said = Py4JNetworkError(f"the JVM has ended: {error}")
+    said.__cause__ = error
+    return said
 
 
 def raise_failure(query: StreamingQuery) -> None:

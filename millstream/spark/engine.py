@@ -28,6 +28,7 @@ from millstream.spark.checkpoint_files import HadoopCheckpointFiles, check_locat
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
+from millstream.spark.ending import of_ended_jvm
 from millstream.spark.executors import Executors, slots_of
 from millstream.spark.failures import Report, first_line, is_fenced, is_jvm_lost, may_be_damage, translate
 from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, pause_s, refuse_doubles
@@ -455,13 +456,15 @@ class SparkEngine:
             # With an error class it is Spark's own report, such as of a user's function that reached no
             # server.
             told = getattr(end.error, "error_class", None) is not None
-            if end.error is not None and not told and is_jvm_lost(end.error.__cause__):
+            is_lost = end.error is not None and not told and is_jvm_lost(end.error.__cause__)
+            if is_lost or not _answers(tidy):
                 self._session.note_lost()
-            else:
-                if transactions is not None:
-                    end_run(self.spark, sink)
-                end_query(self.spark, query.id)
             on_end(end)
+
+        def tidy() -> None:
+            if transactions is not None:
+                end_run(self.spark, sink)
+            end_query(self.spark, query.id)
 
         running = QueryPipeline(
             name,
@@ -567,6 +570,16 @@ def _forget(run: RealTimeRun | None) -> None:
         run.forget()
     except Exception:  # the JVM may be gone
         log.debug("forgetting a run", exc_info=True)
+
+
+def _answers(call: Callable[[], None]) -> bool:
+    """Call the JVM; returns False if it has ended in the meantime. Raises nothing that it raises."""
+    try:
+        call()
+    except (PySparkException, Py4JError, OSError) as error:
+        log.debug("what a query leaves in the JVM", exc_info=True)
+        return not is_jvm_lost(of_ended_jvm(error))
+    return True
 
 
 def _topics(pipeline: Pipeline) -> tuple[str, ...]:

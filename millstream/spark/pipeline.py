@@ -17,7 +17,7 @@ from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch, wait_and_watch
-from millstream.spark.ending import raise_failure
+from millstream.spark.ending import of_ended_jvm, raise_failure
 from millstream.spark.failures import report_of, translate
 from millstream.spark.progress import positions
 from millstream.spark.real_time import RealTimeRun
@@ -74,7 +74,7 @@ class QueryPipeline:
                 raise_failure(self._query)
         except Exception as raised:
             # Whatever ended the query is translated and passed to the thread that owns it.
-            error = None if self._stopping else self._translated(raised)
+            error = None if self._stopping else self._translated(of_ended_jvm(raised))
         else:
             if error is None and not self._stopping:
                 error = self._translated(RuntimeError("the query was stopped from outside"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from millstream import (
     CheckpointException,
@@ -21,8 +22,10 @@ from millstream.model import TopicPartition
 from millstream.ports import FENCE, CheckpointClaim
 from millstream.runtime.failure import in_short
 from millstream.runtime.policies import causes
+from millstream.spark import ending, engine
 from millstream.spark.damage import find_damage
-from millstream.spark.failures import Report, said_once, translate
+from millstream.spark.ending import of_ended_jvm
+from millstream.spark.failures import Report, is_jvm_lost, said_once, translate
 from millstream.spark.remote import RemoteException
 
 UNKNOWN_TOPIC = (
@@ -523,3 +526,35 @@ def test_what_kafka_refuses_of_transactions_is_told_with_the_fix(name: str, fix:
     error = translate("p0", ("in",), RuntimeError("no"), report=report)
     assert type(error) is PipelineException
     assert fix in str(error)
+
+
+def test_a_call_that_waits_while_the_jvm_is_killed_says_that_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own error names no reason. With a JVM that runs, it stays; and so does any other error."""
+    waiting = Py4JError("An error occurred while calling o12.join")
+    other = ValueError("An error occurred")
+    monkeypatch.setattr(ending, "has_jvm_ended", lambda: True)
+    said = of_ended_jvm(waiting)
+    assert is_jvm_lost(said)
+    assert said.__cause__ is waiting
+    assert of_ended_jvm(other) is other
+    monkeypatch.setattr(ending, "has_jvm_ended", lambda: False)
+    assert of_ended_jvm(waiting) is waiting
+
+
+def test_a_jvm_that_ends_while_a_query_is_put_away_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is raised, because the end of the query is yet to be reported."""
+
+    def refused() -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    def unanswered() -> None:
+        raise Py4JError("An error occurred while calling o12.id")
+
+    monkeypatch.setattr(ending, "has_jvm_ended", lambda: True)
+    assert engine._answers(lambda: None)
+    assert not engine._answers(refused)
+    assert not engine._answers(unanswered)
+    monkeypatch.setattr(ending, "has_jvm_ended", lambda: False)
+    assert engine._answers(unanswered)

@@ -47,7 +47,7 @@ def of_ended_jvm(error: Exception) -> Exception:
     """
     if type(error) is not Py4JError or not has_jvm_ended():
         return error
-    said = Py4JNetworkError(f"the JVM has ended: {error}")
+    said: Exception = Py4JNetworkError(f"the JVM has ended: {error}")
     said.__cause__ = error
     return said
 

@@ -52,7 +52,7 @@ class Turn:
 
 
 _FULL = Turn(6.0, 40, 5.0, 2.0)
-_QUICK = Turn(1.5, 10, 2.0, 0.0)
+_QUICK = Turn(1.0, 10, 2.0, 0.0)
 _WITH_SPARK = ("millstream", "real-time", "spark")
 _FIRST_TIME = 20 / 6
 """How much longer a contestant with Spark warms up the first time that it does a job."""

@@ -30,8 +30,8 @@ the rounds. Throughput is measured from the first record read to the last result
 included. For throughput, Kafka Streams has caches of 256 MB, large batches, a commit every half second and a
 thread for each core; for latency, it has no cache and no linger. Spark by hand has the settings that
 Millstream gives its own Spark. It writes a count to two topics, as Millstream does with its changelog. Quix
-Streams gets fewer records, because it takes longer for each. Latency is measured after some traffic: 20 s of it
-for a job on Spark, because Java has all of Spark to compile, and 6 s for the others.
+Streams gets fewer records, because it takes longer for each. Latency is measured after some traffic: 20 s of
+it for a job on Spark, because Java has all of Spark to compile, and 6 s for the others.
 
 The goals compare the four on this machine and say nothing about another one. [What a load
 needs](sizing.md) estimates larger ones."""

@@ -20,6 +20,8 @@ more faults come: kill -9 of Python workers, and the pipelines' owner is closed,
 `--finally` then does what no client can make good by itself: it deletes the source, the changelog or the
 output (with `--again`, and creates it anew). The handler of every client that needs it must hear its name.
 
+Once a minute it prints what each client uses.
+
 The same seed gives the same faults at the same moments, as far as moments can be the same.
 """
 
@@ -63,6 +65,8 @@ SETTLE_S = 120.0
 """How long all of it may take to be as it has to be, after the last fault."""
 SPARK_S = 20.0
 """How long a fault that is about Spark waits until there is one."""
+USAGE_S = 60.0
+"""How often a run says what each client uses."""
 LOUD_S = 30.0
 """How long the clients have to fail after a topic is gone. It takes them milliseconds; machines are busy."""
 CLOCK_OFF_S = 3600.0
@@ -253,9 +257,15 @@ class Chaos:
             wait_until(lambda: any(c.counts() for c in cluster.clients), "records are counted", SETTLE_S)
             began = time.monotonic()
             left = list(faults)
+            look_at = USAGE_S
             while left or time.monotonic() - began < seconds:
                 now = time.monotonic() - began
                 self._do_what_is_due(began)
+                if now >= look_at:
+                    look_at += USAGE_S
+                    print(
+                        *(f"{now:6.1f} s  {self._usage(each)}" for each in self._up()), sep="\n", flush=True
+                    )
                 if left and left[0].at_s <= now:
                     fault = left.pop(0)
                     done = self._do(fault, feed, began)
@@ -350,6 +360,21 @@ class Chaos:
                 self._broker.close()
                 self._broker = self._cluster.kafka = self._started_broker()
                 return f"the broker was {'killed' if killed else 'stopped'} and started again"
+
+    def _usage(self, client: ClientProcess) -> str:
+        """Memory, descriptors, threads and disk: in a long run, a process's should stay what they are."""
+        parts = [f"{client.name} for {time.time() - client.started_at:.0f} s"]
+        for each in client.family():
+            with suppress(psutil.NoSuchProcess):
+                own = "client" if each.pid == client.process.pid else each.name()
+                megabytes = each.memory_info().rss >> 20
+                parts.append(f"{own}: {megabytes} MB, {each.num_fds()} files, {each.num_threads()} threads")
+        files = [each for each in (self._directory / client.name).rglob("*") if each.is_file()]
+        with suppress(FileNotFoundError):
+            parts.append(
+                f"state: {sum(each.stat().st_size for each in files) >> 10} kB in {len(files)} files"
+            )
+        return "; ".join(parts)
 
     def _runs_pipelines(self, client: ClientProcess) -> bool:
         try:

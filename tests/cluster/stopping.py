@@ -1,4 +1,4 @@
-"""An application that writes exactly once, and stops between two steps of a micro-batch."""
+"""An application that stops between two steps of a micro-batch, and is killed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ SETTLE_S = 120.0
 class Running:
     """An application of clients that stop where they are told to."""
 
-    def __init__(self, kafka: EmbeddedKafka, directory: Path, programs: Iterable[str] = PROGRAMS) -> None:
+    def __init__(
+        self, kafka: EmbeddedKafka, directory: Path, programs: Iterable[str] = PROGRAMS, *, once: bool = True
+    ) -> None:
         self.cluster = Cluster(kafka, directory)
-        self.proof = Proof(self.cluster, programs, PARTS["stateless"])
+        self.proof = Proof(self.cluster, programs, PARTS["stateless"], words=WORDS, once=once)
         self.points = directory / "points"
         self.points.mkdir()
 
@@ -36,7 +38,7 @@ class Running:
         return self.cluster.start(
             name,
             {
-                "processing.guarantee": "exactly_once_v2",
+                "processing.guarantee": "exactly_once_v2" if self.proof.once else "at_least_once",
                 "spark.driver.extraJavaOptions": (
                     f"{java_options()} -Dmillstream.kernel.failpoints={self.points}"
                 ),
@@ -91,8 +93,29 @@ class Running:
         refused.unlink()
         return zombie
 
-    def write(self) -> None:
-        self.proof.write(WORDS * 10)
+    def kill_in_a_backlog(self) -> None:
+        """SIGKILL to the only client when it has written some results, and not all; start it again."""
+        (client,) = self.cluster.clients
+        before = self.proof.results()
+        self.write(40)
+        wait_until(lambda: self.proof.results() > before, client.told("it goes on"), 90)
+        client.kill()
+        assert any(self.proof.wrong()), "it was killed when all was done"
+        self.start_again()
+
+    def kill_and_start_again(self) -> None:
+        """SIGKILL to the only client, and so to its Java process; the same program again."""
+        self.cluster.clients[0].kill()
+        self.start_again()
+
+    def start_again(self) -> None:
+        for point in self.points.iterdir():
+            point.unlink()
+        self.cluster.again(self.cluster.clients[0])
+        self.cluster.wait_until_running()
+
+    def write(self, times: int = 10) -> None:
+        self.proof.write(WORDS * times)
 
     def settle(self, what: str) -> None:
         """Until all is written; then it is there exactly once."""

@@ -611,6 +611,7 @@ PAUSES = {
     "millstream/server/streaming.py": "between two looks at how far stores are; ends with who listens",
     "tests/waiting.py": "a condition with a deadline, and a span of time in which something holds",
     "tests/cluster/chaos.py": "the faults of a run come at their times",
+    "tests/cluster/faults.py": "a fault lasts for a while, and comes at a random moment",
 }
 """The files that pause, and why nothing better will do."""
 

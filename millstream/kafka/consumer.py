@@ -151,7 +151,8 @@ class KafkaChangelogConsumer:
             where = (message.topic(), message.partition())
             if where != current:
                 if current is not None:
-                    ends[current] = offset + 1
+                    # The end of a partition may have come before a record of another one, and comes once.
+                    ends[current] = max(offset + 1, ends.get(current, 0))
                 current = where
                 owned = where[0] in self._owned
                 append = entries.setdefault(where, []).append

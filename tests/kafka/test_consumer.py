@@ -248,6 +248,41 @@ def test_the_end_behind_offsets_that_are_no_records_is_told(
     assert consumer.poll(0.5) == []
 
 
+def test_every_partition_written_in_one_transaction_is_read_to_its_end(
+    kafka: EmbeddedKafka, producer: Producer
+) -> None:
+    """Also if ends of partitions come between records of others, as they do when those have more to read."""
+    name = f"in-one-transaction-{uuid.uuid4().hex[:12]}"
+    kafka.create_topic(name, 16)
+    parts = [TopicPartition(name, number) for number in range(16)]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    for number in range(5_000):
+        producer.produce(name, b"v", b"k", number if number < len(parts) else 0)
+    producer.commit_transaction(20)
+    options = {
+        "application.id": "consumer-test",
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "restore.consumer.max.partition.fetch.bytes": "1000",
+    }
+    consumer = KafkaChangelogConsumer(StreamsConfig(options))
+    try:
+        ends = {each: 2 for each in parts} | {parts[0]: 5_000 - 15 + 1}
+        wait_until(lambda: consumer.end_offsets(parts) == ends, "the markers are written", DEADLINE_S)
+        consumer.assign(dict.fromkeys(parts))
+        assert consumer.end_offsets(parts) == ends  # meanwhile, records arrive
+        reached: dict[TopicPartition, int] = {}
+
+        def at_ends() -> bool:
+            reached.update((batch.partition, batch.next_offset) for batch in consumer.poll(0.2))
+            return reached == ends
+
+        wait_until(at_ends, "all partitions are read", DEADLINE_S)
+    finally:
+        consumer.close()
+
+
 def test_the_end_of_an_empty_partition_is_told_once(consumer: KafkaChangelogConsumer, topic: str) -> None:
     """At the offset it has."""
     partition = TopicPartition(topic, 0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +60,26 @@ class Message:
         return self.the_headers
 
 
+class End(Message):
+    """How librdkafka says, once for each position, that a partition has no more: a message with an error."""
+
+    def __init__(self, where: TopicPartition, at: int) -> None:
+        super().__init__(where, at, None, None, 0, None)
+
+    def error(self) -> KafkaError:  # type: ignore[override]
+        return KafkaError(KafkaError._PARTITION_EOF)
+
+
+def interleavings(queues: tuple[tuple[Message, ...], ...]) -> Iterator[tuple[Message, ...]]:
+    """Every order in which the messages may come, if each queue keeps its own."""
+    if not any(queues):
+        yield ()
+    for at, queue in enumerate(queues):
+        if queue:
+            for rest in interleavings((*queues[:at], queue[1:], *queues[at + 1 :])):
+                yield (queue[0], *rest)
+
+
 ANY_HEADERS = st.one_of(st.none(), HEADERS)
 MESSAGES = st.lists(st.tuples(st.sampled_from((OURS, THEIRS)), BYTES, BYTES, INT64, ANY_HEADERS), max_size=30)
 
@@ -93,3 +114,37 @@ def test_no_message_raises_and_what_comes_of_it_a_store_takes(
         store = MemoryStore("counts", TaskId(0, 0))
         store.apply(batch.entries, batch.next_offset, batch.epoch)
         assert store.position == batch.next_offset
+
+
+def test_no_order_of_ends_and_records_sets_a_position_back(consumer: KafkaChangelogConsumer) -> None:
+    """After each poll a position is behind the last message of its partition: an end behind the markers of a
+    transaction comes once, before or after records of other partitions, in one poll or in several."""
+    parts = tuple(TopicPartition("orders", number) for number in range(3))
+    first, second, third = parts
+
+    def record(where: TopicPartition, at: int) -> Message:
+        return Message(where, at, b"k", b"%d" % at, at, None)
+
+    queues = (
+        (record(first, 0), End(first, 2), record(first, 2), End(first, 4)),
+        (record(second, 0), End(second, 2)),
+        (record(third, 0),),
+    )
+    orders = list(interleavings(queues))
+    assert len(orders) == 105
+    wrong = []
+    for order in orders:
+        for cut in range(len(order)):
+            consumer.assign(dict.fromkeys(parts, 0))
+            reached, read = dict.fromkeys(parts, 0), Counter[TopicPartition]()
+            for begin, until in ((0, cut), (cut, len(order))):
+                for batch in consumer._batches(list(order[begin:until])):
+                    reached[batch.partition] = batch.next_offset
+                    read[batch.partition] += len(batch.entries)
+                for each in parts:
+                    mine = [message for message in order[:until] if message.where == each]
+                    end = 0 if not mine else mine[-1].at + (not isinstance(mine[-1], End))
+                    if reached[each] != end:
+                        wrong.append((cut, [(type(m).__name__, *m.where, m.at) for m in order], each, end))
+            assert read == {first: 2, second: 1, third: 1}
+    assert wrong == []

@@ -72,6 +72,11 @@ class ArchiveMaking:
                 stderr=subprocess.DEVNULL,
             )
 
+    def wait(self) -> None:
+        """Until it is there, or cannot be made."""
+        if self._process is not None:
+            self._process.wait(300)
+
     def close(self) -> None:
         """End it, if it is not done; the next run of the tests tries again."""
         if self._process is None:

@@ -39,7 +39,7 @@ from pathlib import Path
 import psutil
 from cluster_world import ClientProcess, Cluster
 from proof import JOINS, PROGRAMS, WINDOWS, Proof
-from spark_start import java_options
+from spark_start import ArchiveMaking, java_options
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -568,6 +568,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with EmbeddedKafka() as kafka:
+        ArchiveMaking(lambda: kafka.bootstrap_servers).wait()  # or each start takes twice as long
     campaign = Campaign(asked.logs)
     try:
         for name in asked.worlds:

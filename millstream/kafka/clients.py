@@ -179,7 +179,7 @@ def restore_consumer_config(config: StreamsConfig) -> dict[str, Any]:
         # Reports that the end was reached even if the last offsets are not records (transaction markers).
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
-        **({"isolation.level": "read_committed"} if config.exactly_once else {}),
+        "isolation.level": config.isolation_level,
     }
 
 

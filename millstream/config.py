@@ -146,6 +146,7 @@ class StreamsConfig(Mapping[str, Any]):
             kind_of(self.checkpoint_location)
         if self.exactly_once:
             _check_exactly_once(self)
+        _check_isolation(self)
 
     # --- a mapping -----------------------------------------------------------------------------------------
 
@@ -285,6 +286,15 @@ class StreamsConfig(Mapping[str, Any]):
             raise ConfigException(
                 f"'transaction.timeout.ms' is {given!r}; it must be a whole number of milliseconds"
             ) from None
+
+    @property
+    def isolation_level(self) -> str:
+        """Which records of transactions all consumers read: a store and a pipeline that reads its topic must
+        agree.
+
+        Differs: Kafka Streams reads uncommitted records, unless it is told otherwise or writes exactly once.
+        """
+        return next(iter(_isolation_levels(self).values()), "read_committed")
 
     @property
     def commit_interval(self) -> timedelta:
@@ -688,6 +698,31 @@ def _check_range(key: Key, value: Any) -> None:
         raise ConfigException(f"'{key.name}' is {value!r}; it can be {key.fits}{hint}")
 
 
+_CONSUMERS = ("main.consumer.", "restore.consumer.", "global.consumer.")
+_ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+
+
+def _isolation_levels(config: StreamsConfig) -> dict[str, str]:
+    """The `isolation.level` of each consumer for which one is given."""
+    given = {kind: config.client_options("consumer.", kind).get("isolation.level") for kind in _CONSUMERS}
+    return {kind: as_text(level) for kind, level in given.items() if level is not None}
+
+
+def _check_isolation(config: StreamsConfig) -> None:
+    levels = _isolation_levels(config)
+    for level in levels.values():
+        if level not in _ISOLATION_LEVELS:
+            raise ConfigException(
+                f"'isolation.level' is {level!r}; it can be {' or '.join(_ISOLATION_LEVELS)}"
+            )
+    if len(set(levels.values())) > 1:
+        shown = ", ".join(f"{level} for '{kind}'" for kind, level in levels.items())
+        raise ConfigException(
+            f"'isolation.level' is {shown}; a store would have other rows than a join with its table. Set it "
+            f"once, as 'consumer.isolation.level'"
+        )
+
+
 _EXACTLY_ONCE_NEEDS = (
     ("consumer.", "isolation.level", ("read_committed",)),
     ("producer.", "enable.idempotence", ("true",)),
@@ -705,7 +740,7 @@ def _check_exactly_once(config: StreamsConfig) -> None:
     Differs: a setting that contradicts the guarantee is an error; Kafka Streams logs that it ignores it.
     """
     said = "conflicts with processing.guarantee=exactly_once_v2"
-    prefixes = {"consumer.": ("main.consumer.", "restore.consumer.", "global.consumer."), "producer.": ()}
+    prefixes = {"consumer.": _CONSUMERS, "producer.": ()}
     for kind, name, fit in _EXACTLY_ONCE_NEEDS:
         for more in ((), *((prefix,) for prefix in prefixes[kind])):
             value = config.client_options(kind, *more).get(name)

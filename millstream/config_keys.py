@@ -213,7 +213,8 @@ _WORKING = (
         2,
         _MEDIUM,
         "How many store partitions of the whole application may be warming up at the same time before they "
-        "move. 0: they move at once, and cannot be read at their destination until they are restored.",
+        "move, besides those that have state at their destination. 0: they move at once, and cannot be read "
+        "at their destination until they are restored.",
         least=0,
     ),
     Key(

@@ -650,6 +650,24 @@ def test_what_contradicts_exactly_once_is_refused(name: str, value: Any) -> None
     assert not StreamsConfig({**BASE, **more}).exactly_once
 
 
+@pytest.mark.parametrize(
+    "levels",
+    [
+        {
+            "main.consumer.isolation.level": "read_committed",
+            "restore.consumer.isolation.level": "read_uncommitted",
+        },
+        {"consumer.isolation.level": "read_uncommitted", "global.consumer.isolation.level": "read_committed"},
+        {"isolation.level": "serializable"},
+    ],
+)
+def test_stores_and_pipelines_cannot_have_two_isolation_levels(levels: dict[str, str]) -> None:
+    """They would show different rows of one topic. And there are only two to choose from."""
+    said = refusal(levels)
+    assert said.startswith("'isolation.level' is ")
+    assert all(level in said for level in levels.values())
+
+
 def test_exactly_once_reads_what_is_committed_and_has_long_transactions() -> None:
     """Stores and global tables too; the timeout is the most that brokers allow unless they are told."""
     made = StreamsConfig({**BASE, **ONCE})

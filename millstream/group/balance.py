@@ -385,8 +385,9 @@ def warmed_up_first(
     moves it. Also returns the tasks that each member is warming up.
 
     Args:
-        most: the maximum number of such additional standbys at a time. 0: tasks move at once, and are
-            restored at their destination.
+        most: the maximum number of such additional standbys at a time; no new one begins above it. One on a
+            member that has state of the task, as a client that comes back has, is not new: it has little to
+            catch up. 0: tasks move at once, and are restored at their destination.
 
     Source: KIP-441, HighAvailabilityTaskAssignor.assignTaskMovements. Differs: balance does not wait for the
     next probing rebalance: a member reports when it has warmed up. If a task has standbys anyway, its
@@ -405,7 +406,7 @@ def warmed_up_first(
         and task not in members[taker].up_to_date
         and members[holder[task]].threads
     ]
-    # Tasks that are already warming up continue before others start.
+    # Tasks that are already warming up, or have state at their destination, come before others.
     moves.sort(key=lambda move: (move[0] not in members[move[2]].tasks, move))
     active = {member: set(work[member].active) for member in able}
     standby = {member: set(work[member].standby) for member in able}
@@ -415,7 +416,7 @@ def warmed_up_first(
         active[giver].add(task)
         if task in standby[giver]:
             standby[giver].remove(task)
-        elif most:
+        elif most > 0 or task in members[taker].tasks:
             most -= 1
         else:
             continue

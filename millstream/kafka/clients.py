@@ -7,6 +7,7 @@ kafka-python is the group's member; it never fetches, so it needs timeouts and s
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import ssl
@@ -179,7 +180,7 @@ def restore_consumer_config(config: StreamsConfig) -> dict[str, Any]:
         # Reports that the end was reached even if the last offsets are not records (transaction markers).
         "enable.partition.eof": True,
         "allow.auto.create.topics": False,
-        **({"isolation.level": "read_committed"} if config.exactly_once else {}),
+        "isolation.level": config.isolation_level,
     }
 
 
@@ -189,12 +190,19 @@ _KERBEROS = (
 )
 
 
+_THREADS = 8
+"""A client of librdkafka starts four threads, and then one for each broker."""
+_THREADS_END_S = 5.0
+
+
 def build(kind: Callable[..., T], options: Mapping[str, Any]) -> T:
     """Create a librdkafka client.
 
     Raises:
         ConfigException: an option or its value is unknown to librdkafka.
+        StreamsException: the process cannot start the threads that the client needs.
     """
+    _check_threads()
     try:
         return kind(dict(options), logger=client_log)
     except KafkaException as error:
@@ -203,6 +211,38 @@ def build(kind: Callable[..., T], options: Mapping[str, Any]) -> T:
             f"{_KERBEROS if 'GSSAPI' in str(error) else ''}Use the prefix 'main.consumer.' for settings of "
             "Spark's consumers only, and 'producer.' for those of its producers"
         ) from error
+
+
+def _check_threads() -> None:
+    """Check that there is room for the threads of a client, by starting as many.
+
+    If librdkafka's constructor cannot start one, it ends the process, or it waits for ever. It does so with
+    Python's lock held, so that no thread of this process could notice or end it: it must not begin.
+    """
+    gate, ended, started = _thread.allocate_lock(), threading.Semaphore(0), 0
+
+    def wait() -> None:
+        with gate:
+            pass
+        ended.release()
+
+    try:
+        with gate:
+            for _ in range(_THREADS):
+                # Not a Thread: its start() waits for a thread that may have no memory to say that it runs.
+                _thread.start_new_thread(wait, ())
+                started += 1
+    except (RuntimeError, MemoryError) as error:
+        raise StreamsException(
+            f"no Kafka client can be created: it needs {_THREADS} more threads, but this process, which has "
+            f"{threading.active_count()} of Python and those of its libraries, could start only {started} "
+            f"({error}). Raise its limit on threads or on memory (ulimit -u, ulimit -v, the pids or memory "
+            f"limit of its container), or run fewer clients and stream threads in it"
+        ) from error
+    finally:
+        # The client then gets the memory of their stacks.
+        for _ in range(started):
+            ended.acquire(timeout=_THREADS_END_S)
 
 
 def unreachable(config: StreamsConfig, what: str, error: BaseException) -> StreamsException:

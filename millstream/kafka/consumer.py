@@ -23,22 +23,13 @@ from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
-from millstream.kafka.patience import AWAY, Silence
+from millstream.kafka.patience import AWAY, RETRIABLE, Silence
 from millstream.model import EPOCH_HEADER, FORMER_HEADER, TopicPartition
 from millstream.polling import looks
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 from millstream.topology.names import is_internal_topic
 
 __all__ = ["KafkaChangelogConsumer"]
-
-_MAY_COME_BACK = AWAY | {
-    KafkaError._MAX_POLL_EXCEEDED,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.BROKER_NOT_AVAILABLE,
-    KafkaError.NETWORK_EXCEPTION,
-}
-"""Errors of a broker that may come back; they are not reported."""
 
 _EPOCH_SIZE = 8
 _FORMER_SIZES = (8, 16)
@@ -50,8 +41,8 @@ _LOOK_TIMEOUT_S = 1.0
 _FIRST_WAIT_S = 5.0
 """How long to wait for offsets before requesting them again, if necessary with a new client."""
 
-_NOT_YET = _MAY_COME_BACK | {KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT}
-"""Errors for a partition whose broker is unavailable or coming back, and for one that does not exist."""
+_MISSING = frozenset((KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART))
+"""Errors for a partition that does not exist, or that its broker does not know yet."""
 _SETTLE_S = 1.0
 """How long a responding cluster may report these for a partition."""
 _SETTLE_EVERY_S = 0.1
@@ -265,7 +256,7 @@ class KafkaChangelogConsumer:
                 f"log: {error.str()}; the topic was truncated, or deleted and created again",
                 partition=partition,
             )
-        if code in _MAY_COME_BACK or error.retriable():
+        if code in RETRIABLE or code == KafkaError._MAX_POLL_EXCEEDED or error.retriable():
             client_log.debug("changelog consumer: %s", error)
             return
         if error.fatal() or message.topic() is not None:
@@ -290,38 +281,42 @@ class KafkaChangelogConsumer:
         found = {}
         for answer in answers:
             partition = TopicPartition(answer.topic, answer.partition)
-            if answer.error is not None or answer.offset < 0:
-                why = KafkaException(answer.error) if answer.error is not None else TimeoutError()
-                raise unreachable(self._config, f"look up the offsets of '{partition}'", why)
+            if answer.offset < 0:
+                raise unreachable(self._config, f"look up the offsets of '{partition}'", TimeoutError())
             found[partition] = answer.offset
         return found
 
     def _answers(self, asked: list[NativePartition], timeout_s: float) -> list[NativePartition]:
-        """Request until there is an answer or no time is left."""
+        """Request until there is an answer for each partition, or no time is left."""
         began, wait_s = time.monotonic(), _FIRST_WAIT_S
         refused: KafkaException | None = None
         heard_at: float | None = None
+        without = asked
         for _ in looks(timeout_s, every_s=_SETTLE_EVERY_S):
             asked_at = time.monotonic()
             left_s = max(0.0, began + timeout_s - asked_at)
             try:
                 answers = self._open().offsets_for_times(asked, timeout=min(left_s, wait_s))
             except KafkaException as error:
-                refused, code = error, error.args[0].code()
-                if code in AWAY:
-                    self._unanswered(time.monotonic() - asked_at)
-                    wait_s *= 2
-                elif code not in _NOT_YET:
-                    break
-                else:
-                    heard_at = heard_at or self._heard(str(asked[0].topic))
-                    if heard_at is not None and time.monotonic() - heard_at > _SETTLE_S:
-                        break
+                refused, without = error, asked
             else:
-                self._silence.answered()
-                return answers
+                without = [answer for answer in answers if answer.error is not None]
+                if not without:
+                    self._silence.answered()
+                    return answers
+                refused = KafkaException(without[0].error)
+            code = refused.args[0].code()
+            if code in AWAY:
+                self._unanswered(time.monotonic() - asked_at)
+                wait_s *= 2
+            elif code in _MISSING:
+                heard_at = heard_at or self._heard(str(without[0].topic))
+                if heard_at is not None and time.monotonic() - heard_at > _SETTLE_S:
+                    break
+            elif code not in RETRIABLE:
+                break
         assert refused is not None, "at least one request was sent"
-        names = ", ".join(f"'{each.topic}-{each.partition}'" for each in asked[:5])
+        names = ", ".join(f"'{each.topic}-{each.partition}'" for each in without[:5])
         raise unreachable(self._config, f"look up the offsets of {names}", refused) from refused
 
     def _heard(self, topic: str) -> float | None:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from millstream.config import StreamsConfig
 from millstream.polling import pause
 
-__all__ = ["AWAY", "Silence", "Wait", "patiently", "reachability"]
+__all__ = ["AWAY", "RETRIABLE", "Silence", "Wait", "patiently", "reachability"]
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,27 @@ AWAY = frozenset(
     )
 )
 """librdkafka's errors for a cluster that has not answered."""
+RETRIABLE = AWAY | {
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
+"""All errors that end by themselves, as brokers start, stop and elect leaders: what met one is repeated.
+
+Source: those that Java's client repeats: OffsetFetcherUtils.handleListOffsetResponse,
+    FetchCollector.handleInitializeErrors, and the subclasses of RetriableException of coordinators and
+    controllers. Two of its own are not here: an unknown topic, which may be gone, and a corrupt record.
+"""
 _RENEW_AFTER_S = 5.0
 _RENEW_AFTER_AT_MOST_S = 60.0
 

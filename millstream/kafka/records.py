@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as NativePartition
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException
 from millstream.kafka.clients import build, producer_config, restore_consumer_config, unreachable
+from millstream.kafka.patience import AWAY, RETRIABLE
 from millstream.model import Record, TopicPartition
 
 __all__ = ["is_read", "read_records", "write_records"]
@@ -59,6 +60,8 @@ def read_records(
             for message in consumer.consume(_MANY, _POLL_S):
                 at = TopicPartition(str(message.topic()), int(message.partition() or 0))
                 error = message.error()
+                if error is not None and error.code() in RETRIABLE - AWAY:
+                    continue
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise StreamsException(
                         f"{at} cannot be read: {error.name()}: {error.str()}; check that the topic exists "

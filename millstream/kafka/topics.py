@@ -24,7 +24,7 @@ from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, InternalTopicException, StreamsException
 from millstream.kafka.clients import admin_config, build, restore_consumer_config, unreachable
-from millstream.kafka.patience import AWAY, Silence, Wait, patiently
+from millstream.kafka.patience import AWAY, RETRIABLE, Silence, Wait, patiently
 from millstream.model import TopicPartition
 from millstream.polling import looks
 from millstream.ports import TopicDescription
@@ -51,18 +51,6 @@ _GRACE_S = 1.0
 """How much longer than its own deadline a request may take to end."""
 _READY_EVERY_S = 0.1
 """How often a broker is asked again that is getting ready."""
-_GETTING_READY = frozenset(
-    (
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-    )
-)
 _LOOK_S = 5.0
 """How long a question of a `look` may take at most: it is repeated, so a late answer is worth less than the
 next one."""
@@ -249,7 +237,7 @@ class KafkaTopics:
                     }
                 except KafkaException as error:
                     refused = error
-                    if error.args[0].code() not in _GETTING_READY:
+                    if error.args[0].code() not in RETRIABLE:
                         break
         finally:
             consumer.close()
@@ -395,7 +383,7 @@ class KafkaTopics:
                     heard_at = heard_at or self._heard()
                     if heard_at is not None and time.monotonic() - heard_at > _SETTLE_S:
                         break
-                elif code not in _GETTING_READY:
+                elif code not in RETRIABLE:
                     break
             except _AskAgain as error:
                 refused = error.__cause__

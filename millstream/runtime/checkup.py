@@ -66,6 +66,7 @@ def health_view(
         unowned=tuple(name for name in every if agreed is not None and name not in taken),
         last_failure=records[-1] if records else None,
         restoring=restoring,
+        opening=crew.opening(),
         member=state.group.lost is None,
         lost=state.group.lost,
         missing_topics=missing_topics,

@@ -103,6 +103,8 @@ class Group:
         placement: where everything is according to it; None: unknown, or the client is not in its group.
         said: how often it has reported to the group; then its last report: how many threads, which pipelines
             it holds, which tasks are up to date, which serdes its stores have.
+        told_warm: the tasks that have warmed up since then, and for which a rebalance was requested;
+            warm_since: when the first one did that still waits for others.
         agreed_threads: how many threads the group knew of at the last assignment; None: there was none.
         told_too_few: whether the warning about too few clients for the standbys was logged.
         kept_warm: whether Spark was told to start although there was no pipeline.
@@ -121,6 +123,8 @@ class Group:
     said_pipelines: frozenset[str] = frozenset()
     said_up_to_date: frozenset[TaskId] = frozenset()
     said_serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    told_warm: frozenset[TaskId] = frozenset()
+    warm_since: float | None = None
     agreed_threads: int | None = None
     told_too_few: bool = False
     kept_warm: bool = False

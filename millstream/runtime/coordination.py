@@ -41,6 +41,7 @@ from millstream.runtime.holdings import missing_standbys
 from millstream.runtime.turn import Turn
 
 __all__ = [
+    "WARM_TOGETHER_S",
     "FailThreads",
     "Reaction",
     "ShutDown",
@@ -57,6 +58,9 @@ __all__ = [
     "topics_grown",
     "topics_lost",
 ]
+
+WARM_TOGETHER_S = 10.0
+"""How long a task that has warmed up waits for the others that are warming up on this client."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,8 @@ def said(turn: Turn, event: Said) -> None:
         said_pipelines=event.pipelines,
         said_up_to_date=event.up_to_date,
         said_serdes=event.serdes,
+        told_warm=frozenset(),
+        warm_since=None,
     )
     turn.tell_what_was_let_go()
 
@@ -230,13 +236,22 @@ def tell_serdes(turn: Turn) -> None:
 
 
 def tell_warm(turn: Turn, tasks: frozenset[TaskId]) -> None:
-    """Tasks that the group waits for to become active here are up to date, which the group does not know."""
+    """Tasks that the group waits for to become active here are up to date, which the group does not know.
+
+    They are reported together, because every report is a rebalance: the first one waits for the others, but
+    not for one that takes long.
+    """
     group = turn.state.group
-    if group.agreed is None or not group.agreed.warming:
+    warming = frozenset() if group.agreed is None else frozenset(group.agreed.warming)
+    warm = warming & tasks - group.said_up_to_date
+    if warm <= group.told_warm:
         return
-    warm = (tasks - group.said_up_to_date).intersection(group.agreed.warming)
-    if warm:
+    since = turn.moment.now if group.warm_since is None else group.warm_since
+    if warming <= tasks or turn.moment.now - since >= WARM_TOGETHER_S:
+        turn.set_group(told_warm=warm)
         turn.rejoin(f"warmed up here: task(s) {', '.join(map(str, sorted(warm)))}")
+    else:
+        turn.set_group(warm_since=since)
 
 
 def lost(turn: Turn, reason: str) -> None:

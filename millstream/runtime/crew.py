@@ -60,6 +60,11 @@ class Crew:
         every = (*self.threads, *(() if self._global is None else (self._global,)))
         return {thread.name: thread.state for thread in every}
 
+    def opening(self) -> dict[str, float]:
+        """For how many seconds each thread has been opening stores, if it is; including the global one."""
+        every = (*self.threads, *(() if self._global is None else (self._global,)))
+        return {thread.name: seconds for thread in every if (seconds := thread.opening_s) is not None}
+
     def metadata(self) -> tuple[ThreadMetadata, ...]:
         """What each thread owns, and its progress."""
         return tuple(thread.metadata() for thread in self.threads if thread.state is not ThreadState.DEAD)

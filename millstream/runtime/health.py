@@ -29,8 +29,8 @@ class Health:
         live: whether to keep it. False: it will not recover, so start a new one. Rebalancing, restoring and
             waiting for a retry are no reason to end a client.
         ready: whether it does its work and its stores answer queries.
-        status: one word: created, running, paused, degraded, restoring, rebalancing, waiting, missing,
-            lost, empty, closing, closed or failed.
+        status: one word: created, running, paused, degraded, opening, restoring, rebalancing, waiting,
+            missing, lost, empty, closing, closed or failed.
         reason: why, in a sentence.
         next_try: when the next retry is, in UTC; None: nothing waits.
         details: the facts, ready for JSON.
@@ -104,6 +104,7 @@ class HealthView:
             `pipelines_running`: how many of these have a query that runs.
         unowned: pipelines that no client and no thread has, as far as this client knows.
         restoring: the stores that cannot be read yet, each with its lag in records; None: not known yet.
+        opening: for how many seconds each thread has been opening its stores, if it is.
         member: whether it is a member of its group; True for a client that needs none.
         lost: why it is not.
         missing_topics: source topics that do not exist.
@@ -123,6 +124,7 @@ class HealthView:
     unowned: tuple[str, ...] = ()
     last_failure: FailureRecord | None = None
     restoring: Mapping[str, int | None] = field(default_factory=dict)
+    opening: Mapping[str, float] = field(default_factory=dict)
     member: bool = True
     lost: str | None = None
     missing_topics: tuple[str, ...] = ()
@@ -138,6 +140,8 @@ class HealthView:
 
 
 _ENDING = ("PENDING_SHUTDOWN", "DEAD")
+_OPENING_LONG_S = 60.0
+"""Opening stores, with the Kafka client that fills them, takes less than a second."""
 
 
 class _Row(NamedTuple):
@@ -233,6 +237,18 @@ def _lost(view: HealthView) -> str:
     )
 
 
+def _opens_long(view: HealthView) -> bool:
+    return any(seconds >= _OPENING_LONG_S for seconds in view.opening.values())
+
+
+def _opening(view: HealthView) -> str:
+    thread, seconds = max(view.opening.items(), key=lambda each: each[1])
+    return (
+        f"thread {thread} has been opening its stores for {seconds:.0f} s; check the disk of state.dir, and "
+        f"the limits of this process on memory, threads and files"
+    )
+
+
 def _restoring(view: HealthView) -> str:
     stores = sorted(view.restoring.items())
     told = ", ".join(f"{name} ({lag} record{_s(lag)} to go)" if lag else name for name, lag in stores[:5])
@@ -315,6 +331,7 @@ _ROWS: tuple[_Row, ...] = (
     _Row("empty", False, False, _running_and(lambda view: not view.live_threads), _empty),
     _Row("missing", True, False, lambda view: bool(view.missing_topics), _missing),
     _Row("lost", True, False, lambda view: not view.member, _lost),
+    _Row("opening", True, False, _opens_long, _opening),
     _Row("restoring", True, False, lambda view: bool(view.restoring), _restoring),
     _Row("rebalancing", True, False, _in(State.REBALANCING), _starting),
     _Row("paused", True, False, lambda view: view.paused, _paused),
@@ -342,6 +359,7 @@ def _details(view: HealthView) -> dict[str, Any]:
             "unowned": sorted(view.unowned),
         },
         "restoring": dict(view.restoring),
+        "opening": {name: round(seconds) for name, seconds in view.opening.items()},
         "paused": view.paused,
         "member": view.member,
         "lost": view.lost,

@@ -281,6 +281,8 @@ class Participation:
         self._owner.post(GroupFailed(error))
 
     def offsets(self) -> Mapping[TopicPartition, int]:
+        if self._owner.state.is_wanted:
+            self.tell_warm()  # once a second: one that has warmed up may have waited long enough for others
         plan = self._owner.state.plan
         if plan is None:
             return {}

@@ -156,6 +156,7 @@ class StoreThread(ABC, Generic[S]):
         self._open: dict[TopicPartition, tuple[StorePart, BytesStore]] = {}
         self._updater: Updater | None = None
         self._unrestored: frozenset[TopicPartition] = frozenset()
+        self._opening_since: float | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # --- for its client, from any thread -----------------------------------------------------------------
@@ -181,6 +182,12 @@ class StoreThread(ABC, Generic[S]):
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    @property
+    def opening_s(self) -> float | None:
+        """For how many seconds it has been opening stores; None: it is not."""
+        since = self._opening_since
+        return None if since is None else self._clock.now() - since
 
     def lags(self) -> dict[TopicPartition, LagInfo]:
         """The lag of each of its changelog partitions."""
@@ -241,6 +248,13 @@ class StoreThread(ABC, Generic[S]):
         fresh = [part for part in parts if part.changelog not in self._open]
         if not fresh:
             return
+        self._opening_since = self._clock.now()
+        try:
+            self._open_each(fresh)
+        finally:
+            self._opening_since = None
+
+    def _open_each(self, fresh: Iterable[StorePart]) -> None:
         updater = self._updater
         is_new = updater is None
         if updater is None:

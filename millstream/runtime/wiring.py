@@ -113,7 +113,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             application_id=config.application_id,
             bootstrap_servers=",".join(config.bootstrap_servers),
             spark=_spark_settings(config),
-            consumer=_spark_client(config, "consumer.", "main.consumer."),
+            consumer=_spark_consumer(config),
             producer=_spark_client(config, "producer."),
             default_key_serde=serde_of(config.default_key_serde),
             default_value_serde=serde_of(config.default_value_serde),
@@ -206,6 +206,14 @@ _SPARKS_OWN = frozenset(
     )
 )
 """Client settings that Spark sets itself and refuses, or does not use."""
+
+
+def _spark_consumer(config: StreamsConfig) -> dict[str, str]:
+    """Client options of Spark's sources. Of a topic that is also a table, the store has the same records."""
+    return {
+        **_spark_client(config, "consumer.", "main.consumer."),
+        "isolation.level": config.isolation_level,
+    }
 
 
 def _spark_client(config: StreamsConfig, *prefixes: str) -> dict[str, str]:

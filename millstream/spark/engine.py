@@ -266,8 +266,11 @@ class SparkEngine:
     @property
     def _consumer_options(self) -> dict[str, str]:
         settings = self._settings
-        committed = {} if settings.transaction_timeout_ms is None else {"isolation.level": "read_committed"}
-        return {**settings.consumer, **committed, "bootstrap.servers": settings.bootstrap_servers}
+        return {
+            "isolation.level": "read_committed",
+            **settings.consumer,
+            "bootstrap.servers": settings.bootstrap_servers,
+        }
 
     def _sink_options(
         self, compiled: CompiledPipeline | None = None, transactions: Transactions | None = None

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import functions as F
 from waiting import wait_until
 from world import World, content, key_value_store
@@ -325,6 +326,27 @@ def test_a_join_that_changes_goes_on_with_its_state_or_is_refused(world: World) 
 def start_and_wait(client: KafkaStreams) -> None:
     client.start()
     client.wait(timedelta(seconds=60))
+
+
+def test_an_aborted_row_is_neither_in_a_store_nor_in_a_join(world: World) -> None:
+    """With at-least-once too: both read what was committed. Kafka Streams would read it in both."""
+    users, clicks, out = world.topic("users", 1), world.topic("clicks", 1), world.topic("out", 1)
+    writer = Producer({"bootstrap.servers": world.kafka.bootstrap_servers, "transactional.id": users})
+    writer.init_transactions(30)
+    writer.begin_transaction()
+    writer.produce(users, b"good", b"u", timestamp=1_000)
+    writer.commit_transaction(30)
+    writer.begin_transaction()
+    writer.produce(users, b"aborted", b"u", timestamp=2_000)
+    writer.flush(30)  # so that the broker has it
+    writer.abort_transaction(30)
+    world.produce(clicks, [("u", "click")], timestamp=3_000)
+    builder = StreamsBuilder()
+    table = builder.table(users, STRINGS, Materialized.as_("users"))
+    builder.stream(clicks, STRINGS).join(table, lambda click, user: F.concat_ws("+", click, user)).to(out)
+    client = world.client(builder.build())
+    assert said(world.consume(out, 1)) == [("u", "click+good", 3_000)]
+    has(client, "users", {"u": "good"})
 
 
 def test_sides_that_do_not_fit_are_refused_with_a_sentence(world: World) -> None:

@@ -4,7 +4,7 @@ librdkafka then drops the one that it knows. It should turn to `bootstrap.server
 does not, when its threads meet in an unlucky order. With `metadata.recovery.strategy` none it never does.
 
 Between a client and a real broker: it passes everything on, and where answers name the broker's address it
-puts its own, or nobody.
+puts its own, or nobody. It can also refuse to tell offsets, as a broker does that is only starting.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import struct
 import threading
 from contextlib import suppress
 
+_LIST_OFFSETS = 2
 _METADATA = 3
 _FIND_COORDINATOR = 10
-_FIRST_FLEXIBLE = 9
+_FIRST_FLEXIBLE = {_LIST_OFFSETS: 6, _METADATA: 9}
 
 
 class ForgetfulBroker:
@@ -30,6 +31,8 @@ class ForgetfulBroker:
         self.knows_brokers = True
         self.denied = 0
         """How many answers said that there are no brokers."""
+        self.refusals: list[int] = []
+        """The error codes of the next answers about offsets; each is for every partition in its answer."""
         self._sockets: list[socket.socket] = []
         threading.Thread(target=self._accept, name="forgetful-broker", daemon=True).start()
 
@@ -63,7 +66,7 @@ class ForgetfulBroker:
                 frame = stream.read(struct.unpack(">i", size)[0])
                 if not is_answer:
                     kind, version = struct.unpack(">hh", frame[:4])
-                    if kind in (_METADATA, _FIND_COORDINATOR):
+                    if kind in (_LIST_OFFSETS, _METADATA, _FIND_COORDINATOR):
                         asked[frame[4:8]] = (kind, version)
                 elif frame[:4] in asked:
                     frame = self._changed(frame, *asked.pop(frame[:4]))
@@ -73,6 +76,8 @@ class ForgetfulBroker:
                 each.shutdown(socket.SHUT_RDWR)
 
     def _changed(self, frame: bytes, kind: int, version: int) -> bytes:
+        if kind == _LIST_OFFSETS:
+            return self._refused(frame, version, self.refusals.pop(0)) if self.refusals else frame
         own = struct.pack(">i", int(self.bootstrap_servers.rpartition(":")[2]))
         frame = frame.replace(struct.pack(">i", self._behind[1]), own)
         return (
@@ -81,7 +86,7 @@ class ForgetfulBroker:
 
     def _without_brokers(self, frame: bytes, version: int) -> bytes:
         """It begins: number of the question, no tags, throttling, brokers."""
-        assert version >= _FIRST_FLEXIBLE, "this reads the newer form of metadata only"
+        assert version >= _FIRST_FLEXIBLE[_METADATA], "this reads the newer form of metadata only"
         first = at = 4 + 1 + 4
         count, at = frame[at] - 1, at + 1
         for _ in range(count):
@@ -93,3 +98,18 @@ class ForgetfulBroker:
             at += 1
         self.denied += 1
         return frame[:first] + b"\x01" + frame[at:]
+
+    def _refused(self, frame: bytes, version: int, code: int) -> bytes:
+        """It is: number of the question, no tags, throttling, topics with their partitions."""
+        assert version >= _FIRST_FLEXIBLE[_LIST_OFFSETS], "this reads the newer form of offsets only"
+        changed, at = bytearray(frame), 4 + 1 + 4
+        topics, at = frame[at] - 1, at + 1
+        for _ in range(topics):
+            at += frame[at]  # name; lengths are one too high
+            partitions, at = frame[at] - 1, at + 1
+            for _ in range(partitions):
+                changed[at + 4 : at + 6] = struct.pack(">h", code)
+                changed[at + 14 : at + 22] = struct.pack(">q", -1)
+                at += 4 + 2 + 8 + 8 + 4 + 1  # its number, error, time, offset, epoch of its leader, no tags
+            at += 1
+        return bytes(changed)

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient
 from forgetful_broker import ForgetfulBroker
@@ -18,6 +18,7 @@ from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.consumer import KafkaChangelogConsumer
+from millstream.kafka.topics import KafkaTopics
 from millstream.model import EPOCH_HEADER, FORMER_HEADER, TopicPartition
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 
@@ -268,7 +269,7 @@ def test_every_partition_written_in_one_transaction_is_read_to_its_end(
     }
     consumer = KafkaChangelogConsumer(StreamsConfig(options))
     try:
-        ends = {each: 2 for each in parts} | {parts[0]: 5_000 - 15 + 1}
+        ends = dict.fromkeys(parts, 2) | {parts[0]: 5_000 - 15 + 1}
         wait_until(lambda: consumer.end_offsets(parts) == ends, "the markers are written", DEADLINE_S)
         consumer.assign(dict.fromkeys(parts))
         assert consumer.end_offsets(parts) == ends  # meanwhile, records arrive
@@ -417,6 +418,42 @@ def test_an_only_broker_that_says_there_are_none_is_found_again(
         forgetful.knows_brokers = True
         assert consumer.end_offsets([first, second]) == {first: 2, second: 1}
     finally:
+        consumer.close()
+
+
+def test_a_broker_that_is_only_starting_is_asked_for_offsets_again(
+    forgetful: ForgetfulBroker, producer: Producer, topic: str
+) -> None:
+    """Whichever of its errors it answers with: Java's client asks again after these. A refusal that will not
+    end is told at once, with the partition."""
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    consumer = KafkaChangelogConsumer(
+        StreamsConfig({"application.id": "consumer-test", "bootstrap.servers": forgetful.bootstrap_servers})
+    )
+    topics = KafkaTopics(
+        StreamsConfig({"application.id": "consumer-test", "bootstrap.servers": forgetful.bootstrap_servers})
+    )
+    again = (
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    )
+    try:
+        producer.produce(topic, b"v", b"k", 1)
+        producer.flush(10)
+        for ask in (consumer.end_offsets, topics.end_offsets):
+            forgetful.refusals += again
+            assert ask([first, second]) == {first: 0, second: 1}
+            assert forgetful.refusals == []
+        forgetful.refusals += [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 2
+        with pytest.raises(StreamsException, match=f"offsets of '{topic}-.*TOPIC_AUTHORIZATION_FAILED"):
+            consumer.end_offsets([first, second])
+    finally:
+        topics.close()
         consumer.close()
 
 

@@ -20,6 +20,7 @@ from millstream.model import TaskId
 from millstream.runtime.assignment import Share
 from millstream.runtime.client_state import About, ClientState, Moment
 from millstream.runtime.coordination import (
+    WARM_TOGETHER_S,
     FailThreads,
     ShutDown,
     TakeWork,
@@ -48,6 +49,7 @@ from millstream.runtime.events import (
     StartAsked,
     ThreadMoved,
     TopicsLost,
+    Warmed,
 )
 from millstream.runtime.failure import Answer, Failure, Response
 from millstream.runtime.reactions import react
@@ -212,6 +214,35 @@ def test_no_two_joins_say_the_same() -> None:
     """A follower that says the same as before is not listened to (Kafka's `uniqueField`, testUniqueField)."""
     state, _ = after(member(), *[Said(1, frozenset(), frozenset(), {})] * 300)
     assert state.group.said == 300
+
+
+def test_tasks_that_warm_up_are_reported_together_and_not_before_each_other() -> None:
+    """Each report is a rebalance. One that takes long keeps the others waiting for ten seconds at most; and
+    nothing is reported twice, however often it is looked at."""
+    first, second, third = (TaskId(0, number) for number in range(3))
+    waiting = Assignment(standby=(first, second, third), warming=(first, second), leader="L", threads=1)
+    agreed, _ = after(member(), Said(1, frozenset(), frozenset(), {}), Assigned(waiting, 1))
+
+    def told(state: ClientState, now: float, *tasks: TaskId) -> tuple[ClientState, list[str]]:
+        state, done = react(state, Warmed(frozenset(tasks)), Moment(now))
+        return state, rejoins(list(done))
+
+    state, said = told(agreed, 0.0, third)
+    assert said == [], "nobody waits for it"
+    state, said = told(state, 5.0, first)
+    assert said == []
+    both, said = told(state, 6.0, first, second)
+    assert said == ["warmed up here: task(s) 0_0, 0_1"]
+    assert told(both, 7.0, first, second)[1] == []
+
+    state, said = told(state, 5.0 + WARM_TOGETHER_S, first, third)
+    assert said == ["warmed up here: task(s) 0_0"]
+    state, said = told(state, 6.0 + WARM_TOGETHER_S, first, third)
+    assert said == []
+    state, said = told(state, 7.0 + WARM_TOGETHER_S, first, second)
+    assert said == ["warmed up here: task(s) 0_0, 0_1"]
+    state, _ = after(state, Said(1, frozenset(), frozenset((first, second)), {}))
+    assert told(state, 8.0 + WARM_TOGETHER_S, first, second)[1] == []
 
 
 def test_a_request_to_shut_down_stays_with_its_first_reason() -> None:

@@ -90,6 +90,29 @@ def test_a_table_alone_needs_neither_spark_nor_a_place_for_checkpoints(
     assert all(client.health.ready for client in clients)
 
 
+@pytest.mark.parametrize(("has_state", "most"), [(True, 3), (False, 7)])
+def test_a_client_that_joins_gets_its_tasks_in_few_rebalances(
+    has_state: bool, most: int, member: Make, world: FakeWorld, tmp_path: Path
+) -> None:
+    """One to warm up all that it still has on its disk, and one to take it over; two tasks at a time if it
+    has nothing. Its stores catch up one after the other: none makes the group rebalance for itself."""
+    world.topics.add("users", 20)
+    for number in range(20):
+        for at in range(600):
+            world.log.append(TopicPartition("users", number), (b"%d" % at, b"v", at))
+        if has_state:
+            (tmp_path / "B" / "app" / f"0_{number}").mkdir(parents=True)
+    first, second = (member(name, only_a_table(), acceptable__recovery__lag=0) for name in "AB")
+    running(first)
+    at_rest(world, first)
+    before = world.group.generation
+    running(second)
+    at_rest(world, first, second)
+    assert (len(tasks_of(first)), len(tasks_of(second))) == (10, 10)
+    assert len({*tasks_of(first), *tasks_of(second)}) == 20
+    assert world.group.generation - before <= most
+
+
 # --- sharing -----------------------------------------------------------------------------------------------
 
 

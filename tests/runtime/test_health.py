@@ -136,13 +136,19 @@ ROWS = {
         "the client is currently not a member of its group, so it runs nothing; it rejoins automatically: no "
         "heartbeat was answered for 45 s",
     ),
+    "a thread does not get its stores open": (
+        view(State.REBALANCING, opening={"t1": 3.0, "t2": 61.4}, restoring={"counts": None}),
+        ("opening", True, False),
+        "thread t2 has been opening its stores for 61 s; check the disk of state.dir, and the limits of this "
+        "process on memory, threads and files",
+    ),
     "a store restores": (
         view(restoring={"counts": 1}),
         ("restoring", True, False),
         "restoring counts (1 record to go)",
     ),
     "stores restore": (
-        view(State.REBALANCING, restoring={"totals": None, "counts": 1200}),
+        view(State.REBALANCING, restoring={"totals": None, "counts": 1200}, opening={"t1": 59.9}),
         ("restoring", True, False),
         "restoring counts (1200 records to go), totals",
     ),
@@ -244,6 +250,7 @@ def test_health_is_ready_for_json() -> None:
         waiting=WAITS,
         last_failure=RECORD,
         restoring={"counts": 7},
+        opening={"t1": 0.7},
         unowned=("p1",),
         missing_topics=("lines",),
         failure=ERROR,
@@ -271,6 +278,7 @@ def test_health_is_ready_for_json() -> None:
             },
             "pipelines": {"total": 2, "owned": 2, "running": 2, "unowned": ["p1"]},
             "restoring": {"counts": 7},
+            "opening": {"t1": 1},
             "paused": False,
             "member": True,
             "lost": "fenced",

@@ -20,6 +20,7 @@ from millstream.errors import (
 from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
 from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline, TopicDescription
 from millstream.runtime.assignment import Share, StorePart
+from millstream.runtime.crew import Crew
 from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
 from millstream.runtime.store_thread import Updater
 from millstream.runtime.thread import StreamThread
@@ -90,6 +91,8 @@ class FakeSupplies:
         self.known_lost = 0
         self.readable: list[TopicPartition] = []
         self.updater_has_restored = self.at_once = False
+        self.may_open = threading.Event()
+        self.may_open.set()
         self.restored: Callable[[], None] = lambda: None
         self.on_restored: Callable[[TopicPartition], None] = lambda partition: None
         self.on_failure: Callable[[BaseException], None] = lambda error: None
@@ -99,6 +102,7 @@ class FakeSupplies:
             raise self.take_part_error
 
     def open_store(self, part: StorePart) -> KeyValueBytesStore:
+        assert self.may_open.wait(SOON_S)
         self.stores.append(MemoryStore(part.store.name, part.task_id))
         return self.stores[-1]
 
@@ -490,6 +494,21 @@ def test_a_pipeline_that_it_keeps_goes_on(lone: Lone) -> None:
 # --- standbys ----------------------------------------------------------------------------------------------
 
 STANDBY = replace(PART, standby=True)
+
+
+def test_a_thread_tells_how_long_it_has_been_opening_stores(lone: Lone) -> None:
+    """For health: whatever opening waits for, such as a disk, may never come."""
+    lone.supplies.may_open.clear()
+    lone.thread.start()
+    assert lone.thread.opening_s is None
+    lone.give(parts=(PART,))
+    wait_until(lambda: (lone.thread.opening_s or 0.0) > 0.0, "it is opening a store", SOON_S)
+    crew = Crew()
+    crew.add(lone.thread)
+    assert crew.opening().keys() == {lone.thread.name}
+    lone.supplies.may_open.set()
+    wait_until(lambda: lone.supplies.stores and lone.thread.opening_s is None, "it has opened it", SOON_S)
+    assert crew.opening() == {}
 
 
 def test_a_standby_is_nothing_to_wait_for(lone: Lone) -> None:

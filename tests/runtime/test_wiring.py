@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.config import StreamsConfig
+from millstream.kafka.clients import restore_consumer_config
 from millstream.model import TaskId
 from millstream.runtime import wiring
 from millstream.serdes.serdes import Serdes
@@ -40,6 +41,28 @@ def test_sparks_consumers_get_what_is_for_them() -> None:
         "fetch.min.bytes": "2",
     }
     assert wiring._spark_client(config, "producer.") == {**common, "linger.ms": "4"}
+
+
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [
+        ({}, "read_committed"),
+        ({"processing.guarantee": "exactly_once_v2"}, "read_committed"),
+        *(
+            ({f"{prefix}isolation.level": "read_uncommitted"}, "read_uncommitted")
+            for prefix in ("", "consumer.", "main.consumer.", "restore.consumer.", "global.consumer.")
+        ),
+        (
+            {"isolation.level": "read_committed", "consumer.isolation.level": "read_uncommitted"},
+            "read_uncommitted",
+        ),
+    ],
+)
+def test_spark_and_stores_read_the_same_records_of_transactions(options: dict[str, str], level: str) -> None:
+    """A join with a table and its store have the same rows, whichever consumer the level is given for."""
+    config = StreamsConfig({**BASE, **options})
+    assert wiring._spark_consumer(config)["isolation.level"] == level
+    assert restore_consumer_config(config)["isolation.level"] == level
 
 
 def test_what_is_about_the_group_is_not_for_sparks_consumers() -> None:

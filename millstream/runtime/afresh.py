@@ -2,7 +2,7 @@
 
 If a changelog stayed, the old keys would come back in every store that is restored from it, on every client;
 a store on another machine would keep them too. So the internal topics are deleted: a topic that is created
-again has another id, and each client's stores are wiped for it (stores/directory.py). The group is deleted
+again has another id, and each client's stores are wiped for it (stores/rocksdb.py). The group is deleted
 first of all: a group with members cannot be deleted, so this does nothing while a client is running.
 
 A broker that belongs to this client (embedded) is not running at that time; the topics to delete are noted,

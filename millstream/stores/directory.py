@@ -195,34 +195,6 @@ class StateDirectory:
         """
         return self.global_path / "rocksdb" / _store_name(store) / str(partition)
 
-    def forget_if_of_another(self, path: Path, topic_id: str) -> bool:
-        """Delete a store that was filled from another topic of the same name; return whether there was one.
-
-        `path` is the store's directory; `topic_id` is the id of the topic that now fills it. A topic that was
-        deleted and recreated has another id (KIP-516), in which the store's position means nothing.
-
-        Raises:
-            ProcessorStateException: the store cannot be deleted, or the id cannot be saved.
-        """
-        note = path.with_name(f"{path.name}.topic")
-        try:
-            known = note.read_text().strip() if note.exists() else ""
-            is_another = bool(known) and known != topic_id
-            if is_another:
-                _log.warning(
-                    "the topic that filled the store in '%s' was deleted and recreated; the store is "
-                    "restored from the beginning",
-                    path,
-                )
-                if path.exists():
-                    shutil.rmtree(path)
-            if known != topic_id:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                note.write_text(f"{topic_id}\n")
-        except OSError as error:
-            raise self._failure("changed", error) from error
-        return is_another
-
     def tasks(self) -> tuple[TaskId, ...]:
         """The tasks that have a directory here, sorted."""
         found = []

@@ -173,7 +173,7 @@ def _read_stamp(stamp: Path) -> dict[str, object]:
     """The stamp of the last complete run; empty if there is none or it cannot be read."""
     try:
         content = json.loads(stamp.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -15,8 +15,10 @@ import json
 import logging
 from pathlib import Path
 
+from millstream.errors import StreamsException
 from millstream.ports import CheckpointFiles, Topics
 from millstream.runtime.identity import Notes, topics_of
+from millstream.small_files import from_json, list_in, text_in, write_whole
 from millstream.topology.names import markers_topic
 from millstream.topology.topology import Topology
 
@@ -64,21 +66,35 @@ def delete_internal(topics: Topics, application_id: str, names: tuple[str, ...])
 def forget_later(state_path: Path, names: tuple[str, ...]) -> None:
     """Have the embedded broker's topics deleted the next time it runs. The state directory is locked."""
     file = state_path / _NOTE
-    draft = file.with_suffix(".tmp")
-    draft.write_text(json.dumps(sorted({*names, *_noted(file)})), encoding="utf-8")
-    draft.replace(file)
+    try:
+        before = _noted(file)
+    except ValueError as error:
+        log.warning("'%s' cannot be read (%s) and is rewritten", file, error)
+        before = ()
+    write_whole(file, json.dumps({"topics": sorted({*names, *before})}))
 
 
 def forget_now(state_path: Path, topics: Topics, application_id: str) -> None:
-    """Delete the noted topics, now that the broker runs."""
+    """Delete the noted topics, now that the broker runs.
+
+    Raises:
+        StreamsException: the note cannot be read, or as `delete_internal`.
+    """
     file = state_path / _NOTE
-    if file.exists():
-        delete_internal(topics, application_id, tuple(_noted(file)))
-        file.unlink()
-
-
-def _noted(file: Path) -> list[str]:
+    if not file.exists():
+        return
     try:
-        return [str(name) for name in json.loads(file.read_text(encoding="utf-8"))]
-    except (FileNotFoundError, ValueError, TypeError):
-        return []
+        names = _noted(file)
+    except ValueError as error:
+        raise StreamsException(
+            f"'{file}', which lists the topics to delete for a fresh start, cannot be read ({error}); close "
+            "the client and start afresh again: clean_up(checkpoints=True) writes it anew"
+        ) from error
+    delete_internal(topics, application_id, names)
+    file.unlink()
+
+
+def _noted(file: Path) -> tuple[str, ...]:
+    if not file.exists():
+        return ()
+    return from_json(file.read_bytes(), lambda kept: tuple(text_in(name) for name in list_in(kept["topics"])))

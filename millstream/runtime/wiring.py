@@ -146,9 +146,7 @@ def _spark_settings(config: StreamsConfig) -> dict[str, str]:
     return settings
 
 
-def _store(
-    store: Store, task_id: Any, path: Path, config: StreamsConfig, topic_id: str | None
-) -> BytesStore:
+def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig, topic_id: str | None) -> BytesStore:
     from millstream.stores.opening import open_store
 
     return open_store(store, task_id, path, in_memory=config.in_memory_stores, topic_id=topic_id)

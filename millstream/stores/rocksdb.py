@@ -1,9 +1,10 @@
 """A key-value store on disk. The only file that imports the RocksDB binding.
 
-Layout: entries in the default column family; position, epoch, format, and the id of the topic that fills the
-store in the column family `millstream`. `apply` writes everything in one batch, with RocksDB's write-ahead log enabled but not synced, and the two
-families are flushed together. So nothing is lost after `kill -9` once `apply` has returned. After a power
-failure, the newest batches may be missing, but always with their positions, and the changelog has them.
+Layout: entries in the default column family; in the column family `millstream` position, epoch, format, and
+the id of the topic that fills the store. `apply` writes everything in one batch, with RocksDB's write-ahead
+log enabled but not synced, and the two families are flushed together. So nothing is lost after `kill -9` once
+`apply` has returned. After a power failure, the newest batches may be missing, but always with their
+positions, and the changelog has them.
 
 Observed properties of the binding, which shape this file:
 

@@ -30,6 +30,8 @@ final class Registry {
     private static final long UNKNOWN_FOR_MS = 10_000;
     private static final int MOST_UNKNOWN = 1000;
     private static final int MOST_REFERENCES = 100;
+    /** The same as in millstream/registry/client.py. */
+    private static final int MOST_BYTES = 8 << 20;
 
     private final List<String> urls = new ArrayList<>();
     private final Map<String, String> headers = new HashMap<>();
@@ -163,7 +165,7 @@ final class Registry {
         HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(url));
         headers.forEach(builder::header);
         CompletableFuture<HttpResponse<String>> answer = client.sendAsync(
-                builder.GET().build(), HttpResponse.BodyHandlers.ofString(StandardCharsets.UTF_8));
+                builder.GET().build(), head -> new LimitedText(MOST_BYTES));
         try {
             return answer.get(Math.min(attemptMs, left), TimeUnit.MILLISECONDS);
         } catch (TimeoutException error) {

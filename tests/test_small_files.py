@@ -36,6 +36,7 @@ from millstream.jars.progress import Progress
 from millstream.jars.table import Jar
 from millstream.java import JavaHome, home_for_spark
 from millstream.kernel import shipped_kernel
+from millstream.ports import CheckpointClaim
 from millstream.runtime.afresh import forget_later, forget_now
 from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
@@ -221,6 +222,11 @@ def _notes(name: str) -> Callable[[Path], Path]:
         return path / "app" / "checkpoints" / name
 
     return make
+
+
+def _note_another(path: Path) -> None:
+    claim = CheckpointClaim("p0", f"{_files(path)._root}/p0.1", 7, "")
+    _checkpoints(path).note_new(claim, {"other": Noted("id", 1, Role.SOURCE)}, _files(path))
 
 
 def _identity(path: Path) -> Path:
@@ -437,6 +443,12 @@ FILES: Mapping[str, Small] = {
     "p0.1/topics-since.json": Small(
         _notes("p0.1/topics-since.json"),
         lambda path: _checkpoints(path).notes("p0", _files(path)),
+        told=(CheckpointException, "if none was, delete it.*`millstream reset`"),
+        future=True,
+    ),
+    "p0.1/topics-since.json, added to": Small(
+        _notes("p0.1/topics-since.json"),
+        _note_another,
         told=(CheckpointException, "if none was, delete it.*`millstream reset`"),
         future=True,
     ),

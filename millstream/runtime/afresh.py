@@ -43,8 +43,12 @@ def internal_topics(
         if use.role.is_internal
     }
     for name in files.list() if files is not None else ():
-        notes = Notes.parse(files.read(name)) if files is not None and name.endswith(".topics.json") else None
-        if notes is not None:
+        if files is None or not name.endswith(".topics.json"):
+            continue
+        notes = Notes.parse(files.read(name))
+        if notes is None:
+            log.warning("'%s' cannot be read; internal topics that only it names are not deleted", name)
+        else:
             names.update(topic for topic, noted in notes.topics.items() if noted.role.is_internal)
     if topology.queries or names:
         names.add(markers_topic(application_id))

@@ -180,19 +180,7 @@ class Checkpoints:
         """
         live = live_of(pipeline, files)
         for name in (_notes_of(pipeline), *([f"{live}/{_NEW_TOPICS}"] if live is not None else [])):
-            content = files.read(name)
-            try:
-                if content is not None:
-                    Notes.read(content)
-            except ValueError as error:
-                raise self._damaged(
-                    pipeline,
-                    name,
-                    f"records which topics the checkpoint belongs to, cannot be read ({error}). If a topic "
-                    "was deleted and created again meanwhile, its records would be mixed up with those of "
-                    "the earlier one",
-                    "if none was",
-                ) from error
+            self._read_notes(pipeline, name, files)
         return read_notes(pipeline, files)
 
     def note(self, pipeline: str, notes: Notes, files: CheckpointFiles) -> None:
@@ -211,10 +199,11 @@ class Checkpoints:
         So this either adds to the claim's own notes or fails, and cannot overwrite those of a newer claim.
 
         Raises:
+            CheckpointException: what was noted there before cannot be read.
             StreamsException: the files cannot be reached, or the claim is no longer held.
         """
         path = f"{claim.path.rpartition('/')[2]}/{_NEW_TOPICS}"
-        before = Notes.parse(files.read(path))
+        before = self._read_notes(claim.pipeline, path, files)
         after = Notes({**(before.topics if before is not None else {}), **topics})
         if after != before:
             files.write(path, after.to_bytes())
@@ -260,6 +249,20 @@ class Checkpoints:
                 f"records which program made the checkpoint, cannot be read ({error}). Resuming from that of "
                 "another program would mix up offsets or state",
                 "if the program has not changed since the application last ran",
+            ) from error
+
+    def _read_notes(self, pipeline: str, name: str, files: CheckpointFiles) -> Notes | None:
+        content = files.read(name)
+        try:
+            return None if content is None else Notes.read(content)
+        except ValueError as error:
+            raise self._damaged(
+                pipeline,
+                name,
+                f"records which topics the checkpoint belongs to, cannot be read ({error}). If a topic "
+                "was deleted and created again meanwhile, its records would be mixed up with those of "
+                "the earlier one",
+                "if none was",
             ) from error
 
     def _damaged(self, pipeline: str, name: str, what: str, fits: str) -> CheckpointException:

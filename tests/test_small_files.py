@@ -426,7 +426,7 @@ FILES: Mapping[str, Small] = {
     "p0.1.owner": Small(
         _owner_of_a_claim,
         lambda path: CheckpointClaims(LocalCheckpointFiles(path), str(path)).claim("p0", 0, "B"),
-        healed=lambda path, found: found.epoch >= 2,  # also not below the changelogs' epochs (epochs.py)
+        healed=lambda path, found: found.epoch >= 2,  # nor below the changelogs' epochs, when it has those
     ),
     "p0.1.ready": Small(_outcome, _live, told=(StreamsException, "neither 'ready' nor 'lost'; restore it")),
     "p0.topology.json": Small(

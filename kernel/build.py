@@ -104,7 +104,7 @@ def check(passed: Path = CHECKED) -> bool:
         BuildError: an error or a warning.
     """
     digest = identity()["digest"]
-    if passed.is_file() and passed.read_text() == digest:
+    if passed.is_file() and passed.read_bytes() == digest.encode():
         return False
     with tempfile.TemporaryDirectory(prefix="millstream-kernel-") as folder:
         compile_java(SOURCES, Path(folder), compile_path())

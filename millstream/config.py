@@ -21,6 +21,7 @@ import platformdirs
 from millstream.client_keys import CLIENT_KEYS, KINDS, NO_EFFECT, TOPIC_KEYS
 from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Key, Type
 from millstream.errors import ConfigException
+from millstream.foreign import has_controls, printable
 from millstream.locations import kind_of
 
 __all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler"]
@@ -41,6 +42,7 @@ _DURATION = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]+")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _APPLICATION_ID_MAX = 150  # an internal topic's name is longer by a store's name, and ends at 249
 _SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9_]*://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")  # as model.py: HostInfo
@@ -423,13 +425,20 @@ def _checked(name: Any, value: Any) -> Any:
     if value is None:
         return None
     converted = _converted(key, value)
+    if name == "application.server":
+        converted = converted.strip()
+    _check_texts(name, converted)
     _check_range(key, converted)
     if name == "application.id":
         _check_application_id(converted)
+    if name == "errors.dead.letter.queue.topic.name" and not _TOPIC.fullmatch(converted):
+        raise ConfigException(
+            f"'{name}' is '{printable(converted)}', which cannot be the name of a topic; use at most 249 "
+            "letters, digits, '.', '_' and '-'"
+        )
     if name == "bootstrap.servers":
         _check_servers(converted)
     if name == "application.server":
-        converted = converted.strip()
         _check_application_server(converted)
     if key.valid and isinstance(converted, str):
         return next((fit for fit in key.valid if fit.lower() == converted.lower()), converted)
@@ -491,6 +500,8 @@ def _passed_on(name: str, value: Any) -> Any:
         goes_to = "a setting of Kafka's clients"
     if goes_to is None:
         raise ConfigException(_unknown(name))
+    if name.startswith("client.tag.") or name.endswith((".client.id", "group.instance.id")):
+        _check_texts(name, value)
     if isinstance(value, str | int | float | bool | timedelta | list | tuple) or value is None:
         return value
     raise ConfigException(
@@ -766,6 +777,16 @@ def _check_exactly_once(config: StreamsConfig) -> None:
             f"micro-batch that takes the whole interval would always be aborted. Increase the timeout or "
             f"reduce the interval"
         )
+
+
+def _check_texts(name: str, value: Any) -> None:
+    """Check the texts that become names, paths, headers or lines of a log."""
+    for text in value if isinstance(value, tuple) else (value,):
+        if isinstance(text, str) and has_controls(text):
+            raise ConfigException(
+                f"'{name}' is '{printable(masked(name, text))}', which has a control character (such as a "
+                "line break); remove it"
+            )
 
 
 def _check_application_id(value: str) -> None:

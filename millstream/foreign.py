@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 import traceback
+import unicodedata
 from collections.abc import Iterable
 
-__all__ = ["ESCAPED", "MOST_CHARS", "listed", "printable", "printable_lines"]
+__all__ = ["ESCAPED", "MOST_CHARS", "has_controls", "listed", "printable", "printable_lines"]
 
 MOST_CHARS = 500
 """How much of a text is shown by default."""
@@ -38,6 +39,13 @@ def printable_lines(text: str) -> str:
     return "\n".join(
         line if line.isprintable() else "".join(map(_kept_or_escaped, line)) for line in text.split("\n")
     )
+
+
+def has_controls(text: str) -> bool:
+    """Whether a text has control characters, such as NUL, ESC and line breaks: no name or path needs one, and
+    each log line, file and request that it gets into would mean something else.
+    """
+    return any(unicodedata.category(each) in ("Cc", "Zl", "Zp") for each in text)
 
 
 def listed(names: Iterable[object], most: int = 10) -> str:

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from millstream.cache import cache_dir
 from millstream.errors import JavaNotFoundException, SetupException
+from millstream.small_files import read_text, write_whole
 
 __all__ = ["SUPPORTED", "JavaHome", "find_java", "home_for_spark", "parse_version"]
 
@@ -230,12 +231,8 @@ def _launcher(of: JavaHome) -> Path:
 
 def _write_script(path: Path, text: str) -> None:
     """Write it atomically, and only if it differs, because another process may be running it."""
-    if path.exists() and path.read_text() == text and os.access(path, os.X_OK):
-        return
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text)
-    part.chmod(0o755)
-    part.replace(path)
+    if read_text(path) != text or not os.access(path, os.X_OK):
+        write_whole(path, text, mode=0o755)
 
 
 def _link(path: Path, target: Path) -> None:

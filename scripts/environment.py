@@ -37,6 +37,9 @@ UV_OLDEST = (0, 8)  # the first version with `uv venv --clear`
 OTHER_SPARKS = ("4.2.0",)
 """The Spark versions that have a lock file of their own, besides the one in dev.lock."""
 
+IMAGE_EXTRAS = ("server", "sql", "metrics")
+"""The extras of the package that the image of deploy/docker has."""
+
 HAS_JAVA = (
     "import sys\n"
     "from millstream.errors import JavaNotFoundException\n"
@@ -173,7 +176,7 @@ def _read_stamp(stamp: Path) -> dict[str, object]:
     """The stamp of the last complete run; empty if there is none or it cannot be read."""
     try:
         content = json.loads(stamp.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -249,6 +252,10 @@ def lock(*, upgrade: bool) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     develop = ["pyproject.toml", "--extra", "pandas", "--group", "dev"]
     _compile(uv, "dev.lock", develop, upgrade=upgrade)
+    # What the image of deploy/docker has, in the versions that the tests ran with.
+    image = ["pyproject.toml", *(word for extra in IMAGE_EXTRAS for word in ("--extra", extra))]
+    tested = re.findall(r"^[a-z0-9-]+==[^\\\n]+", (REQUIREMENTS / "dev.lock").read_text(), re.MULTILINE)
+    _compile(uv, "image.lock", image, constraints=tested, upgrade=upgrade)
     _compile(uv, "docs.lock", requirements=project["dependency-groups"]["docs"], upgrade=upgrade)
     for spark in OTHER_SPARKS:
         _compile(uv, f"spark-{spark}.lock", develop, constraints=[f"pyspark=={spark}"], upgrade=upgrade)

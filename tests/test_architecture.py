@@ -40,6 +40,7 @@ BASE = {
     "permissions",
     "polling",
     "program_end",
+    "small_files",
     "states",
 }
 """What everything above may use."""
@@ -65,6 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": {"model"},
     "program_end": {"errors"},
     "permissions": set(),
+    "small_files": set(),
     "machine": {"clock", "errors"},
     "states": {"machine"},
     "config": {"client_keys", "config_keys", "errors", "foreign", "locations"},
@@ -72,7 +74,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scratch": set(),
     "supervised": {"permissions", "program_end"},
     "class_data": {"supervised"},
-    "java": {"cache", "errors"},
+    "java": {"cache", "errors", "small_files"},
     "jars": {"cache", "errors", "java", "polling"},
     "kernel": {"errors"},
     # schema registries: who asks them, and one of our own

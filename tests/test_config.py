@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from millstream.config import StreamsConfig, as_text, masked
-from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance
+from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Type
 from millstream.dsl import handlers
 from millstream.dsl.error_handlers import ErrorHandlerResponse, ProcessingExceptionHandler
 from millstream.errors import ConfigException
@@ -176,6 +176,31 @@ def test_a_key_is_a_text() -> None:
 def test_values_are_converted_to_their_type(key: str, value: Any, expected: Any) -> None:
     """Texts too, as properties files have them."""
     assert StreamsConfig({**BASE, key: value})[key] == expected
+
+
+TEXTS = sorted(key.name for key in KEYS.values() if key.type in (Type.STRING, Type.LIST))
+
+
+@pytest.mark.parametrize(
+    "text", ["a\0b", "a\x1b[2Jb", "a\nb", "a\rb", "a\x7fb", "a\x85b", "a\u2028b"], ids=ascii
+)
+def test_control_characters_are_refused_and_shown_escaped(text: str) -> None:
+    """In each text of ours, and in those of others that name a client; a secret is not shown."""
+    wrong = []
+    for name in [*TEXTS, "client.tag.zone", "consumer.client.id", "group.instance.id"]:
+        said = refusal({name: text})
+        shown = "[hidden]" if masked(name, "x") != "x" else text.encode("unicode_escape").decode()
+        if f"'{name}' is '{shown}', which has a control character" not in said or not said.isprintable():
+            wrong.append((name, said))
+    assert not wrong
+    pem = config(ssl__truststore__certificates="-----BEGIN\nCERTIFICATE-----\n")
+    assert "\n" in pem["ssl.truststore.certificates"], "those of several lines are no names"
+
+
+@pytest.mark.parametrize("name", ["letters of", "ü", "a/b", "x" * 250, ""])
+def test_the_dead_letter_topic_has_the_name_of_a_topic(name: str) -> None:
+    """Kafka would refuse it only when the first record fails."""
+    assert "cannot be the name of a topic" in refusal({"errors.dead.letter.queue.topic.name": name})
 
 
 def test_none_means_not_given() -> None:

@@ -153,6 +153,35 @@ def test_images_have_this_version() -> None:
             assert set(named) <= {__version__}, file
 
 
+def test_images_of_others_have_a_digest() -> None:
+    """A tag can be moved to another image. Ours are built here."""
+    used = [service["image"] for service in COMPOSE["services"].values()]
+    for file in (DEPLOY / "docker").glob("*ockerfile"):
+        text = file.read_text(encoding="utf-8")
+        arguments = dict(re.findall(r"^ARG (\w+)=(\S+)", text, re.MULTILINE))
+        for name in re.findall(r"^FROM (\S+)", text, re.MULTILINE):
+            used.append(arguments[name[2:-1]] if name.startswith("${") else name)
+    others = {image for image in used if not image.startswith(("millstream:", "orders:"))}
+    assert len(others) == 4
+    pinned = re.compile(r"[\w/.-]+:[\w.-]+@sha256:[0-9a-f]{64}")
+    assert [image for image in others if not pinned.fullmatch(image)] == []
+
+
+def test_the_image_installs_what_the_locks_have() -> None:
+    """Each package with its hash; the wheel itself, which was built here, brings no others."""
+    commands = re.findall(r"pip install ((?:[^&]|&(?!&))+)", IMAGE.replace("\\\n", " "))
+    assert len(commands) == 3
+    for command in commands:
+        words = command.split()
+        if "--require-hashes" in words:
+            (lock,) = [word for word in words if word.endswith(".lock")]
+            assert (ROOT / lock.removeprefix("/")).is_file()
+            assert lock.removeprefix("/") in IMAGE.partition("COPY")[2]
+        else:
+            assert {"--no-deps", "--no-index"} <= set(words), command
+    assert "!requirements/*.lock" in (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+
+
 def test_compose_mounts_files_that_are_there() -> None:
     """The clients' ports on this machine are on loopback; /tmp lets Java load what it unpacks there."""
     for name, service in COMPOSE["services"].items():

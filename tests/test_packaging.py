@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -197,7 +198,26 @@ def test_a_workflow_runs_what_is_there(workflow: Path) -> None:
         elif program == "python":
             assert (ROOT / arguments[0]).exists()
         else:
-            assert (ROOT / program).exists() or program in ("mv", "gh"), command
+            assert (ROOT / program).exists() or program == "gh", command
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_each_action_of_a_workflow_is_one_commit(workflow: Path) -> None:
+    """A tag or a branch can be moved to other code. The version is beside it, for readers and for updates."""
+    used = re.findall(r"\buses:\s*(.+)", workflow.read_text(encoding="utf-8"))
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+
+
+def test_the_job_that_may_publish_runs_no_code_of_ours() -> None:
+    """Nor has it another right: what could change the package has run before it, without that right."""
+    workflows = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in WORKFLOWS]
+    jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
+    (publishing,) = [job for job in jobs if "id-token" in job.get("permissions", {})]
+    assert publishing["permissions"] == {"id-token": "write"}
+    actions = [step["uses"].partition("@")[0] for step in publishing["steps"]]
+    assert actions == ["actions/download-artifact", "pypa/gh-action-pypi-publish"]
+    assert all(workflow["permissions"] == {"contents": "read"} for workflow in workflows)
 
 
 def test_who_publishes_has_no_secret() -> None:
@@ -257,6 +277,16 @@ def test_the_locks_differ_in_spark_only() -> None:
     assert other["pyspark"] == ["4.2.0"]
     differing = {name for name in usual.keys() | other.keys() if usual.get(name) != other.get(name)}
     assert differing == {"pyspark"}
+
+
+def test_the_image_has_the_packages_that_the_tests_have() -> None:
+    """All that the package and its extras there ask for, in the same versions."""
+    image, tested = pins(ROOT / "requirements" / "image.lock"), pins(ROOT / "requirements" / "dev.lock")
+    optional = PROJECT["project"]["optional-dependencies"]
+    extras = [text for extra in script("environment").IMAGE_EXTRAS for text in optional[extra]]
+    for requirement in map(Requirement, PROJECT["project"]["dependencies"] + extras):
+        assert image.get(requirement.name), f"{requirement.name} is not in image.lock: make lock"
+    assert {name: versions for name, versions in image.items() if tested.get(name) != versions} == {}
 
 
 def test_the_java_of_the_lock_is_the_one_of_the_extra() -> None:

@@ -28,10 +28,12 @@ from millstream.errors import BrokerException
 from millstream.java import JavaHome
 from millstream.permissions import make_private
 from millstream.scratch import LOCK, PrivateDirectory
+from millstream.small_files import read_text, write_whole
 
 __all__ = ["DataDir", "template"]
 
 _FORMAT_SECONDS = 60.0
+_META = "meta.properties"
 _LEAST_FREE_BYTES = 64 * 1024 * 1024
 _OURS = ("kafka", "server.properties", "broker.log", ".lock")
 
@@ -116,13 +118,17 @@ class DataDir:
             BrokerException: the disk is full, or refuses.
         """
         try:
-            if not (self.kafka / "meta.properties").exists():
+            meta = self.kafka / _META
+            if not meta.exists():
                 shutil.rmtree(self.kafka, ignore_errors=True)
-                shutil.copytree(formatted, self.kafka)
-                meta = (formatted / "meta.properties").read_text()
-                part = self.kafka / "meta.properties.part"
-                part.write_text(with_new_ids(meta))
-                part.replace(self.kafka / "meta.properties")
+                # The last file makes it formatted: after a crash in between it is copied again.
+                shutil.copytree(formatted, self.kafka, ignore=shutil.ignore_patterns(_META))
+                write_whole(meta, with_new_ids(_meta_in(formatted) or ""))
+            elif _meta_in(self.kafka) is None:
+                raise BrokerException(
+                    f"'{meta}', which has the ids of the embedded broker's cluster, is damaged; restore the "
+                    f"directory {self.path} from a backup, or delete it to start with an empty broker"
+                )
             if self.log_file.exists():
                 self.log_file.replace(self.path / "broker.log.1")
             self.log_file.touch()
@@ -136,13 +142,21 @@ class DataDir:
             BrokerException: the disk is full, or refuses.
         """
         try:
-            self.properties_file.write_text(properties_text(settings), encoding="utf-8")
+            write_whole(self.properties_file, properties_text(settings))
         except OSError as error:
             raise _unusable(self.path, error) from error
 
     def release(self) -> None:
         """Unlock the directory; a temporary one is removed. Idempotent."""
         self._let_go()
+
+
+def _meta_in(directory: Path) -> str | None:
+    """The `meta.properties` of a formatted directory; None: it is not there, or lacks an id."""
+    meta = read_text(directory / _META)
+    names = ("version", "cluster.id", "directory.id")
+    has_all = meta is not None and all(re.search(rf"(?m)^{re.escape(name)}=.", meta) for name in names)
+    return meta if has_all else None
 
 
 def with_new_ids(meta: str) -> str:
@@ -169,10 +183,10 @@ def template(directory: Path, java: JavaHome, jars: Sequence[Path]) -> Path:
         BrokerException: the tool failed.
     """
     formatted = directory / "formatted"
-    if (formatted / "meta.properties").exists():
+    if _meta_in(formatted) is not None:
         return formatted
     with filelock.FileLock(directory / ".format.lock", timeout=_FORMAT_SECONDS * 2):
-        if (formatted / "meta.properties").exists():
+        if _meta_in(formatted) is not None:
             return formatted
         shutil.rmtree(formatted, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix="format-", dir=directory) as scratch:
@@ -196,7 +210,7 @@ def template(directory: Path, java: JavaHome, jars: Sequence[Path]) -> Path:
                 )
             except (OSError, subprocess.TimeoutExpired) as error:
                 raise BrokerException(f"Kafka's storage tool could not be run by {java}: {error}") from error
-            if done.returncode != 0 or not (made / "meta.properties").exists():
+            if done.returncode != 0 or _meta_in(made) is None:
                 last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-10:])
                 raise BrokerException(
                     f"Kafka's storage tool ended with exit code {done.returncode}; its last output:\n{last}"

@@ -21,6 +21,7 @@ from millstream.cli.program import AppDir, load_topology
 from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
 from millstream.errors import ConfigException, JavaNotFoundException, SetupException, StreamsException
 from millstream.model import TopicPartition
+from millstream.small_files import read_text
 
 if TYPE_CHECKING:
     from millstream.config import StreamsConfig
@@ -182,10 +183,10 @@ def _owner(file: Path) -> int | None:
     import psutil
 
     try:
-        number = int(file.read_text(encoding="ascii"))
-    except (OSError, ValueError):
+        number = int(read_text(file) or "")
+        return number if psutil.pid_exists(number) else None
+    except (ValueError, OverflowError):
         return None
-    return number if psutil.pid_exists(number) else None
 
 
 def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:

@@ -57,6 +57,7 @@ def run_sql(
     parameters: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
     timeout_s: float = 30.0,
+    until: float | None = None,
     memory_limit: str = "1GB",
     clock: Clock | None = None,
     opening: Opening = open_tables,
@@ -64,6 +65,7 @@ def run_sql(
     """Implements `KafkaStreams.sql`.
 
     Args:
+        until: when it must be done, by the clock; by default `timeout_s` from now.
         opening: opens the stores named in a query; by default those of this client.
 
     Raises:
@@ -89,7 +91,7 @@ def run_sql(
     if find_spec("duckdb") is None:
         raise SetupException("sql() needs DuckDB: pip install 'millstream[sql]'; store.to_arrow() does not")
     clock = clock or SystemClock()
-    deadline = clock.now() + timeout_s
+    deadline = clock.now() + timeout_s if until is None else until
 
     def remaining() -> float:
         return deadline - clock.now()

@@ -32,6 +32,8 @@ __all__ = ["Registered", "Registry", "registry_of"]
 V = TypeVar("V")
 _TYPE = "application/vnd.schemaregistry.v1+json"
 _MOST_REFERENCES = 100
+_MOST_BYTES = 8 << 20
+"""No schema is that long. A server that is none, or not ours, must not fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -228,8 +230,12 @@ class _Straight(urllib.request.HTTPRedirectHandler):
 def _body(reply: Any, until: float) -> bytes:
     """The whole response. The deadline also holds for a response that arrives in small pieces."""
     parts: list[bytes] = []
+    size = 0
     while part := reply.read1(65536):
         parts.append(part)
+        size += len(part)
+        if size > _MOST_BYTES:
+            raise ValueError(f"its answer has more than {_MOST_BYTES >> 20} MiB")
         if time.monotonic() > until:
             raise TimeoutError("its answer did not end in time")
     return b"".join(parts)

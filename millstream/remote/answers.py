@@ -124,9 +124,16 @@ _OTHER = Row(500)
 
 
 def answer_to(
-    error: Exception, *, client_id: str = "", client_state: str = "", host: str | None = None
+    error: Exception,
+    *,
+    client_id: str = "",
+    client_state: str = "",
+    host: str | None = None,
+    application_id: str = "",
 ) -> Answer:
-    """The answer for an exception. `host` is the client to query instead, as host:port, if known."""
+    """The answer for an exception. `host` is the client to query instead, as host:port, if known; who does so
+    needs the application id to check its proof.
+    """
     if isinstance(error, Refused):
         facts = {"error": error.error, "retriable": error.retriable, "message": str(error)}
         headers = dict(error.headers)
@@ -147,6 +154,7 @@ def answer_to(
         "client": client_id or None,
         "client_state": getattr(error, "client_state", None) or client_state or None,
         "host": host,
+        "application_id": application_id if host is not None else None,
     }
     body.update({name: fact for name, fact in facts.items() if fact is not None})
     return Answer(row.status, body, {"retry-after": str(RETRY_AFTER_S)} if row.retriable else {})

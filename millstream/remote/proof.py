@@ -11,8 +11,9 @@ connection before it receives a request, and every request and every answer carr
 `name` is the endpoint that the asker was given, and by which the server is known. A man in the middle that
 relays all of this to a real client is detected, because the names differ. `life` is a random number that the
 server draws when it starts. `time` is the server's own clock; the asker remembers the difference, so the two
-clocks need not agree. MAC is HMAC-SHA256 with a key that scrypt derives from the token. Otherwise a stranger
-could use a received proof to try many tokens quickly.
+clocks need not agree. MAC is HMAC-SHA256 with a key that scrypt derives from the token and the application
+id. With a plain hash, a stranger could use a received proof to try many tokens quickly. And without the
+application id, clients of two applications that have the same token could pass for each other.
 
 Nothing here is encrypted. No input or output except the clock and the random numbers.
 """
@@ -88,9 +89,10 @@ def checked_token(token: str | None) -> str | None:
 
 
 @lru_cache(maxsize=16)
-def secret_of(token: str) -> bytes:
-    """The key that proofs use, derived from a token."""
-    return hashlib.scrypt(token.encode(), salt=b"millstream query servers 1", dklen=32, **_SCRYPT)
+def secret_of(token: str, application_id: str) -> bytes:
+    """The key that the proofs of an application's clients use."""
+    salt = b"millstream query servers 2 " + application_id.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(token.encode(), salt=salt, dklen=32, **_SCRYPT)
 
 
 def fresh_nonce() -> str:

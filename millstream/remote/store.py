@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial, wraps
@@ -513,7 +513,7 @@ class _Server:
         """The server's answer, or that of the client it names; a 404 without an error is an answer too."""
         deadline = Deadline(self._timeout_s)
         reply = self._asked(self._wire, question, deadline)
-        if is_misdirected(reply.status, reply.body) and (other := self._other(reply.body.get("host"))):
+        if is_misdirected(reply.status, reply.body) and (other := self._other(reply.body)):
             reply = self._asked(other, question, deadline)
         if reply.status == 413:
             raise _TooLarge(str(reply.body.get("message")))
@@ -538,16 +538,17 @@ class _Server:
                 f"store '{self._name}': {error}; use the query server of another client", store=self._name
             ) from error
 
-    def _other(self, host: Any) -> Wire | None:
+    def _other(self, body: Mapping[str, Any]) -> Wire | None:
         """The client that an answer names. It is not sent the token: both sides prove that they know it."""
+        host, application_id = body.get("host"), body.get("application_id")
         try:
             named = HostInfo.parse(host) if isinstance(host, str) else None
         except ValueError:
             return None
-        if named is None:
+        if named is None or not isinstance(application_id, str):
             return None
         base = self._base._replace(host=named.host, port=named.port)
-        secret = None if self._token is None else secret_of(self._token)
+        secret = None if self._token is None else secret_of(self._token, application_id)
         return self._others.setdefault(named, Wire(base, secret=secret, name=str(named), tls=self._tls))
 
     def garbled(self) -> StreamsException:

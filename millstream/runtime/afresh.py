@@ -2,7 +2,7 @@
 
 If a changelog stayed, the old keys would come back in every store that is restored from it, on every client;
 a store on another machine would keep them too. So the internal topics are deleted: a topic that is created
-again has another id, and each client's stores are wiped for it (stores/directory.py). The group is deleted
+again has another id, and each client's stores are wiped for it (stores/rocksdb.py). The group is deleted
 first of all: a group with members cannot be deleted, so this does nothing while a client is running.
 
 A broker that belongs to this client (embedded) is not running at that time; the topics to delete are noted,
@@ -15,8 +15,10 @@ import json
 import logging
 from pathlib import Path
 
+from millstream.errors import StreamsException
 from millstream.ports import CheckpointFiles, Topics
 from millstream.runtime.identity import Notes, topics_of
+from millstream.small_files import from_json, list_in, text_in, write_whole
 from millstream.topology.names import markers_topic
 from millstream.topology.topology import Topology
 
@@ -41,8 +43,12 @@ def internal_topics(
         if use.role.is_internal
     }
     for name in files.list() if files is not None else ():
-        notes = Notes.parse(files.read(name)) if files is not None and name.endswith(".topics.json") else None
-        if notes is not None:
+        if files is None or not name.endswith(".topics.json"):
+            continue
+        notes = Notes.parse(files.read(name))
+        if notes is None:
+            log.warning("'%s' cannot be read; internal topics that only it names are not deleted", name)
+        else:
             names.update(topic for topic, noted in notes.topics.items() if noted.role.is_internal)
     if topology.queries or names:
         names.add(markers_topic(application_id))
@@ -64,21 +70,35 @@ def delete_internal(topics: Topics, application_id: str, names: tuple[str, ...])
 def forget_later(state_path: Path, names: tuple[str, ...]) -> None:
     """Have the embedded broker's topics deleted the next time it runs. The state directory is locked."""
     file = state_path / _NOTE
-    draft = file.with_suffix(".tmp")
-    draft.write_text(json.dumps(sorted({*names, *_noted(file)})), encoding="utf-8")
-    draft.replace(file)
+    try:
+        before = _noted(file)
+    except ValueError as error:
+        log.warning("'%s' cannot be read (%s) and is rewritten", file, error)
+        before = ()
+    write_whole(file, json.dumps({"topics": sorted({*names, *before})}))
 
 
 def forget_now(state_path: Path, topics: Topics, application_id: str) -> None:
-    """Delete the noted topics, now that the broker runs."""
+    """Delete the noted topics, now that the broker runs.
+
+    Raises:
+        StreamsException: the note cannot be read, or as `delete_internal`.
+    """
     file = state_path / _NOTE
-    if file.exists():
-        delete_internal(topics, application_id, tuple(_noted(file)))
-        file.unlink()
-
-
-def _noted(file: Path) -> list[str]:
+    if not file.exists():
+        return
     try:
-        return [str(name) for name in json.loads(file.read_text(encoding="utf-8"))]
-    except (FileNotFoundError, ValueError, TypeError):
-        return []
+        names = _noted(file)
+    except ValueError as error:
+        raise StreamsException(
+            f"'{file}', which lists the topics to delete for a fresh start, cannot be read ({error}); close "
+            "the client and start afresh again: clean_up(checkpoints=True) writes it anew"
+        ) from error
+    delete_internal(topics, application_id, names)
+    file.unlink()
+
+
+def _noted(file: Path) -> tuple[str, ...]:
+    if not file.exists():
+        return ()
+    return from_json(file.read_bytes(), lambda kept: tuple(text_in(name) for name in list_in(kept["topics"])))

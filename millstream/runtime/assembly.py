@@ -467,10 +467,8 @@ class Assembly:
         return self._opened(part, path)
 
     def _opened(self, part: StorePart, path: Path) -> BytesStore:
-        topic_id = self._topic_ids.get(part.changelog.topic)
-        if topic_id and part.store.persistent:
-            self._directory.forget_if_of_another(path, topic_id)
-        return self._parts.store(part.store, part.task_id, path, self._config)
+        topic_id = self._topic_ids.get(part.changelog.topic) or None
+        return self._parts.store(part.store, part.task_id, path, self._config, topic_id)
 
     def make_updater(
         self,

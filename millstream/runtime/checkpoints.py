@@ -14,15 +14,17 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 from millstream.config import StreamsConfig
-from millstream.errors import StreamsException, TopologyException
+from millstream.errors import CheckpointException, StreamsException, TopologyException
 from millstream.permissions import make_private
 from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.runtime.fencing import LocalCheckpointFiles, kept_after_delete
 from millstream.runtime.identity import Noted, Notes
 from millstream.runtime.object_fencing import live_of
+from millstream.small_files import from_json, list_in
 from millstream.topology.nodes import Aggregate, Fold, Node, Repartition, Store, Suppress, ToTable
 from millstream.topology.pipeline import Pipeline, input_label, state_before
 
@@ -171,11 +173,15 @@ class Checkpoints:
         return wanted
 
     def notes(self, pipeline: str, files: CheckpointFiles) -> Notes | None:
-        """The notes about the pipeline's topics; None: there are none."""
-        notes = read_notes(pipeline, files)
-        if notes is None and files.read(_notes_of(pipeline)) is not None:
-            log.warning("'%s/%s' cannot be read and is rewritten", self._location, _notes_of(pipeline))
-        return notes
+        """The notes about the pipeline's topics; None: there are none.
+
+        Raises:
+            CheckpointException: they cannot be read.
+        """
+        live = live_of(pipeline, files)
+        for name in (_notes_of(pipeline), *([f"{live}/{_NEW_TOPICS}"] if live is not None else [])):
+            self._read_notes(pipeline, name, files)
+        return read_notes(pipeline, files)
 
     def note(self, pipeline: str, notes: Notes, files: CheckpointFiles) -> None:
         """Write the notes once the checkpoint is claimed: its progress belongs to these topics from now
@@ -193,10 +199,11 @@ class Checkpoints:
         So this either adds to the claim's own notes or fails, and cannot overwrite those of a newer claim.
 
         Raises:
+            CheckpointException: what was noted there before cannot be read.
             StreamsException: the files cannot be reached, or the claim is no longer held.
         """
         path = f"{claim.path.rpartition('/')[2]}/{_NEW_TOPICS}"
-        before = Notes.parse(files.read(path))
+        before = self._read_notes(claim.pipeline, path, files)
         after = Notes({**(before.topics if before is not None else {}), **topics})
         if after != before:
             files.write(path, after.to_bytes())
@@ -227,19 +234,45 @@ class Checkpoints:
         kept = files.read(_fingerprint_of(pipeline))
         if kept is None:
             return None
-        try:
-            content = json.loads(kept)
-            known = {name: tuple(content[name]) for name in ("reads", "stores", "repartitions")}
-            operators = tuple(content.get("operators", ()))
+
+        def made(content: dict[str, Any]) -> Fingerprint:
+            known = {name: tuple(list_in(content[name])) for name in ("reads", "stores", "repartitions")}
+            operators = tuple(list_in(content.get("operators", [])))
             return Fingerprint(**known, operators=operators, format=int(content.get("format", 1)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning(
-                "fingerprint '%s/%s' cannot be read and is rewritten: %s",
-                self._location,
+
+        try:
+            return from_json(kept, made)
+        except ValueError as error:
+            raise self._damaged(
+                pipeline,
                 _fingerprint_of(pipeline),
-                error,
-            )
-            return None
+                f"records which program made the checkpoint, cannot be read ({error}). Resuming from that of "
+                "another program would mix up offsets or state",
+                "if the program has not changed since the application last ran",
+            ) from error
+
+    def _read_notes(self, pipeline: str, name: str, files: CheckpointFiles) -> Notes | None:
+        content = files.read(name)
+        try:
+            return None if content is None else Notes.read(content)
+        except ValueError as error:
+            raise self._damaged(
+                pipeline,
+                name,
+                f"records which topics the checkpoint belongs to, cannot be read ({error}). If a topic "
+                "was deleted and created again meanwhile, its records would be mixed up with those of "
+                "the earlier one",
+                "if none was",
+            ) from error
+
+    def _damaged(self, pipeline: str, name: str, what: str, fits: str) -> CheckpointException:
+        path = f"{self._location}/{name}"
+        return CheckpointException(
+            f"'{path}', which {what}. Restore it from a backup; or {fits}, delete it: it is written anew; or "
+            "start afresh with `millstream reset`",
+            pipeline=pipeline,
+            path=path,
+        )
 
     def _other_format(self, pipeline: str, old: Fingerprint, new: Fingerprint) -> str:
         made = "an older" if old.format < new.format else "a newer"

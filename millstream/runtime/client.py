@@ -693,6 +693,11 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         return self._client_id
 
     @property
+    def application_id(self) -> str:
+        """`application.id`, which all clients of the application have in common."""
+        return self._config.application_id
+
+    @property
     def topology(self) -> Topology:
         """What it runs."""
         return self._topology

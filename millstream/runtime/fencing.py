@@ -51,6 +51,7 @@ from millstream.clock import Clock, SystemClock
 from millstream.errors import StreamsException, TaskMigratedException
 from millstream.polling import pause
 from millstream.ports import CheckpointClaim, CheckpointFiles
+from millstream.small_files import create_whole, from_json, sync_directory, write_whole
 
 __all__ = [
     "KEPT_CLAIMS",
@@ -205,11 +206,13 @@ class Owner:
     def parse(cls, content: bytes | None) -> Owner | None:
         """The owner in a file's content; None: there is none yet, or it cannot be read."""
         try:
-            fields = json.loads(content or b"")
-            return cls(
-                int(fields["epoch"]), str(fields["holder"]), str(fields["at"]), str(fields.get("secret", ""))
+            return from_json(
+                content or b"",
+                lambda kept: cls(
+                    int(kept["epoch"]), str(kept["holder"]), str(kept["at"]), str(kept.get("secret", ""))
+                ),
             )
-        except (ValueError, KeyError, TypeError):
+        except ValueError:
             return None
 
 
@@ -444,7 +447,7 @@ class LocalCheckpointFiles:
                 os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
             except FileExistsError:
                 return False
-            _sync(file.parent)
+            sync_directory(file.parent)
             return True
 
     def delete(self, path: str) -> None:
@@ -472,13 +475,7 @@ class LocalCheckpointFiles:
         file = self._root / path
         with self._told("written", path):
             file.parent.mkdir(parents=True, exist_ok=True)
-            draft = _draft(file, content)
-            try:
-                os.replace(draft, file)
-            except OSError:
-                draft.unlink(missing_ok=True)
-                raise
-            _sync(file.parent)
+            write_whole(file, content)
 
     @contextlib.contextmanager
     def _told(self, what: str, path: str) -> Iterator[None]:
@@ -489,25 +486,6 @@ class LocalCheckpointFiles:
                 f"'{self._root / path}' could not be {what}: {error}; check the free space and the "
                 f"permissions at checkpoint.location"
             ) from error
-
-
-def _draft(file: Path, content: bytes) -> Path:
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex[:12]}.tmp")
-    with draft.open("xb") as opened:
-        opened.write(content)
-        opened.flush()
-        os.fsync(opened.fileno())
-    return draft
-
-
-def _sync(directory: Path) -> None:
-    if os.name == "nt":
-        return  # directories cannot be opened on this platform
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # --- identity ----------------------------------------------------------------------------------------------
@@ -531,15 +509,8 @@ def checkpoint_identity(root: str) -> str:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            draft = _draft(file, uuid.uuid4().hex.encode())
-            try:
-                os.link(draft, file)  # complete, and only if there is none: others may create one, too
-                _sync(directory)
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
-        return str(uuid.UUID(file.read_text(encoding="ascii").strip()))
+            create_whole(file, uuid.uuid4().hex)  # others may create one, too
+        return str(uuid.UUID(file.read_bytes().decode("ascii", "replace").strip()))
     except (OSError, ValueError) as error:
         raise StreamsException(
             f"'{file}', which identifies this checkpoint location, could not be read or created: {error}; "

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from millstream.errors import (
     LostCheckpointException,
@@ -22,6 +23,7 @@ from millstream.errors import (
     StreamsException,
 )
 from millstream.model import TopicPartition
+from millstream.small_files import from_json, list_in, text_in
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import FrameRead, Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import Pipeline, Scan
@@ -211,22 +213,37 @@ class Notes:
     def parse(cls, content: bytes | None) -> Notes | None:
         """The notes in a file's content; None: there are none, or they cannot be read."""
         try:
-            kept = json.loads(content or b"")
-            topics = {
-                str(name): Noted(
-                    str(each["topic_id"]),
-                    int(each["partitions"]),
-                    Role[str(each["role"]).upper()],
-                    tuple(int(start) for start in each.get("starts", ())),
-                )
-                for name, each in kept["topics"].items()
-            }
-            scans = tuple(Scan(str(each["reads"]), tuple(map(str, each["feeds"]))) for each in kept["scans"])
-            serdes = {str(name): (str(key), str(value)) for name, (key, value) in kept["serdes"].items()}
-            layouts = {str(name): str(layout) for name, layout in kept.get("layouts", {}).items()}
-            return cls(topics, scans, serdes, layouts)
-        except (ValueError, KeyError, TypeError, AttributeError):
+            return cls.read(content or b"")
+        except ValueError:
             return None
+
+    @classmethod
+    def read(cls, content: bytes) -> Notes:
+        """The notes in a file's content.
+
+        Raises:
+            ValueError: they cannot be read.
+        """
+        return from_json(content, cls._made, version=1)
+
+    @classmethod
+    def _made(cls, kept: dict[str, Any]) -> Notes:
+        topics = {
+            name: Noted(
+                text_in(each["topic_id"]),
+                int(each["partitions"]),
+                Role[text_in(each["role"]).upper()],
+                tuple(int(start) for start in list_in(each.get("starts", []))),
+            )
+            for name, each in kept["topics"].items()
+        }
+        scans = tuple(
+            Scan(text_in(each["reads"]), tuple(map(text_in, list_in(each["feeds"]))))
+            for each in list_in(kept["scans"])
+        )
+        serdes = {name: (text_in(key), text_in(value)) for name, (key, value) in kept["serdes"].items()}
+        layouts = {name: text_in(layout) for name, layout in kept.get("layouts", {}).items()}
+        return cls(topics, scans, serdes, layouts)
 
 
 # --- comparing ----------------------------------------------------------------------------------------------

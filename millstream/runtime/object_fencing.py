@@ -65,10 +65,23 @@ def live_of(pipeline: str, files: CheckpointFiles) -> str | None:
     """
     there = places(pipeline, files.list())
     for number in sorted(there.decided, reverse=True):
-        if files.read(ready_of(pipeline, number)) == _READY:
+        if _is_ready(files.read(ready_of(pipeline, number)), ready_of(pipeline, number)):
             name = name_of(pipeline, number)
             return name if number in there.directories and _has_more_than_fences(name, files) else None
     return there.live
+
+
+def _is_ready(outcome: bytes | None, name: str) -> bool:
+    """Whether a claim's outcome is that it became ready. An outcome that cannot be read must not pass for a
+    lost claim: the next claim would continue from an older checkpoint, or from none.
+    """
+    if outcome not in (None, _READY, _LOST):
+        directory = name.removesuffix(".ready")
+        raise StreamsException(
+            f"checkpoint file '{name}', the outcome of a claim, is neither 'ready' nor 'lost'; restore it, "
+            f"or delete it if '{directory}' does not have the checkpoint"
+        )
+    return outcome == _READY
 
 
 def _has_more_than_fences(directory: str, files: CheckpointFiles) -> bool:
@@ -133,7 +146,7 @@ class ObjectClaims(CheckpointClaims):
             decision = ready_of(pipeline, each)
             if self._objects.read(decision) is None:
                 self._objects.create(decision, _LOST)
-            if self._objects.read(decision) == _READY:
+            if _is_ready(self._objects.read(decision), decision):
                 return each
         return None
 

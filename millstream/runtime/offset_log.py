@@ -19,6 +19,7 @@ from millstream.errors import StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import FENCE, CheckpointFiles
 from millstream.runtime.object_fencing import live_of
+from millstream.small_files import from_json, list_in, text_in
 from millstream.topology.pipeline import Scan
 
 __all__ = [
@@ -71,11 +72,14 @@ class OffsetLog:
             if line == "-":
                 lines.append(None)
                 continue
-            offsets: Any = json.loads(line)
+            try:
+                offsets: Any = json.loads(line)
+            except RecursionError:
+                offsets = None
             if isinstance(offsets, int):
                 lines.append(offsets)
                 continue
-            if not isinstance(offsets, dict) or not all(isinstance(each, dict) for each in offsets.values()):
+            if not _are_offsets(offsets):
                 raise ValueError(f"has a line {line[:60]!r}")
             lines.append(offsets)
         return cls(batch, (text[0], text[1]), tuple(lines))
@@ -254,20 +258,47 @@ def mark(files: CheckpointFiles, directory: str, log: OffsetLog, scans: Sequence
 
 
 def marked(files: CheckpointFiles, directory: str, log: OffsetLog) -> tuple[Scan, ...] | None:
-    """The sources that this very log was marked with; None: it belongs to the noted ones."""
-    try:
-        kept: Any = json.loads(files.read(f"{directory}/{_MARK}") or b"")
-        if kept["log"] != [log.batch, log.to_bytes().decode()]:
-            return None  # it was not saved; or it was noted, since batches were completed later
-        return tuple(Scan(str(each["reads"]), tuple(map(str, each["feeds"]))) for each in kept["scans"])
-    except (ValueError, KeyError, TypeError):
+    """The sources that this very log was marked with; None: it belongs to the noted ones.
+
+    Raises:
+        StreamsException: the mark cannot be read, so it is unknown which sources the log belongs to.
+    """
+    content = files.read(f"{directory}/{_MARK}")
+    if content is None:
         return None
+
+    def made(kept: dict[str, Any]) -> tuple[Scan, ...] | None:
+        scans = tuple(
+            Scan(text_in(each["reads"]), tuple(map(text_in, list_in(each["feeds"]))))
+            for each in list_in(kept["scans"])
+        )
+        batch, text = list_in(kept["log"])
+        # Another log was not saved; or it was noted, since batches were completed later.
+        return scans if (int(batch), text_in(text)) == (log.batch, log.to_bytes().decode()) else None
+
+    try:
+        return from_json(content, made)
+    except ValueError as error:
+        raise StreamsException(
+            f"'{directory}/{_MARK}', which says which sources the checkpoint's offsets belong to, cannot "
+            f"be read ({error}); if the program has not changed since the application last ran, delete the "
+            "file, otherwise start afresh with `millstream reset`"
+        ) from error
 
 
 def unmark(files: CheckpointFiles, directory: str) -> None:
     """Remove the mark, because the sources are noted now."""
     if files.exists(f"{directory}/{_MARK}"):
         files.delete(f"{directory}/{_MARK}")
+
+
+def _are_offsets(found: Any) -> bool:
+    """Whether it has an offset for each partition of each topic."""
+    return isinstance(found, dict) and all(
+        isinstance(each, dict)
+        and all(number.isdecimal() and isinstance(offset, int) for number, offset in each.items())
+        for each in found.values()
+    )
 
 
 def _delete(files: CheckpointFiles, directory: str, batch: int) -> None:

@@ -225,14 +225,17 @@ class InteractiveQueries(TellsWhatIsMissing):
 
         Differs: Kafka Streams has nothing like it.
         """
-        from millstream.query.sql import run_sql  # loads Arrow and DuckDB only when used
-
         seconds = seconds_of(timeout)
+        until = self._clock.now() + seconds
+        # Only when it is used: it loads Arrow, which can take seconds. They count.
+        from millstream.query.sql import run_sql
+
         return run_sql(
             self._view,
             query,
             parameters,
             timeout_s=seconds,
+            until=until,
             memory_limit=memory_limit,
             clock=self._clock,
         )

@@ -21,6 +21,7 @@ from millstream.errors import IllegalStateException, StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles, TopicDescription, Topics
 from millstream.runtime.object_fencing import live_of
+from millstream.small_files import from_json, text_in
 from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Source, TableSource
 from millstream.topology.pipeline import Pipeline, Scan, input_label
 
@@ -80,21 +81,18 @@ class Starts:
         Raises:
             ValueError: the content is invalid.
         """
-        try:
-            kept: Any = json.loads(content)
-            return cls(
-                str(kept["at"]),
-                kept["complete"] is True,
-                {
-                    name: TopicStart(
-                        str(each["topic_id"]),
-                        {int(number): int(offset) for number, offset in each["offsets"].items()},
-                    )
-                    for name, each in kept["topics"].items()
-                },
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(repr(error)) from error
+
+        def made(kept: dict[str, Any]) -> Starts:
+            topics = {
+                name: TopicStart(
+                    text_in(each["topic_id"]),
+                    {int(number): int(offset) for number, offset in each["offsets"].items()},
+                )
+                for name, each in kept["topics"].items()
+            }
+            return cls(text_in(kept["at"]), kept["complete"] is True, topics)
+
+        return from_json(content, made, version=1)
 
 
 def read_starts(files: CheckpointFiles, location: str) -> Starts | None:

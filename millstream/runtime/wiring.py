@@ -59,7 +59,8 @@ class Parts:
         session
             or None.
         changelog: a consumer for one thread's updater.
-        store: takes the topology's store, the path for a persistent one, and the task.
+        store: takes the topology's store, the task, the path for a persistent one, the configuration, and the
+            id of the topic that fills it (None: unknown).
         broker: takes a data directory; starts an embedded broker.
         membership: takes the configuration, the client's side, the source topics, the client id, the process
             id of the state directory (which is locked), and the name of its thread; it has not joined yet.
@@ -145,10 +146,10 @@ def _spark_settings(config: StreamsConfig) -> dict[str, str]:
     return settings
 
 
-def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig) -> BytesStore:
+def _store(store: Store, task_id: Any, path: Path, config: StreamsConfig, topic_id: str | None) -> BytesStore:
     from millstream.stores.opening import open_store
 
-    return open_store(store, task_id, path, in_memory=config.in_memory_stores)
+    return open_store(store, task_id, path, in_memory=config.in_memory_stores, topic_id=topic_id)
 
 
 def _membership(

@@ -20,7 +20,7 @@ from millstream.errors import IllegalStateException, StreamsException, TimeoutEx
 from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
 from millstream.remote.answers import Answer, Refused
-from millstream.remote.proof import FORWARDED, Seal
+from millstream.remote.proof import FORWARDED, Seal, checked_token, secret_of
 from millstream.remote.routes import Request, parse_request
 from millstream.remote.wire import Deadline
 from millstream.server.entrance import Allowed, Entrance, Headers, Limits, Origins, headers_of
@@ -89,11 +89,13 @@ class QueryApplication:
     ) -> None:
         self._client_id = streams.client_id
         self._limits = limits or Limits()
-        self._entrance = Entrance(token, host, allowed_hosts, self._limits)
+        token = checked_token(token)
+        secret = None if token is None else secret_of(token, streams.application_id)
+        self._entrance = Entrance(token, secret, host, allowed_hosts, self._limits)
         asking = Peers(
             f"{streams.client_id}-QueryForwarder",
             self._limits.forwarders,
-            token,
+            secret,
             Allowed(peers, has_token=token is not None),
             peer_prefix,
             tls,

@@ -30,8 +30,6 @@ from millstream.remote.proof import (
     STALE,
     Answerer,
     Seal,
-    checked_token,
-    secret_of,
 )
 
 __all__ = [
@@ -62,17 +60,21 @@ class Entrance:
 
     Args:
         token: what requests must show or prove; None: nothing.
+        secret: `secret_of` the token and the application; None: this server proves nothing.
         name: the endpoint by which other clients know this server; None: it has none, and proves nothing.
         hosts: the names that the header Host may have; None: any.
     """
 
     def __init__(
-        self, token: str | None, name: HostInfo | None, hosts: Iterable[str] | None, limits: Limits
+        self,
+        token: str | None,
+        secret: bytes | None,
+        name: HostInfo | None,
+        hosts: Iterable[str] | None,
+        limits: Limits,
     ) -> None:
-        self._token = checked_token(token)
-        self._answerer = (
-            None if self._token is None or name is None else Answerer(secret_of(self._token), str(name))
-        )
+        self._token = token
+        self._answerer = None if secret is None or name is None else Answerer(secret, str(name))
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self._limits = limits
 

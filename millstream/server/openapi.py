@@ -286,6 +286,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "client": _TEXT,
             "client_state": _TEXT,
             "host": {"type": "string", "description": "host:port of the client to query instead"},
+            "application_id": {"type": "string", "description": "which that client belongs to"},
         },
     ),
     "Entry": _object(_ENTRY, _TIMES),

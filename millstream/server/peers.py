@@ -21,7 +21,6 @@ from millstream.query.metadata import HostInfo
 from millstream.remote.answers import Answer, Refused, answer_to
 from millstream.remote.codec import from_base64
 from millstream.remote.pages import Page, Place, Row
-from millstream.remote.proof import secret_of
 from millstream.remote.routes import Question
 from millstream.remote.wire import NOT_OURS, Base, Deadline, Reply, Unproven, Wire, WireError
 from millstream.server.entrance import Allowed, Limits
@@ -63,7 +62,7 @@ class Peers:
     """Queries other clients. Used on one event loop; the waiting is done on threads, `<name>-<n>`.
 
     Args:
-        token: what every client of the application knows; it is proved, and never sent.
+        secret: of what every client of the application knows (`secret_of`); it is proved, and never sent.
         allowed: which endpoints may be queried at all.
         prefix: where all clients have mounted the application, such as `/streams`.
         tls: if given, they are queried over https; it says which certificates are trusted.
@@ -73,7 +72,7 @@ class Peers:
         self,
         name: str,
         threads: int,
-        token: str | None,
+        secret: bytes | None,
         allowed: Allowed,
         prefix: str = "",
         tls: ssl.SSLContext | None = None,
@@ -81,7 +80,7 @@ class Peers:
         self._tls = tls
         self._name = name
         self._workers = server_threads(name, threads)
-        self._secret = None if token is None else secret_of(token)
+        self._secret = secret
         self._allowed = allowed
         self._prefix = prefix
         self._wires: OrderedDict[HostInfo, Wire] = OrderedDict()
@@ -267,6 +266,7 @@ class Reach:
         self.stores: LocalStores = LocalStores(streams.store_view)
         self.places = Places(streams, self.stores, host)
         self.peers = peers
+        self._application_id = streams.application_id
         self._readers = server_threads(f"{streams.client_id}-QueryReader", limits.readers)
 
     async def read(self, deadline: Deadline, job: Callable[[], T]) -> T:
@@ -293,6 +293,7 @@ class Reach:
             client_id=snapshot.client_id,
             client_state=snapshot.client_state.name,
             host=None if host is None else str(host),
+            application_id=self._application_id,
         )
 
     def close(self) -> None:

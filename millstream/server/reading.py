@@ -40,6 +40,9 @@ class QueriedStreams(Protocol):
     def client_id(self) -> str: ...
 
     @property
+    def application_id(self) -> str: ...
+
+    @property
     def health(self) -> Any: ...
 
     @property

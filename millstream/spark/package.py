@@ -7,6 +7,7 @@ the client's code, whatever is installed on them.
 from __future__ import annotations
 
 import hashlib
+import io
 import threading
 import zipfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from millstream.small_files import write_whole
 from millstream.spark.executors import is_cluster
 
 __all__ = ["deliver_package"]
@@ -45,9 +47,9 @@ def _archive(directory: Path) -> Path:
     path = directory / f"millstream-{digest.hexdigest()[:16]}.zip"
     with _MAKING:
         if not path.exists():
-            part = path.with_suffix(".part")
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            made = io.BytesIO()
+            with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
                 for name, content in modules.items():
                     archive.writestr(name.as_posix(), content)
-            part.replace(path)
+            write_whole(path, made.getvalue())
     return path

@@ -32,6 +32,7 @@ from filelock import FileLock, Timeout
 from millstream.errors import ConfigException, LockException, ProcessorStateException, TopologyException
 from millstream.model import TaskId
 from millstream.permissions import make_private
+from millstream.small_files import from_json, read_text, write_whole
 
 __all__ = ["StateDirectory"]
 
@@ -106,7 +107,7 @@ class StateDirectory:
                 self.close()
                 raise
             try:
-                (self._path / _OWNER).write_text(f"{os.getpid()}\n")
+                write_whole(self._path / _OWNER, f"{os.getpid()}\n")
             except OSError as error:
                 self.close()
                 raise self._failure("written", error) from error
@@ -147,11 +148,11 @@ class StateDirectory:
     def _saved_process_id(self) -> uuid.UUID | None:
         file = self._path / _PROCESS
         try:
-            return uuid.UUID(json.loads(file.read_text())["processId"])
+            return from_json(file.read_bytes(), lambda kept: uuid.UUID(kept["processId"]))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            _log.warning("'%s' cannot be read (%r); this client gets a new process id", file, error)
+        except (OSError, ValueError) as error:
+            _log.warning("'%s' cannot be read (%s); this client gets a new process id", file, error)
             return None
 
     def _save_process_id(self) -> None:
@@ -159,9 +160,7 @@ class StateDirectory:
             return
         file = self._path / _PROCESS
         try:
-            fresh = file.with_name(f"{_PROCESS}.new")
-            fresh.write_text(json.dumps({"processId": str(self._process_id), "version": 1}))
-            fresh.replace(file)
+            write_whole(file, json.dumps({"processId": str(self._process_id), "version": 1}))
         except OSError as error:
             raise self._failure("written", error) from error
 
@@ -194,34 +193,6 @@ class StateDirectory:
         Differs: in Kafka Streams a global store is one database for all partitions.
         """
         return self.global_path / "rocksdb" / _store_name(store) / str(partition)
-
-    def forget_if_of_another(self, path: Path, topic_id: str) -> bool:
-        """Delete a store that was filled from another topic of the same name; return whether there was one.
-
-        `path` is the store's directory; `topic_id` is the id of the topic that now fills it. A topic that was
-        deleted and recreated has another id (KIP-516), in which the store's position means nothing.
-
-        Raises:
-            ProcessorStateException: the store cannot be deleted, or the id cannot be saved.
-        """
-        note = path.with_name(f"{path.name}.topic")
-        try:
-            known = note.read_text().strip() if note.exists() else ""
-            is_another = bool(known) and known != topic_id
-            if is_another:
-                _log.warning(
-                    "the topic that filled the store in '%s' was deleted and recreated; the store is "
-                    "restored from the beginning",
-                    path,
-                )
-                if path.exists():
-                    shutil.rmtree(path)
-            if known != topic_id:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                note.write_text(f"{topic_id}\n")
-        except OSError as error:
-            raise self._failure("changed", error) from error
-        return is_another
 
     def tasks(self) -> tuple[TaskId, ...]:
         """The tasks that have a directory here, sorted."""
@@ -285,13 +256,10 @@ class StateDirectory:
     # --- messages ----------------------------------------------------------------------------------------
 
     def _taken(self) -> str:
-        try:
-            owner = (self._path / _OWNER).read_text().strip()
-        except OSError:
-            owner = ""
+        owner = (read_text(self._path / _OWNER) or "").strip()
         if owner == str(os.getpid()):
             holder = f"another client in this process ({owner})"
-        elif owner:
+        elif owner.isdecimal():
             holder = f"process {owner}"
         else:
             holder = "another process"

@@ -25,14 +25,16 @@ def open_store(
     path: Path | None,
     *,
     in_memory: bool = False,
+    topic_id: str | None = None,
     max_iterators: int = MAX_ITERATORS,
 ) -> BytesStore:
-    """Open a store of the topology; files of a store of another kind are wiped.
+    """Open a store of the topology; files of a store of another kind, or of another topic, are wiped.
 
     Args:
         store: its name, its kind, and whether it should be persistent.
         path: its directory; None for a store in memory.
         in_memory: keep a persistent store in memory too, unless the program specifies its type.
+        topic_id: the id of the topic that fills it, as `RocksDBStore` takes it.
 
     Raises:
         LockException: the directory is open elsewhere, in this process or another.
@@ -46,7 +48,7 @@ def open_store(
             f"retention must be positive"
         )
     for is_again in (False, True):
-        inner = _open_inner(store, task_id, path, in_memory, max_iterators)
+        inner = _open_inner(store, task_id, path, in_memory, topic_id, max_iterators)
         try:
             return _laid_out(store, inner)
         except BaseException as error:
@@ -79,7 +81,12 @@ def _laid_out(store: Store, inner: OrderedBytesStore) -> BytesStore:
 
 
 def _open_inner(
-    store: Store, task_id: TaskId, path: Path | None, in_memory: bool, max_iterators: int
+    store: Store,
+    task_id: TaskId,
+    path: Path | None,
+    in_memory: bool,
+    topic_id: str | None,
+    max_iterators: int,
 ) -> OrderedBytesStore:
     if (in_memory and store.type_is_default) or not store.persistent or path is None:
         from millstream.stores.memory import MemoryStore
@@ -87,4 +94,4 @@ def _open_inner(
         return MemoryStore(store.name, task_id, max_iterators=max_iterators)
     from millstream.stores.rocksdb import RocksDBStore
 
-    return RocksDBStore(store.name, task_id, path, max_iterators=max_iterators)
+    return RocksDBStore(store.name, task_id, path, topic_id=topic_id, max_iterators=max_iterators)

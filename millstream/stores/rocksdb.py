@@ -1,9 +1,10 @@
 """A key-value store on disk. The only file that imports the RocksDB binding.
 
-Layout: entries in the default column family; position, epoch and format in the column family `millstream`.
-`apply` writes everything in one batch, with RocksDB's write-ahead log enabled but not synced, and the two
-families are flushed together. So nothing is lost after `kill -9` once `apply` has returned. After a power
-failure, the newest batches may be missing, but always with their positions, and the changelog has them.
+Layout: entries in the default column family; in the column family `millstream` position, epoch, format, and
+the id of the topic that fills the store. `apply` writes everything in one batch, with RocksDB's write-ahead
+log enabled but not synced, and the two families are flushed together. So nothing is lost after `kill -9` once
+`apply` has returned. After a power failure, the newest batches may be missing, but always with their
+positions, and the changelog has them.
 
 Observed properties of the binding, which shape this file:
 
@@ -66,6 +67,7 @@ _log = logging.getLogger(__name__)
 _META = "millstream"
 _POSITION = b"position"
 _EPOCH = b"epoch"
+_TOPIC = b"topic"
 _FORMAT = b"format"
 _FORMAT_VERSION = b"1"
 _DAMAGED = "DAMAGED"
@@ -119,15 +121,29 @@ class RocksDBStore:
     Opens an existing database, or creates one. A damaged database is deleted, with a warning: its position is
     then None, and it is restored from its changelog.
 
+    Args:
+        topic_id: the id of the topic that fills it; None: unknown, and then it is not compared. A topic that
+            was deleted and created again has another id (KIP-516), in which a position means nothing. So a
+            store of another topic is deleted and restored too, and so is one that has data but no id.
+
     Raises:
         LockException: the directory is open elsewhere, in this process or another.
         ProcessorStateException: it cannot be opened, for example without permission or on a full disk.
     """
 
-    def __init__(self, name: str, task_id: TaskId, path: Path, *, max_iterators: int = MAX_ITERATORS) -> None:
+    def __init__(
+        self,
+        name: str,
+        task_id: TaskId,
+        path: Path,
+        *,
+        topic_id: str | None = None,
+        max_iterators: int = MAX_ITERATORS,
+    ) -> None:
         self._name = name
         self._task_id = task_id
         self._path = path
+        self._topic_id = topic_id
         self._is_open = False
         self._writing = threading.Lock()
         self._write_options = WriteOptions()
@@ -419,23 +435,25 @@ class RocksDBStore:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             if (self._path / _DAMAGED).exists():
-                return self._start_afresh("a read in the last run found damaged data")
+                return self._start_afresh("is damaged (a read in the last run found damaged data)")
             try:
                 return self._open_database()
+            except _OtherTopicError as error:
+                return self._start_afresh(str(error))
             except Exception as error:
                 if not _is_damage(error):
                     raise
-                return self._start_afresh(str(error))
+                return self._start_afresh(f"is damaged ({error})")
         except Exception as error:
             raise self._translated(error, "opened") from error
 
-    def _start_afresh(self, reason: str) -> Rdict:
+    def _start_afresh(self, why: str) -> Rdict:
         _log.warning(
-            "store '%s' of task %s at '%s' is damaged (%s); it is deleted, and restored from its changelog",
+            "store '%s' of task %s at '%s' %s; it is deleted, and restored from its changelog",
             self._name,
             self._task_id,
             self._path,
-            reason,
+            why,
         )
         shutil.rmtree(self._path)
         self._path.mkdir(parents=True)
@@ -455,6 +473,12 @@ class RocksDBStore:
                 )
             if saved_format is None:
                 meta.put(_FORMAT, _FORMAT_VERSION)
+            topic, wanted = meta.get(_TOPIC), self._topic_id
+            if wanted is not None and topic != wanted.encode():
+                why = _other_topic(topic, wanted, has_data=position is not None or _has_entries(db))
+                if why is not None:
+                    raise _OtherTopicError(why)
+                meta.put(_TOPIC, wanted.encode())  # before anything is applied
         except BaseException:
             meta = None
             db.close()
@@ -556,6 +580,28 @@ def _until_below(start: bytes, entries: Iterator[Entry], passed: list[bool]) -> 
 
 class _DamageError(Exception):
     """The database opens, but was not written by this version."""
+
+
+class _OtherTopicError(Exception):
+    """The database opens, but may have been filled from another topic."""
+
+
+def _other_topic(saved: bytes | None, wanted: str, *, has_data: bool) -> str | None:
+    """Why a database cannot be read on with a topic of which it does not have the id; None: it can."""
+    if saved is not None:
+        then = saved.decode("utf-8", "backslashreplace")
+        return (
+            "was filled from a topic that was deleted and created again "
+            f"(topic id {then!r} then, {wanted!r} now)"
+        )
+    return "has data, but not the id of the topic that it is from" if has_data else None
+
+
+def _has_entries(db: Any) -> bool:
+    """Without a position it may have some, too: those that an interrupted deletion left."""
+    first = db.iter()
+    first.seek_to_first()
+    return bool(first.valid())
 
 
 def _is_damage(error: Exception) -> bool:

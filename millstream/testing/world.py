@@ -262,7 +262,9 @@ class FakeWorld:
         self.consumers.append(consumer)
         return consumer
 
-    def _make_store(self, store: Store, task_id: TaskId, path: Path, config: StreamsConfig) -> BytesStore:
+    def _make_store(
+        self, store: Store, task_id: TaskId, path: Path, config: StreamsConfig, topic_id: str | None
+    ) -> BytesStore:
         made = open_store(store, task_id, None, in_memory=True)
         self.stores.append(made)
         return made

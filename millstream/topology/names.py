@@ -13,6 +13,7 @@ import re
 from typing import NamedTuple
 
 from millstream.errors import TopologyException
+from millstream.foreign import printable
 
 __all__ = [
     "NameProvider",
@@ -103,11 +104,11 @@ def validate_name(name: str, what: str = "name") -> str:
     if len(name) > MAX_NAME_LENGTH:
         raise TopologyException(
             f"{what} is illegal, it can't be longer than {MAX_NAME_LENGTH} characters, "
-            f"and has {len(name)}: {name}"
+            f"and has {len(name)}: {printable(name)}"
         )
     if not _LEGAL.fullmatch(name):
         raise TopologyException(
-            f'{what} "{name}" is illegal, it contains a character other than '
+            f'{what} "{printable(name)}" is illegal, it contains a character other than '
             "ASCII alphanumerics, '.', '_' and '-'"
         )
     return name

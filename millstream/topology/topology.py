@@ -18,6 +18,7 @@ from typing import Any, TypeGuard
 
 from millstream.display import block, details, image, preformatted
 from millstream.errors import TopologyException
+from millstream.foreign import has_controls, printable
 from millstream.not_there import TellsWhatIsMissing
 from millstream.serdes.serde import Serde
 from millstream.topology.columns import Partitioner, TopicName
@@ -358,6 +359,10 @@ class Topology(TellsWhatIsMissing):
     def _check_name(self, name: str) -> None:
         if not isinstance(name, str) or not name:
             raise TopologyException(f"a node's name is text, got {name!r}")
+        if has_controls(name):
+            raise TopologyException(
+                f"the name '{printable(name)}' of a node has a control character (such as a line break)"
+            )
         if name in self._names():
             raise TopologyException(f"Processor {name} is already added.")
 

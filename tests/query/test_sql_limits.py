@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,15 @@ from waiting import wait_until
 from worlds import Client
 
 from millstream.clock import SystemClock
-from millstream.errors import StreamsException, TimeoutException
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import Consumed
+from millstream.errors import StreamsException, TimeoutException, UnknownStateStoreException
 from millstream.query import sql
 from millstream.query.sql import run_sql
+from millstream.runtime.client import KafkaStreams
+from millstream.serdes.serdes import Serdes
+from millstream.testing.fakes import ManualClock
+from millstream.testing.world import FakeWorld
 
 # Most of them start and end processes.
 pytestmark = pytest.mark.cluster
@@ -206,3 +214,33 @@ def test_it_ends_with_its_program_and_is_not_shared_by_a_fork() -> None:
     assert lines[1] == ["forked", "42"]
     pid = int(lines[0][1])
     wait_until(lambda: is_gone(pid), "its process ends, too", 20)
+
+
+def test_what_python_imports_for_the_first_query_takes_from_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow takes seconds on a busy machine. Here it takes ten, of five."""
+    clock, world = ManualClock(), FakeWorld({"users": 1})
+    config = {"application.id": "app", "bootstrap.servers": "fake:9092", "state.dir": str(tmp_path)}
+    builder = StreamsBuilder()
+    builder.global_table("users", Consumed.with_(Serdes.string(), Serdes.string()))
+    client = KafkaStreams(builder.build(), config, parts=replace(world.parts(), clock=clock))
+
+    class Slow:
+        """Comes before Python's own finders, and finds nothing."""
+
+        @staticmethod
+        def find_spec(name: str, path: object, target: object = None) -> None:
+            if name == sql.__name__:
+                clock.advance(10)
+
+    monkeypatch.setattr("millstream.query.sql", sql)  # afterwards the package has this one again
+    monkeypatch.delitem(sys.modules, sql.__name__)
+    monkeypatch.setattr(sys, "meta_path", [Slow, *sys.meta_path])
+    with pytest.raises(TimeoutException, match="did not finish within 5 s"):
+        client.sql("from users", timeout=timedelta(seconds=5))
+    with pytest.raises(UnknownStateStoreException):
+        client.sql("from users", timeout=timedelta(seconds=60))
+    sys.modules[sql.__name__]._PROCESSES.close()
+    client.close()
+    world.close()

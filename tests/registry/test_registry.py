@@ -266,7 +266,7 @@ def test_a_login_that_cannot_be_sent_is_refused_and_not_shown(options: dict[str,
 
 
 class _Odd(BaseHTTPRequestHandler):
-    """An answer without an end, one that sends elsewhere, and schemas that refer to others."""
+    """An answer without an end, a long one, one that sends elsewhere, and schemas that refer to others."""
 
     seen: list[str]
     over: threading.Event
@@ -279,6 +279,10 @@ class _Odd(BaseHTTPRequestHandler):
         if elsewhere:
             self.send_header("Location", "/elsewhere")
         self.end_headers()
+        if self.path == "/schemas/ids/9":
+            with contextlib.suppress(OSError):
+                for _ in range(9 << 4):
+                    self.wfile.write(b" " * 65536)
         with contextlib.suppress(OSError):
             while self.path == "/schemas/ids/1" and not self.over.wait(0.01):
                 self.wfile.write(b" ")
@@ -317,6 +321,12 @@ def test_an_answer_without_an_end_does_not_hold_anybody_up(odd: tuple[Registry, 
     """Each of its bytes comes in time."""
     with pytest.raises(SchemaRegistryException, match="its answer did not end in time; tried for 300 ms"):
         odd[0].by_id(1)
+
+
+def test_an_answer_that_is_too_long_does_not_fill_the_memory(odd: tuple[Registry, list[str]]) -> None:
+    """It has nine megabytes, and then a schema."""
+    with pytest.raises(SchemaRegistryException, match="its answer has more than 8 MiB; tried for 300 ms"):
+        odd[0].by_id(9)
 
 
 def test_the_login_goes_nowhere_else(odd: tuple[Registry, list[str]]) -> None:

@@ -12,7 +12,7 @@ from scenes import two_pipelines, word_count
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
-from millstream.errors import StreamsException, TopologyException
+from millstream.errors import CheckpointException, StreamsException, TopologyException
 from millstream.runtime.checkpoints import FORMAT, Checkpoints, Fingerprint, fingerprint
 from millstream.runtime.preparation import missing_sources, sink_topics, source_topics
 from millstream.testing.fakes import FakeCheckpointFiles
@@ -120,15 +120,22 @@ def test_deleting_the_checkpoints_starts_afresh(tmp_path: Path) -> None:
     where.delete()
 
 
-def test_a_damaged_fingerprint_is_written_anew(tmp_path: Path) -> None:
-    """It is a safeguard, not the data."""
+def test_a_damaged_fingerprint_is_told_and_written_anew_once_it_is_deleted(tmp_path: Path) -> None:
+    """Without it nobody knows whose offsets and state these are."""
     where = checkpoints(tmp_path)
     run_once(where, topology())
     file = tmp_path / "app" / "checkpoints" / "p0.topology.json"
     for content in ("", "[]", '{"reads": 3}'):
         file.write_text(content)
-        where.check(topology().pipelines)
-        assert "counts" in file.read_text()
+        with pytest.raises(
+            CheckpointException, match=r"p0\.topology\.json'.*cannot be read.*delete it"
+        ) as caught:
+            where.check(topology().pipelines)
+        assert caught.value.path == str(file)
+        assert file.read_text() == content
+    file.unlink()
+    where.check(topology().pipelines)
+    assert "counts" in file.read_text()
 
 
 def test_a_location_of_ones_own_has_a_folder_for_each_application(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from millstream.dsl.options import AutoOffsetReset, Consumed
 from millstream.errors import ConfigException, IllegalStateException, LockException, StreamsException
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import TopicDescription
+from millstream.runtime.checkpoints import fingerprint
 from millstream.runtime.failure import Response
 from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.runtime.identity import Noted, Notes, Role
@@ -238,7 +240,8 @@ class Application:
         self.steps: list[str] = []
         claim = self.claims.claim("p0", 7, "A")
         self.files.write(f"{claim.path.rpartition('/')[2]}/commits/0", b"v1")
-        self.files.write("p0.topology.json", b"{}")
+        program = fingerprint(word_count().queries[0])
+        self.files.write("p0.topology.json", json.dumps(asdict(program)).encode())
         notes = Notes({"lines": Noted("", 3, Role.SOURCE), "out": Noted("", 1, Role.OUTPUT)})
         self.files.write("p0.topics.json", notes.to_bytes())
         StateDirectory(path, "app").task_path(TaskId(0, 1)).mkdir(parents=True)

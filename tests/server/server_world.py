@@ -98,11 +98,15 @@ class FakeHealth:
         return {"live": self.live, "ready": self.ready, "status": self.status, "reason": "all is well"}
 
 
+APPLICATION = "orders"
+
+
 class FakeStreams:
     """One client of the application; what the query server sees of a KafkaStreams."""
 
     def __init__(self, name: str, partitions: Iterable[int], stores: Mapping[str, StoreDeclaration]) -> None:
         self.client_id = name
+        self.application_id = APPLICATION
         self.health = FakeHealth()
         self.placement: Placement | None = None
         self.active = tuple(partitions)

@@ -143,8 +143,11 @@ def test_csv_begins_with_the_names(app: QueryApplication) -> None:
 
 
 def test_cells_of_csv() -> None:
-    """Quotes and line breaks are kept; what has parts is JSON; nothing is nothing."""
-    data = as_csv(("a",), [['say "ä",\r\n'], [{"b": [1, None]}], [True], [None], [{"$bytes": "AAA="}]])
+    """Quotes and line breaks are kept, and what a spreadsheet would evaluate; what has parts is JSON; nothing
+    is nothing.
+    """
+    cells = ['say "ä",\r\n', {"b": [1, None]}, True, None, {"$bytes": "AAA="}, "=1+1", "-1", "@a"]
+    data = as_csv(("a",), [[cell] for cell in cells])
     assert list(csv.reader(io.StringIO(data.decode("utf-8"), newline=""))) == [
         ["a"],
         ['say "ä",\r\n'],
@@ -152,6 +155,9 @@ def test_cells_of_csv() -> None:
         ["true"],
         [""],
         ["AAA="],
+        ["=1+1"],
+        ["-1"],
+        ["@a"],
     ]
 
 

@@ -20,7 +20,7 @@ from millstream.remote.proof import (
     secret_of,
 )
 
-SECRET, OTHER = secret_of("the-token"), secret_of("another-token")
+SECRET, OTHER = secret_of("the-token", "orders"), secret_of("another-token", "orders")
 NAME = "orders-1:8080"
 
 
@@ -37,6 +37,22 @@ def test_an_endpoint_proves_the_token_and_its_name_to_who_asks_now() -> None:
     earlier = json.dumps(Answerer(SECRET, NAME).proof(fresh_nonce())).encode()
     assert proven(SECRET, NAME, fresh_nonce(), earlier) is None
     assert Answerer(SECRET, NAME).proof("x") is None
+
+
+def test_two_applications_with_one_token_do_not_believe_each_other() -> None:
+    """Neither the endpoint, nor a question, nor an answer of the other one."""
+    theirs = secret_of("the-token", "payments")
+    assert introduced(Answerer(theirs, NAME)) is None
+    asker = introduced(Answerer(theirs, NAME), secret=theirs)
+    assert asker is not None
+    shown, question = asker.question("GET", "/v1/x", b"", forwarded=True)
+    assert Answerer(theirs, NAME).seal(shown, "GET", "/v1/x", forwarded=True) is not None
+    assert Answerer(SECRET, NAME).seal(shown, "GET", "/v1/x", forwarded=True) is None
+    ours = Seal(SECRET, question, "", fresh=True).answer(200, None, b"{}")
+    assert not asker.believes(question, 200, None, b"{}", ours)
+    assert asker.believes(
+        question, 200, None, b"{}", Seal(theirs, question, "", fresh=True).answer(200, None, b"{}")
+    )
 
 
 def test_what_is_no_proof_is_none_whatever_it_is() -> None:
@@ -155,7 +171,7 @@ def test_a_busy_server_takes_new_questions() -> None:
 
 def test_a_token_is_not_what_is_proved_with() -> None:
     """The key is derived by something slow, so that a proof is no quick way to try tokens."""
-    assert secret_of("the-token") == SECRET
+    assert secret_of("the-token", "orders") == SECRET
     assert SECRET != OTHER
     assert b"the-token" not in SECRET
 

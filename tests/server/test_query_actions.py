@@ -40,7 +40,7 @@ def test_commands_need_a_token_that_is_there(
     token: str | None, headers: Mapping[bytes, list[bytes]], status: int | None
 ) -> None:
     """A server that has none takes none, whatever is shown; reading is as before."""
-    entrance = Entrance(token, None, None, Limits())
+    entrance = Entrance(token, None, None, None, Limits())
     if status is None:
         entrance.admit(headers, None, acts=True)
         return
@@ -55,6 +55,7 @@ class Late(SimpleNamespace):
     """A client whose threads take their time."""
 
     client_id = "c"
+    application_id = "app"
 
     def remove_stream_thread(self, timeout: object) -> str | None:
         raise TimeoutException("not in time")

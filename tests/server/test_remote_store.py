@@ -72,6 +72,7 @@ class Stage:
     """One server for all tests that only read: its client is that of the world which is on."""
 
     client_id = "staged"
+    application_id = "staged-app"
 
     def __init__(self) -> None:
         self.client = filled().clients[0]

@@ -13,14 +13,14 @@ from http.client import HTTPConnection
 from typing import Any
 
 import pytest
-from server_world import Answered, Application, application, call, key_in
+from server_world import APPLICATION, Answered, Application, application, call, key_in
 from traps import FORGED, Passing, Trap, trap
 
 from millstream.errors import StreamsException
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import Role
 from millstream.remote.proof import PROOF_PATH, fresh_nonce, proven, secret_of
-from millstream.remote.wire import Deadline, Wire, base_of
+from millstream.remote.wire import Deadline, Unproven, Wire, base_of
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.server.application import QueryApplication
 
@@ -217,7 +217,7 @@ def test_remote_store_does_not_show_its_token_to_a_client_that_is_only_named() -
     misdirected = {"error": "StateStoreMigratedException", "message": "gone", "retriable": False}
     with QueryServer(world.clients[1], token=TOKEN) as real, trap() as made:
         for host, follows in ((real.address, True), (made.address, False)):
-            said = json.dumps({**misdirected, "host": str(host)}).encode()
+            said = json.dumps({**misdirected, "host": str(host), "application_id": APPLICATION}).encode()
             described = json.dumps(
                 {"kind": "key-value", "key_serde": "string", "value_serde": "long", "partitions": 4}
             ).encode()
@@ -235,6 +235,21 @@ def test_remote_store_does_not_show_its_token_to_a_client_that_is_only_named() -
                     with pytest.raises(StreamsException, match="does not prove that it knows the token"):
                         counts.get(key_in(2))
         held_nothing(made)
+
+
+def test_the_client_of_another_application_with_the_same_token_is_not_believed() -> None:
+    """Neither what it answers to clients of this one, or to a RemoteStore, nor what it asks them."""
+    world, other = filled(), filled()
+    other.clients[1].application_id = "payments"
+    target = f"/v1/stores/counts/keys/{key_in(2)}"
+    with QueryServer(other.clients[1], token=TOKEN) as theirs:
+        with asking(world, theirs.address) as server:
+            assert {status for status, _ in questions(server)} == {502}
+        with QueryServer(world.clients[1], token=TOKEN) as ours:
+            wire = Wire(base_of(ours.url), secret=secret_of(TOKEN, "payments"), name=str(ours.address))
+            with pytest.raises(Unproven, match="does not prove that it knows the token"):
+                wire.ask("GET", target, deadline=Deadline(10), forwarded=True)
+            wire.close()
 
 
 def test_an_endpoint_that_never_answers_keeps_nobody_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +276,7 @@ def test_a_proof_that_has_grown_old_is_made_anew() -> None:
     """The asker's machine was asleep, or the server has started anew: whoever asks does not notice."""
     world = filled()
     with QueryServer(world.clients[1], token=TOKEN) as real:
-        wire = Wire(base_of(real.url), secret=secret_of(TOKEN), name=str(real.address))
+        wire = Wire(base_of(real.url), secret=secret_of(TOKEN, APPLICATION), name=str(real.address))
         target = f"/v1/stores/counts/keys/{key_in(2)}"
         for changes in ({"ahead_ms": -(10**6)}, {"life": "ab" * 32}):
             assert wire.ask("GET", target, deadline=Deadline(10), forwarded=True).status == 200
@@ -283,7 +298,7 @@ def test_clients_that_are_mounted_below_a_path_prove_what_is_below_it() -> None:
 
     nonce = fresh_nonce()
     proof = asyncio.run(asked(f"{PROOF_PATH}?nonce={nonce}"))
-    known = proven(secret_of(TOKEN), "orders-2:80", nonce, proof.raw)
+    known = proven(secret_of(TOKEN, APPLICATION), "orders-2:80", nonce, proof.raw)
     assert known is not None
     target = f"/v1/stores/counts/keys/{key_in(2)}?local=true"
     shown, question = known.question("GET", target, b"", forwarded=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -128,11 +129,14 @@ def scribble(path: Path, pattern: str) -> None:
             handle.write(b"garbage garbage")
 
 
-def rewrite_meta(path: Path, key: bytes, value: bytes) -> None:
+def rewrite_meta(path: Path, key: bytes, value: bytes | None) -> None:
     options = rocksdict.Options(raw_mode=True)
     db = rocksdict.Rdict(str(path), options, column_families={"millstream": options})
     meta = db.get_column_family("millstream")
-    meta[key] = value
+    if value is None:
+        del meta[key]
+    else:
+        meta[key] = value
     del meta
     db.close()
 
@@ -165,6 +169,59 @@ def test_a_damaged_database_is_deleted_and_begins_afresh(
     store.apply(MANY, 5)
     store.close()
     assert open_at(tmp_path).position == 5
+
+
+def of_topic(path: Path, topic_id: str | None) -> RocksDBStore:
+    return RocksDBStore("counts", TASK, path, topic_id=topic_id)
+
+
+OTHER_TOPICS: dict[str, tuple[Callable[[Path], None], str | None]] = {
+    "the same topic": (lambda path: None, None),
+    "another topic": (
+        lambda path: rewrite_meta(path, b"topic", b"before"),
+        r"was deleted and created again \(topic id 'before' then, 'now' now\)",
+    ),
+    "an id that is not text": (
+        lambda path: rewrite_meta(path, b"topic", b"\x91\xff"),
+        r"was deleted and created again \(topic id '\\\\x91\\\\xff' then, 'now' now\)",
+    ),
+    "an empty id": (lambda path: rewrite_meta(path, b"topic", b""), "topic id '' then"),
+    "no id": (lambda path: rewrite_meta(path, b"topic", None), "has data, but not the id of the topic"),
+    "no id and no position": (
+        lambda path: [rewrite_meta(path, key, None) for key in (b"topic", b"position")] and None,
+        "has data, but not the id of the topic",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_TOPICS)
+def test_a_store_is_only_read_on_with_the_topic_that_filled_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str
+) -> None:
+    """Else its position means another record. The id is there before anything is applied, and survives a
+    wipe; if the topic's id is unknown, nothing is compared.
+    """
+    change, why = OTHER_TOPICS[case]
+    store = of_topic(tmp_path, "now")
+    store.wipe()
+    store.apply(MANY, 77)
+    store.close()
+    change(tmp_path)
+    of_topic(tmp_path, None).close()
+    assert caplog.text == ""
+    store = of_topic(tmp_path, "now")
+    assert store.position == (77 if why is None else None)
+    assert len(list(store.range(None, None))) == (len(MANY) if why is None else 0)
+    if why is None:
+        assert caplog.text == ""
+    else:
+        where = re.escape(f"store 'counts' of task 1_3 at '{tmp_path}' ")
+        (told,) = caplog.messages
+        assert re.fullmatch(f"{where}.*{why}.*; it is deleted, and restored from its changelog", told)
+    store.close()
+    caplog.clear()
+    of_topic(tmp_path, "now").close()
+    assert caplog.text == ""
 
 
 def spoil_table(path: Path) -> None:

@@ -186,17 +186,3 @@ def test_a_state_directory_that_cannot_be_made_is_told_with_its_cause(tmp_path: 
         directory.lock()
     assert isinstance(caught.value.__cause__, OSError)
     assert not directory.is_locked
-
-
-def test_a_store_of_a_topic_that_was_made_again_is_deleted(tmp_path: Path) -> None:
-    """Its position would mean another record; one of the same topic stays."""
-    directory = StateDirectory(tmp_path, "app")
-    path = directory.store_path(TaskId(0, 1), "counts")
-    assert not directory.forget_if_of_another(path, "first")
-    path.mkdir()
-    (path / "CURRENT").write_text("x")
-    assert not directory.forget_if_of_another(path, "first")
-    assert (path / "CURRENT").exists()
-    assert directory.forget_if_of_another(path, "second")
-    assert not path.exists()
-    assert not directory.forget_if_of_another(path, "second")

@@ -233,6 +233,37 @@ class Reads(Processor):
         pass
 
 
+EVIL = ("a\0b", "a\x1b[2Jb", "a\nb", "a\rb", "a\x7fb", "a\u2028b")
+NAMED: dict[str, Callable[[str], object]] = {
+    "source": lambda name: Topology().add_source(name, "in"),
+    "processor": lambda name: Topology().add_source("s", "in").add_processor(name, Nothing, "s"),
+    "sink": lambda name: Topology().add_sink(name, "out", "s"),
+    "global store": lambda name: Topology().add_global_store(store("g"), "s", "in", name, Nothing),
+    "topic of a source": lambda name: Topology().add_source("s", name),
+    "topic of a sink": lambda name: Topology().add_source("s", "in").add_sink("k", name, "s"),
+    "store": store,
+    "topic of a stream": lambda name: StreamsBuilder().stream(name),
+    "topic of a table": lambda name: StreamsBuilder().table(name),
+    "topic written to": lambda name: StreamsBuilder().stream("in").to(name),
+}
+
+
+def test_a_name_with_a_control_character_is_refused_and_shown_escaped() -> None:
+    """It would forge lines of a log, or control the terminal that shows it."""
+    wrong = []
+    for kind, make in NAMED.items():
+        for name in EVIL:
+            try:
+                make(name)
+            except TopologyException as error:
+                if name.encode("unicode_escape").decode() in str(error) and str(error).isprintable():
+                    continue
+                wrong.append((kind, name, str(error)))
+            else:
+                wrong.append((kind, name, "taken"))
+    assert not wrong
+
+
 def test_explain_says_which_processors_run_together() -> None:
     """A store that two of them have is told once; and what is read for their global stores."""
     topology = written().add_source("alone", "more").add_processor("three", Reads, "alone")

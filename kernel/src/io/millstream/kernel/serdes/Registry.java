@@ -1,6 +1,7 @@
 package io.millstream.kernel.serdes;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -30,6 +31,8 @@ final class Registry {
     private static final long UNKNOWN_FOR_MS = 10_000;
     private static final int MOST_UNKNOWN = 1000;
     private static final int MOST_REFERENCES = 100;
+    /** The same as in millstream/registry/client.py. */
+    private static final int MOST_BYTES = 8 << 20;
 
     private final List<String> urls = new ArrayList<>();
     private final Map<String, String> headers = new HashMap<>();
@@ -163,16 +166,30 @@ final class Registry {
         HttpRequest.Builder builder = HttpRequest.newBuilder(URI.create(url));
         headers.forEach(builder::header);
         CompletableFuture<HttpResponse<String>> answer = client.sendAsync(
-                builder.GET().build(), HttpResponse.BodyHandlers.ofString(StandardCharsets.UTF_8));
+                builder.GET().build(), head -> limited());
         try {
             return answer.get(Math.min(attemptMs, left), TimeUnit.MILLISECONDS);
         } catch (TimeoutException error) {
             throw new IOException("no complete answer within " + Math.min(attemptMs, left) + " ms", error);
         } catch (ExecutionException error) {
-            throw error.getCause() instanceof IOException io ? io : new IOException(error.getCause());
+            throw error.getCause() instanceof IOException io
+                    ? io : new IOException(error.getCause().getMessage(), error.getCause());
         } finally {
             answer.cancel(true); // has no effect once the answer has arrived
         }
+    }
+
+    /** The text of an answer, which must not fill the memory: something that is no registry may answer here. */
+    private static HttpResponse.BodySubscriber<String> limited() {
+        ByteArrayOutputStream body = new ByteArrayOutputStream();
+        return HttpResponse.BodySubscribers.mapping(
+                HttpResponse.BodySubscribers.ofByteArrayConsumer(part -> {
+                    body.writeBytes(part.orElse(new byte[0]));
+                    if (body.size() > MOST_BYTES) {
+                        throw new IllegalArgumentException("its answer has more than " + (MOST_BYTES >> 20) + " MiB");
+                    }
+                }),
+                all -> body.toString(StandardCharsets.UTF_8));
     }
 
     /** Whether a 404 is a registry's, which has an error code. Otherwise, the address is not a registry's. */

@@ -199,17 +199,30 @@ class Drafts:
             parent.children.append(draft)
         draft.priority = self._priority()
 
-    def give_old_values(self, draft: Draft) -> None:
-        """Have a table keep its old values: the table it is made from then has a store.
+    def give_old_values(self, draft: Draft, *, needed: bool = True) -> bool:
+        """Have a table's updates say what was there before; returns whether they do.
+
+        Filters that know it then send nothing for a row that was and is absent.
+
+        Args:
+            needed: the table it is made from gets a store if it has none.
 
         Source: KTableImpl.enableSendingOldValues, and the methods of that name of KTableFilter,
-            KTableMapValues, KTableTransformValues and KTableSuppressProcessorSupplier.
+            KTableMapValues, KTableTransformValues, KTableSuppressProcessorSupplier, KTableKTableAbstractJoin.
         """
-        while isinstance(draft.node, TableFilter | TableMapValues | TableTransformValues | Suppress):
-            if not isinstance(draft.node, Suppress) and draft.node.stored is not None:
-                return
-            (draft,) = draft.parents
-        self._give_store(draft)
+        node = draft.node
+        if isinstance(node, TableFilter | TableMapValues | TableTransformValues | Suppress):
+            has_store = not isinstance(node, Suppress) and node.stored is not None
+            knows = has_store or self.give_old_values(draft.parents[0], needed=needed)
+            if isinstance(node, TableFilter) and knows:
+                draft.node = replace(node, knows_old=True)
+            return knows
+        if isinstance(node, TableJoin):
+            for parent in draft.parents:
+                self.give_old_values(parent)
+        elif needed:
+            self._give_store(draft)
+        return draft.node.store is not None or not isinstance(node, TableSource | ToTable | ForeignKeyJoin)
 
     def give_stores(self, table: Draft) -> None:
         """Make a table's rows available for lookup, in its store or its sources' stores.

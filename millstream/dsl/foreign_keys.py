@@ -135,8 +135,9 @@ def _join_by_foreign_key(
             drafts.check_internal_topic(f"{topic}-topic")
     else:
         drafts.check(store=given.store_name)
-    drafts.give_stores(right._draft)
-    drafts.give_stores(left._draft)
+    for side in (right._draft, left._draft):
+        drafts.give_old_values(side)
+        drafts.give_stores(side)
     generated = [drafts.names.processor(prefix) for _, prefix in _STEPS]
     names = generated if name is None else [f"{name}{suffix}" for suffix, _ in _STEPS]
     asks, send, sink, source, store, receive, lookup, changes, answers, back, again, resolver, result = names

@@ -172,6 +172,8 @@ class StreamJoins:
             TopologyException: as `join`.
 
         Source: org.apache.kafka.streams.kstream.KStream.leftJoin.
+        Differs: Kafka Streams does not wait for the grace period if a record is so late that its window is
+            over. It sends a result without a match, even if a match follows.
         """
         return self._join_with("left_join", JoinType.LEFT, other, arguments, options)
 
@@ -193,6 +195,7 @@ class StreamJoins:
             TopologyException: as `join`.
 
         Source: org.apache.kafka.streams.kstream.KStream.outerJoin.
+        Differs: as `left_join`.
         """
         if isinstance(other, KTable | GlobalKTable):
             raise TopologyException(

@@ -76,8 +76,8 @@ class KTable(TellsWhatIsMissing):
     ) -> KTable:
         """The rows for which `predicate` is true; a row that no longer matches becomes a deletion.
 
-        A row that never matched produces no output if the old value is known (a table with a store, an
-        aggregation), otherwise a deletion.
+        A row that never matched produces no output if the old value is known (a table with a store by then,
+        an aggregation, or a later step that needs it), otherwise a deletion.
         """
         check_function("filter", predicate)
         return self._then(
@@ -435,6 +435,10 @@ class KTable(TellsWhatIsMissing):
         generated = tuple(
             drafts.names.processor(prefix) for prefix in ("KTABLE-JOINTHIS-", "KTABLE-JOINOTHER-")
         )
+        if type is not nodes.JoinType.INNER:
+            drafts.give_old_values(self._draft)
+        if type is nodes.JoinType.OUTER:
+            drafts.give_old_values(other._draft)
         drafts.give_stores(self._draft)
         drafts.give_stores(other._draft)
         node = nodes.TableJoin(merge, (), joiner, type, steps or generated, store)
@@ -484,6 +488,8 @@ class KTable(TellsWhatIsMissing):
             declared = declare_store(given, self._drafts.names, prefix, key_serde, value_serde)
             store = declared if declared.queryable else None
         node = replace(node, name=self._drafts.names.processor(prefix, name), stored=store)
+        if isinstance(node, nodes.TableFilter):
+            node = replace(node, knows_old=self._drafts.give_old_values(self._draft, needed=False))
         draft = self._drafts.add(node, self._draft)
         return KTable(self._drafts, draft, key_serde, value_serde, given.store_name)
 

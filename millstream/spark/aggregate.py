@@ -61,6 +61,8 @@ class Pending:
     """For a windowed aggregation, the serde of the keys without their windows."""
     remembers: bool = False
     """Whether its updates carry the old value."""
+    history_ms: int | None = None
+    """For a table whose updates say whether they are late: how long its versions are kept."""
 
     @property
     def is_fold(self) -> bool:

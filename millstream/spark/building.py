@@ -149,6 +149,8 @@ class Building:
     """How often earlier operators look up a table's rows, for streams or (True) for foreign keys."""
     remembering: set[Node] = field(default_factory=set)
     """The tables whose updates carry the old value."""
+    grouped_by_time: set[Node] = field(default_factory=set)
+    """Those of them that are grouped and have a history: their updates also say whether they are late."""
     raw: dict[str, str] = field(default_factory=dict)
     """Columns that were read for processors, to the columns with their bytes."""
     processes: list[Process] = field(default_factory=list)

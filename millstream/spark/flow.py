@@ -61,6 +61,9 @@ class Lane:
         keep: name of the boolean column that is true for its rows; None: every row is one of its.
         key_serde, value_serde: what the column was last read or declared with, while it has not changed.
         old: of a table, the name of the column with the value before an update; None: it is not known.
+        since: of a table in no store, the name of the column with the time of the rows that it is made of, in
+            ms; None: it is the update's.
+        past: of a table with a history, the name of a boolean column: true if the row has a later version.
         routes: the branches taken to get here; two lanes that took different branches share no row.
         written: names of the columns with key and value in bytes, as the sink that comes next writes them.
     """
@@ -71,6 +74,8 @@ class Lane:
     key_serde: Serde | None = None
     value_serde: Serde | None = None
     old: str | None = None
+    since: str | None = None
+    past: str | None = None
     routes: tuple[tuple[Node, int], ...] = ()
     written: tuple[str, str] | None = None
 

@@ -6,6 +6,8 @@ joins.py describes these items; joins by a foreign key are in foreign_keys.py, w
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -16,7 +18,7 @@ from millstream.spark.applying import add_result, apply
 from millstream.spark.building import Building
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
 from millstream.spark.handlers import RecordHandlers
-from millstream.spark.joins import ForeignKey, Join, Joined, Lookup, Side, history_of, links_of
+from millstream.spark.joins import ForeignKey, Join, Joined, Lookup, Side, history_of, is_quiet, links_of
 from millstream.spark.record_failures import computable, computed, of_before
 from millstream.spark.stateful import Item, item_of, largest_so_far
 from millstream.spark.trace import as_column, called
@@ -118,7 +120,7 @@ def side_of(building: Building, join: Join, parent: Node, *, is_left: bool, shar
                 return other
     remembers = isinstance(join, TableJoin) or side.is_referring
     if isinstance(join, nodes.ForeignKeyLookup):
-        remembers = _is_filtered(parent)
+        remembers = is_quiet(parent)
     number = building.looked_up.get((parent, side.is_referring), 0)
     side = replace(side, remembers=remembers, number=number)
     if shared:
@@ -260,26 +262,22 @@ def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, jo
         return F.when(there, join_values(node, flow, lane, left, right))
 
     is_left = F.col(joined.side) == 0
-    nothing = sides[0].isNull() & olds[0].isNull() & sides[1].isNull() & olds[1].isNull()
-    # A filter that knows its old values emits nothing for a row that was and is absent; a filter of a
-    # versioned table does not know them.
-    if node.type is not JoinType.INNER and _is_filtered(node.parents[0]):
-        nothing |= is_left & sides[0].isNull() & olds[0].isNull()
-    if node.type is JoinType.OUTER and _is_filtered(node.parents[-1]):
-        nothing |= ~is_left & sides[1].isNull() & olds[1].isNull()
     told = {
         JoinType.INNER: F.when(is_left, sides[1].isNotNull()).otherwise(sides[0].isNotNull()),
-        JoinType.LEFT: F.when(is_left, ~nothing).otherwise(sides[0].isNotNull()),
-        JoinType.OUTER: ~nothing,
+        JoinType.LEFT: F.when(is_left, _any(*sides, olds[0])).otherwise(sides[0].isNotNull()),
+        JoinType.OUTER: _any(*sides, *olds),
     }[node.type]
+    for place, changed in ((0, is_left), (-1, ~is_left)):
+        if is_quiet(node.parents[place]):
+            told &= ~changed | _any(sides[place], olds[place])
     lane = flow.narrow(lane, told, alone=False)
     lane, (now,) = computable(building, node, node.joiner, flow, lane, value(*sides))
     (before,) = of_before(building, flow, lane, value(*olds))
     result, old = (add_result(node, node.joiner, flow, lane, "v", each) for each in (now, before))
-    return replace(lane, value=result, old=old)
+    # In a store of its own it has the time of its last update, otherwise that of the rows that are left.
+    return replace(lane, value=result, old=old, since=joined.since if node.store is None else None)
 
 
-def _is_filtered(table: Node) -> bool:
-    if isinstance(table, nodes.TableMapValues):
-        return _is_filtered(table.parents[0])
-    return isinstance(table, nodes.TableFilter) and history_of(table) is None
+def _any(*values: Column) -> Column:
+    """Whether one of these is not NULL."""
+    return reduce(or_, (value.isNotNull() for value in values))

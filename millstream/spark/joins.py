@@ -45,6 +45,7 @@ __all__ = [
     "Side",
     "history_of",
     "is_between_tables",
+    "is_quiet",
     "links_of",
     "settings_of",
     "takes_null_keys",
@@ -124,6 +125,7 @@ class Joined:
         flag: name of the column that is true for its rows.
         side: for tables, name of the column that is 0 if the left one changed, 1 if the right one did.
         old_left, old_right: for tables, the old values.
+        since: for tables, name of the column with the time of the rows joined, in ms.
         table_serde: for foreign keys, the serde that the table's values came with.
     """
 
@@ -135,6 +137,7 @@ class Joined:
     side: str = ""
     old_left: str | None = None
     old_right: str | None = None
+    since: str | None = None
     table_serde: Serde | None = None
 
 
@@ -162,6 +165,16 @@ def history_of(table: Node) -> int | None:
     if table.store is not None:
         return table.store.history_ms
     return history_of(table.parents[0]) if isinstance(table, TableFilter | TableMapValues) else None
+
+
+def is_quiet(table: Node) -> bool:
+    """Whether a filter tells nobody of a row that was and is absent. One of a table with a history does.
+
+    Source: KTableFilter.
+    """
+    if isinstance(table, TableMapValues):
+        return is_quiet(table.parents[0])
+    return isinstance(table, TableFilter) and table.knows_old and history_of(table.parents[0]) is None
 
 
 def settings_of(node: Join | Side) -> tuple[str, dict[str, int]]:

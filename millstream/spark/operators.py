@@ -22,7 +22,7 @@ from millstream.spark.aggregations import item_of_aggregation
 from millstream.spark.building import Building
 from millstream.spark.dropped import LATE
 from millstream.spark.flow import Flow, Lane
-from millstream.spark.joins import ForeignKey, Join, Joined, OfSides, Side
+from millstream.spark.joins import ForeignKey, Join, Joined, OfSides, Side, history_of
 from millstream.spark.mergeable import NotMergeableError
 from millstream.spark.record_failures import count_failures, needs_letters
 from millstream.spark.restore import Restored
@@ -182,6 +182,8 @@ def _pending(building: Building, node: Node) -> Pending:
     if isinstance(node, Side):
         remembers = node.remembers
     pending = Pending(node, flow, lane, remembers=remembers)
+    if node in building.grouped_by_time:
+        pending = replace(pending, history_ms=history_of(node))
     if isinstance(node, nodes.Suppress) and isinstance(lane.key_serde, WindowedSerde):
         return replace(pending, group_key_serde=lane.key_serde.inner)
     if pending.windows is None:

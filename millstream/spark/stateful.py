@@ -188,9 +188,8 @@ def item_of(
             row = Part(row.name, row.column.cast("binary"), T.BinaryType(), "last")
         more = [Part(names.new("l"), F.col(name), pending.flow.type_of(name), "last") for name in carried]
         opaque = Mergeable([row, *more], F.col(row.name), type_, lambda value, at: value)
-        return replace(
-            item, parts=opaque, at_once=at_once or not isinstance(node, ToTable), carried=tuple(carried)
-        )
+        at_once |= pending.history_ms is not None or not isinstance(node, ToTable)
+        return replace(item, parts=opaque, at_once=at_once, carried=tuple(carried))
     if isinstance(node, Suppress):
         last = names.new("l")
         held = [Part(last, F.col(value), pending.flow.type_of(pending.lane.value), "last")]
@@ -318,7 +317,9 @@ def aggregate(
             item.key, serdes.from_bytes(item.key_serde, F.when(mine, F.col(called["key"])), where)
         )
         if isinstance(item.pending.node, Join):
-            results.joined[item.pending.node] = _joined(item, items, new, mine, called["time"])
+            results.joined[item.pending.node] = _joined(
+                item, items, new, mine, called["time"], called["start"]
+            )
         else:
             _put_lanes(item, number, behind, results, called, has_kinds=bool(has_kinds))
     if passing:
@@ -364,6 +365,8 @@ def _put_lanes(
         key_serde = item.pending.lane.key_serde
     old = _old_value(item, new, mine) if item.pending.remembers else None
     lane = Lane(plain_key, value, None, key_serde, value_serde, old)
+    if item.core == "versions":
+        lane = replace(lane, past=new.with_column("f", mine & F.col(called["time"]).isNotNull()))
     for own, node in ((number, item.pending.node), *behind.items()):
         updates = (
             lane if own == number else replace(lane, old=None)
@@ -374,7 +377,7 @@ def _put_lanes(
         if own != number or item.goes_on_closed:
             results.stored[node] = updates
             closed = (tag == own) & kind.isin(CLOSED, CLOSED_GONE)
-            if isinstance(node, Suppress) and node.until_close:  # no deletions
+            if not isinstance(node, Suppress) or node.until_close:  # without a value there is no such window
                 closed &= F.col(value).isNotNull()
             lanes[node] = replace(lane, keep=new.with_column("f", closed))
 
@@ -386,7 +389,7 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
     back = {name: old for old, name in then.items()}
     new.df = new.df.withColumnsRenamed(now).withColumnsRenamed(then)
     there = mine
-    if item.core in ("latest", "sessions") or item.pending.is_of_table:
+    if item.core in ("latest", "versions", "sessions") or item.pending.is_of_table:
         there &= reduce(or_, (F.col(name).isNotNull() for name in now))
     # Otherwise a new key had what an aggregate begins with, as Kafka Streams has it: a count had 0.
     old = new.with_column("v", F.when(there, item.parts.result))
@@ -395,7 +398,7 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
     return old
 
 
-def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: str) -> Joined:
+def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: str, since: str) -> Joined:
     """The columns of what comes of a join; what the record that it looked for had besides its value."""
     others = {each.pending.node: each for each in items}
     if isinstance(item.pending.node, ForeignKey):
@@ -415,7 +418,7 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: st
                 old[f"old_{name}"] = new.with_column("v", F.when(mine, before))
     flag = new.with_column("f", mine)
     joined = Joined(item.key, item.key_serde, flag, sides["left"], sides["right"], side)
-    return replace(joined, old_left=old.get("old_left"), old_right=old.get("old_right"))
+    return replace(joined, old_left=old.get("old_left"), old_right=old.get("old_right"), since=since)
 
 
 def _row_of(side: Item, new: Flow, mine: Column, prefix: str = "") -> str:
@@ -496,7 +499,7 @@ def _rows(items: Sequence[Item], passing: Sequence[tuple[Lane, Output]], letters
     # Rows of one time come in this order: those of tables before those of who looks into them.
     in_order = sorted(numbered.items(), key=lambda each: not any(_is_of_table(item) for _, item in each[1]))
     made = [_rows_of(flows[flow], mine, parts, passing, letters) for flow, mine in in_order]
-    return reduce(lambda one, other: one.unionByName(other), made)
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), made)
 
 
 def _is_of_table(item: Item) -> bool:
@@ -523,10 +526,12 @@ def _rows_of(
     at = F.unix_millis(F.col(TIMESTAMP)).alias("at")
     if all(isinstance(item.pending.node, Side) and item.pending.node.is_global for _, item in items):
         at = F.lit(_BEFORE_ALL).cast("bigint").alias("at")
+    has_since = any(_is_of_table(item) and item.pending.lane.since is not None for _, item in items)
     if len(items) == 1 and not passing:
         ((number, item),) = items
         df = df.where(item.pending.belongs)
-        return df.select(F.lit(number).alias("tag"), _key(item, df).alias("key"), at, *_parts_of(item, every))
+        row = [F.lit(number).alias("tag"), _key(item, df).alias("key"), at, *_parts_of(item, every)]
+        return df.select(*row, _since(item)) if has_since else df.select(*row)
     df = df.withColumn("at", at)
     type_: T.DataType = T.NullType()
     if passing:
@@ -535,6 +540,8 @@ def _rows_of(
     elements = []
     for number, item in items:
         fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *_parts_of(item, every)]
+        if has_since:
+            fields.append(_since(item))
         if passing:
             fields.append(F.lit(None).cast(type_).alias("passed"))
         elements.append(F.when(item.pending.belongs, F.struct(*fields)))
@@ -544,6 +551,8 @@ def _rows_of(
         nulls = [F.lit(None).cast(part.type).alias(part.name) for part in every]
         key = F.coalesce(key, F.lit(bytearray()))
         written = F.struct(*written_fields(flow, output, letters)).cast(type_).alias("passed")
+        if has_since:
+            nulls.append(F.lit(None).cast("bigint").alias("since"))
         element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
         elements.append(F.when(flow.kept(lane), element))
     df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
@@ -553,7 +562,14 @@ def _rows_of(
         "at",
         *(F.col("each")[part.name].alias(part.name) for part in every),
         *([F.col("each")["passed"].alias("passed")] if passing else []),
+        *([F.col("each")["since"].alias("since")] if has_since else []),
     )
+
+
+def _since(item: Item) -> Column:
+    """The time of a table's row, where it is not that of its update; otherwise NULL."""
+    name = item.pending.lane.since if _is_of_table(item) else None
+    return (F.lit(None).cast("bigint") if name is None else F.col(name)).alias("since")
 
 
 _BEFORE_ALL = -(2**62)
@@ -629,6 +645,8 @@ def _core(pending: Pending) -> tuple[str, dict[str, int]]:
         return settings_of(node)
     old = {"old": 1} if pending.remembers else {}
     if isinstance(node, TableSource | ToTable):
+        if pending.history_ms is not None:
+            return "versions", {**old, "history": pending.history_ms}
         return "latest", old
     if isinstance(node, Suppress):
         return "suppress", {**_limits(node), "windowed": int(pending.group_key_serde is not None)}
@@ -710,7 +728,7 @@ def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
         state = kept(f"slices{number}")
         key, window = F.col("user_map_key")["value"], F.col("user_map_value")
         start = end = F.lit(0).cast("bigint")
-        if item.pending.windows is not None:
+        if item.pending.windows is not None or item.core == "versions":
             state = state.select("user_map_key", F.explode(window["windows"]).alias("window"))
             # Behind the key comes the number of its slice.
             key, window = F.substring(key, F.lit(1), F.octet_length(key) - 8), F.col("window")

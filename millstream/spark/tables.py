@@ -12,9 +12,9 @@ from millstream.errors import TopologyException
 from millstream.serdes.windowed import WindowedSerde
 from millstream.spark.applying import add_result, apply, condition_of
 from millstream.spark.building import Building
-from millstream.spark.flow import Flow
+from millstream.spark.flow import Flow, Lane
 from millstream.spark.grouped_tables import changes
-from millstream.spark.joins import ForeignKey
+from millstream.spark.joins import ForeignKey, history_of, is_quiet
 from millstream.spark.record_failures import computable, computed, of_before
 from millstream.spark.trace import as_column, translated
 from millstream.topology import nodes
@@ -36,13 +36,14 @@ def note_remembering(building: Building) -> None:
     """Note which tables' updates have to say what was there before."""
     for node in building.pipeline.nodes:
         if isinstance(node, nodes.TableGroupBy):
-            _remember(building, node.parents[0], needed=True)
-        elif isinstance(node, nodes.TableFilter) and _is_told(building, node):
-            _remember(building, node.parents[0], needed=False)
+            _remember(building, node.parents[0], by_time=history_of(node.parents[0]) is not None)
+        elif isinstance(node, nodes.TableFilter) and is_quiet(node) and _is_told(building, node):
+            _remember(building, node.parents[0])
 
 
 def _is_told(building: Building, node: Node) -> bool:
-    """Whether anybody hears of each change of a table; not, where its rows are only joined."""
+    """Whether anybody hears of each change of a table; not, where its rows are only joined: joins keep the
+    rows of their sides, and so know what has not changed (joining.py)."""
     if node.store is not None:
         return True
     for child in building.pipeline.nodes:
@@ -54,22 +55,23 @@ def _is_told(building: Building, node: Node) -> bool:
     return False
 
 
-def _remember(building: Building, node: Node, *, needed: bool) -> None:
-    """Have a table's updates say what was there before: where it has a store, or somebody needs that.
+def _remember(building: Building, node: Node, *, by_time: bool = False) -> None:
+    """Have a table's updates say what was there before; with `by_time` also whether they are late.
 
     Source: KTableImpl.enableSendingOldValues, and the methods of that name of the processors.
     """
     if isinstance(node, nodes.TableTransformValues):
         building.remembering.add(node)  # from its store, or by asking what the old value gives
         if node.stored is None:
-            _remember(building, node.parents[0], needed=needed)
+            _remember(building, node.parents[0], by_time=by_time)
     elif isinstance(node, nodes.TableFilter | nodes.TableMapValues):
-        _remember(building, node.parents[0], needed=needed or node.stored is not None)
-    elif isinstance(node, nodes.Aggregate | nodes.Cogroup) or (
-        isinstance(node, TableSource | nodes.ToTable | nodes.ForeignKeyJoin)
-        and (needed or node.stored is not None)
+        _remember(building, node.parents[0], by_time=by_time)
+    elif isinstance(
+        node, nodes.Aggregate | nodes.Cogroup | TableSource | nodes.ToTable | nodes.ForeignKeyJoin
     ):
         building.remembering.add(node)
+        if by_time and isinstance(node, TableSource | nodes.ToTable):
+            building.grouped_by_time.add(node)
 
 
 def visit_to_table(building: Building, node: nodes.ToTable) -> None:
@@ -98,14 +100,16 @@ def visit_table_filter(building: Building, node: nodes.TableFilter) -> None:
         return flow.with_column("v", flow.own(lane, passed))
 
     value, old = passing(lane.value, condition), None
-    if lane.old is not None:  # of a row that was not there, nobody has to hear that it is gone
+    if lane.old is not None:
         before = condition_of(node, node.predicate, flow, replace(lane, value=lane.old))
         if building.context.handlers.processing:
             before = F.when(F.col(lane.old).isNotNull(), before)
         (before,) = of_before(building, flow, lane, before)
         old = passing(lane.old, before)
-        lane = flow.narrow(lane, F.col(value).isNotNull() | F.col(old).isNotNull(), alone=alone)
-    building.put(node, flow, replace(lane, value=value, old=old))
+        if is_quiet(node):
+            # Of a row that was not there, nobody has to hear that it is gone.
+            lane = flow.narrow(lane, F.col(value).isNotNull() | F.col(old).isNotNull(), alone=alone)
+    building.put(node, flow, _behind(node, flow, replace(lane, value=value, old=old)))
 
 
 def visit_table_map_values(building: Building, node: nodes.TableMapValues) -> None:
@@ -120,11 +124,22 @@ def visit_table_map_values(building: Building, node: nodes.TableMapValues) -> No
     if lane.old is not None:
         (before,) = of_before(building, flow, lane, mapped(lane.old))
         old = add_result(node, node.mapper, flow, lane, "v", before)
-    building.put(node, flow, replace(lane, value=value, value_serde=None, old=old))
+    building.put(node, flow, _behind(node, flow, replace(lane, value=value, value_serde=None, old=old)))
+
+
+def _behind(node: nodes.TableFilter | nodes.TableMapValues, flow: Flow, lane: Lane) -> Lane:
+    """Its rows, in a store if it has one: there a row has the time of its update, and may have no history."""
+    if node.stored is None:
+        return lane
+    if node.stored.history_ms is None and lane.past is not None:
+        lane = replace(flow.narrow(lane, ~F.col(lane.past), alone=False), past=None)
+    return replace(lane, since=None)
 
 
 def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
     flow, lane, alone = building.take(node.parents[0])
+    if lane.past is not None:  # a group has the last version of each row
+        lane = flow.narrow(lane, ~F.col(lane.past), alone=False)
     if lane.old is None:
         raise TopologyException(
             f"{node.name}: what suppress() lets through does not say what it replaces, so it cannot be "
@@ -157,6 +172,8 @@ def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
             key=names["key"],
             value=names["value"],
             old=names["old"],
+            since=None,
+            past=None,
             key_serde=None,
             value_serde=None,
         ),
@@ -185,4 +202,4 @@ def visit_suppress(building: Building, node: nodes.Suppress) -> None:
 
 def visit_to_stream(building: Building, node: nodes.ToStream) -> None:
     flow, lane, _ = building.take(node.parents[0])
-    building.put(node, flow, replace(lane, old=None))
+    building.put(node, flow, replace(lane, old=None, since=None, past=None))

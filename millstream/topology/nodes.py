@@ -488,11 +488,15 @@ class ToTable(Node):
 
 @dataclass(frozen=True, eq=False)
 class TableFilter(Node):
-    """Keep the rows whose predicate is true; the others become deletions."""
+    """Keep the rows whose predicate is true; the others become deletions.
+
+    With `knows_old` nothing is sent for a row that does not pass and did not before.
+    """
 
     predicate: Function = field(default=lambda: None)
     negate: bool = False
     stored: Store | None = None
+    knows_old: bool = False
 
     @property
     def store(self) -> Store | None:

@@ -1,10 +1,12 @@
 """What the DSL's operations put into the nodes: functions, serdes, stores. (Names: see the snapshots.)"""
 
 import re
+from datetime import timedelta
 
 import pytest
 
 from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.emission import BufferConfig, Suppressed
 from millstream.dsl.options import (
     AutoOffsetReset,
     Branched,
@@ -263,6 +265,43 @@ def test_a_table_operation_has_a_store_only_under_a_name(builder, method, kind):
     found = [node.store.name if node.store else None for node in builder.build().nodes if type(node) is kind]
     assert found == ["kept", None]
     assert (kept.queryable_store_name, bare.queryable_store_name) == ("kept", None)
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "knows"),
+    [
+        (None, None, False),
+        ("store", None, True),
+        (None, "group", False),  # the table has a store since then, the filter does not ask it
+        (None, "group it", True),
+        (None, "left_join", True),
+        (None, "join", False),
+        (None, "join, group it", True),
+        (None, "join, filter", True),
+        (None, "suppressed", True),
+    ],
+)
+def test_a_filter_knows_old_values_where_kafka_streams_has_them(builder, before, behind, knows):
+    """From a table that has a store by then, or for what needs them: through a join, both sides."""
+    table = builder.table("in", STRINGS, *([Materialized.as_("rows")] if before else []))
+    filtered = table.filter(same)
+    match behind:
+        case "group":
+            table.group_by(lambda key, value: (key, value)).count()
+        case "group it":
+            filtered.group_by(lambda key, value: (key, value)).count()
+        case "suppressed":
+            filtered.suppress(Suppressed.until_time_limit(timedelta(0), BufferConfig.max_records(1)))
+        case "left_join":
+            filtered.left_join(builder.table("r", STRINGS), lambda left, right: left)
+        case str():
+            joined = filtered.join(builder.table("r", STRINGS), lambda left, right: left)
+            if "group" in behind:
+                joined.group_by(lambda key, value: (key, value)).count()
+            elif "filter" in behind:
+                joined.filter(same).to_stream().to("out")
+    found = next(node for node in builder.build().nodes if isinstance(node, nodes.TableFilter))
+    assert found.knows_old == knows
 
 
 def test_to_table_repartitions_only_changed_keys(builder):

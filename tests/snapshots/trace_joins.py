@@ -69,6 +69,10 @@ def of(name: str, op: Op) -> Op:
     return {**op, "of": name}
 
 
+def group(key: str, value: str = "value") -> Op:
+    return {"op": "group_by", "key": key, "value": value}
+
+
 def at(text: str) -> list[Record]:
     """The records of `a=x@5 t:b=null@7`: with their topic before the key, if it is not `in`."""
     found = []
@@ -390,6 +394,7 @@ def stream_stream_cases() -> Iterator[Case]:
         "a=a@100 r:a=A@94 r:a=B@95 r:a=C@80 a=b@80 a=c@60 r:a=D@60 r:a=E@89 a=d@90 b=e@50 r:b=F@50 r:a=G@106 "
         "r:a=H@100 b=f@101 r:c=I@100 a=g@200 r:b=J@150 b=g@150 a=h@1 r:a=K@195 a=i@300"
     )
+    in_grace = at("b=a@140 a=b@110 r:a=A@112 r:b=B@100 b=c@105 c=d@111 r:c=C@99 d=e@100 r:d=D@141 d=f@300")
     told = at("a=a@10 b=b@30 r:a=A@12 r:b=B@10 a=c@10 r:c=C@31 c=d@36 r:d=D@50 c=e@31 r:a=E@9 d=f@90")
     for kind in ALL_KINDS:
         yield f"{kind}, several that match", joined(kind, 5, 5, 20), several
@@ -404,6 +409,7 @@ def stream_stream_cases() -> Iterator[Case]:
         yield f"{kind}, when windows of two other lengths close", joined(kind, 9, 2, 1), closing
         yield f"{kind}, the order of what found no match", joined(kind, 2, 2, 5), order
         yield f"{kind}, a match after it was told that there is none", joined(kind, 5, 5, 0), told
+        yield f"{kind}, a match of what is late, in the grace period", joined(kind, 10, 10, 50), in_grace
     # Segments of Kafka's stores are a minute or more.
     minutes = [[key, value, time * 10_000, topic] for key, value, time, topic in late]
     for kind in ALL_KINDS:
@@ -792,9 +798,6 @@ GROUPED_FOLDS: tuple[tuple[str, Op], ...] = (
 
 
 def grouped_table_cases() -> Iterator[Case]:
-    def group(key: str, value: str = "value") -> Op:
-        return {"op": "group_by", "key": key, "value": value}
-
     def folded(value: str, fold: Op, *before: Op, key: str = "letter") -> list[Op]:
         return [source(op="table"), *before, group(key, value), fold, TO_STREAM]
 
@@ -1043,6 +1046,82 @@ def table_filter_cases() -> Iterator[Case]:
             yield f"random {number}, last, {name}", program, records
 
 
+# --- tables of any kind ----------------------------------------------------------------------------------
+
+
+def random_tables(number: int) -> tuple[list[Op], list[Record]]:
+    """A program that joins two or three tables, with filters, mappings and stores anywhere; its records."""
+    rng = random.Random(f"tables {number}")
+
+    def one(*choices: Any) -> Any:
+        return choices[int(rng.random() * len(choices))]
+
+    def maybe(op: Op, store: str, chance: float = 0.25) -> Op:
+        return stored(op, store) if rng.random() < chance else op
+
+    def chain(name: str, most: int) -> list[Op]:
+        steps = (NOT_X, ONLY_X, NOT_X, UPPER, UPPER_UNLESS_X, op("filter", "not X"))
+        return [maybe(one(*steps), f"{name}{step}") for step in range(int(rng.random() * (most + 1)))]
+
+    def read(topic: str) -> list[Op]:
+        history = {"history": 40} if rng.random() < 0.1 else {}
+        store = {"store": f"t-{topic}", **history} if history or rng.random() < 0.5 else {}
+        return named(topic, table(topic, **store), *chain(topic, 2))
+
+    def join(other: str) -> Op:
+        return maybe({"op": one(*ALL_KINDS), "with": other}, f"j-{other}")
+
+    program = [*read("q"), *read("r"), *read("in"), join("r"), *chain("j", 1)]
+    if rng.random() < 0.6:
+        program += [join("q"), *chain("k", 1)]
+    program += one([TO_STREAM], [TO_STREAM], [TO_STREAM], TO_CONCAT)
+    values = {"in": "a x b x", "r": "A x B X", "q": "1 x X 2"}
+    return program, at_random(f"tables {number}", values, tables="in r q", late=12, count=24, keys="aab")
+
+
+def joined_tables_cases() -> Iterator[Case]:
+    """What a table tells depends on everything before it, and on who asks it."""
+    late = rows(
+        "a=a1@10 a=a2@30 a=b0@20 b=a1@40 b=null@50 b=a9@45 a=b3@31 a=null@60 a=x@55 b=x@46 a=a4@200 b=a5@90 "
+        "b=a6@210 a=null@199 a=b7@200 b=null@211 b=a8@150"
+    )
+    never = at(
+        "a=a@1 r:a=x@2 r:a=x@3 a=x@4 r:a=A@5 a=x@6 a=b@7 r:a=x@8 a=x@9 r:b=B@10 b=x@11 b=null@12 r:b=null@13"
+    )
+    for kind in ALL_KINDS:
+        for name, left, right in (
+            ("a filter on the left", [NOT_X], []),
+            ("a filter on the right", [], [NOT_X]),
+            ("three steps on the right", [], [UPPER, ONLY_X, NOT_X]),
+        ):
+            sides = [*named("r", table("r", store="r"), *right), table(store="l"), *left]
+            program = [*sides, {"op": kind, "with": "r"}, TO_STREAM]
+            yield f"{kind} of tables with stores, {name}", program, never
+    deleted = at(
+        "r:b=B@1 b=a@2 b=null@50 q:b=P@20 q:b=null@21 r:b=C@3 b=b@4 r:b=null@60 q:b=Q@5 b=null@70 q:b=R@6"
+    )
+    three = [*named("q", table("q")), *named("r", table("r", store="r")), table()]
+    for kind in ALL_KINDS:
+        for name, first in (("no store", {"op": kind}), ("a store", {"op": kind, "store": "j"})):
+            program = [*three, {**first, "with": "r"}, NOT_X, {"op": "outer_join", "with": "q"}, TO_STREAM]
+            yield f"{kind} with {name}, filter, outer_join", program, deleted
+    for name, ops in {
+        "": [],
+        ", filter": [NOT_X],
+        ", map_values": [UPPER_UNLESS_X],
+        ", filter with a store": [stored(NOT_X, "f")],
+        ", filter with a store, filter": [stored(NOT_X, "f"), op("filter", "not a1")],
+    }.items():
+        versioned = [source(op="table", store="t", history=100), *ops]
+        for key in ("key", "letter"):
+            yield f"versioned table{name}, concat by {key}", [*versioned, group(key), CONCAT, TO_STREAM], late
+    yield "versioned table, count by letter", [*versioned[:1], group("letter"), COUNT, TO_STREAM], late
+    for number in range(RANDOM_TABLES):
+        yield f"random {number}", *random_tables(number)
+
+
+RANDOM_TABLES = 24
+
 # --- a stream and a global table -------------------------------------------------------------------------
 
 
@@ -1166,6 +1245,7 @@ JOINS: dict[str, Callable[[], Iterator[Case]]] = {
     "stream_table": stream_table_cases,
     "stream_stream": stream_stream_cases,
     "table_table": table_table_cases,
+    "joined_tables": joined_tables_cases,
     "foreign_key": foreign_key_cases,
     "grouped_table": grouped_table_cases,
     "table_filter": table_filter_cases,

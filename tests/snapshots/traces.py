@@ -81,7 +81,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDER", "Record", "Row", "Step", "Trace", "difference", "traces"]
+__all__ = ["FOLDER", "Record", "Row", "Step", "Trace", "difference", "traces", "without_false_results"]
 
 FOLDER = Path(__file__).parent / "traces"
 SOURCES = ("stream", "table", "global_table")
@@ -209,6 +209,53 @@ def difference(trace: Trace, steps: Sequence[Step], *, ignore: Iterable[str] = (
     if len(steps) > len(trace.steps):
         return f"{trace.name}: {len(steps)} steps, expected {len(trace.steps)}"
     return None
+
+
+def without_false_results(trace: Trace) -> list[Row]:
+    """What came out of a join of two streams, without what Kafka Streams says too early.
+
+    It tells a late record to have no match as soon as its window is over, though one may come in the grace
+    period. That is left out where the match came, or the records end before none can come any more.
+    """
+    join = trace.program[-1]
+    sides = [trace.program[place].get("topic", "in") for place in _sources(trace)]
+    last = max(record.timestamp for record in trace.records)
+    stream_time = 0
+    rows: list[Row] = []
+    for number, (record, step) in enumerate(zip(trace.records, trace.steps, strict=True)):
+        stream_time = max(stream_time, record.timestamp)
+        later = [row for each in trace.steps[number:] for row in each.out]
+        early = []
+        for is_left in (True, False):
+            ahead = join["after" if is_left else "before"]
+            closes = record.timestamp + ahead + join["grace"]
+            if record.topic != sides[0 if is_left else -1] or record.key is None or stream_time > closes:
+                continue
+            alone = f"{record.value}+_" if is_left else f"_+{record.value}"
+            start, end = (f"{record.value}+", "") if is_left else ("", f"+{record.value}")
+            for row in step.out:
+                matches = [
+                    each
+                    for each in later
+                    if each.key == row.key
+                    and each.value != alone
+                    and f"{each.value}".startswith(start)
+                    and f"{each.value}".endswith(end)
+                ]
+                is_own = (row.value, row.timestamp) == (alone, record.timestamp)
+                if is_own and (matches or last <= closes):
+                    early.append(row)
+        rows += [row for row in step.out if row not in early]
+    return rows
+
+
+def _sources(trace: Trace) -> list[int]:
+    """The places of the sources of the last operation, its left one first."""
+
+    def source(place: int) -> int:
+        return source(trace.inputs[place][0]) if trace.inputs[place] else place
+
+    return [source(place) for place in trace.inputs[-1]]
 
 
 def step(written: Mapping[str, Any]) -> Step:

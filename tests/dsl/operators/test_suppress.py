@@ -145,10 +145,13 @@ def test_a_value_made_of_nothing_goes_on_too() -> None:
         "most": lambda value: F.max(F.when(value == "x", value)),
     }.items():
         group.aggregate(function).suppress(Suppressed.until_window_closes(UNBOUNDED)).to_stream().to(name)
+        on_close = group.emit_strategy(EmitStrategy.on_window_close())
+        on_close.aggregate(function).to_stream().to(f"{name}-on-close")
     with TopologyTestDriver(builder.build()) as driver:
         pipe(driver, "in", ("a", "y", 1), ("a", "x", 12), ("a", "y", 99))
-        assert read(driver, "number", KEYS, "long") == [(a(0), 0), (a(10), 1)]
-        assert read(driver, "most", KEYS, "string") == [(a(10), "x")]
+        for kind in ("", "-on-close"):
+            assert read(driver, f"number{kind}", KEYS, "long") == [(a(0), 0), (a(10), 1)]
+            assert read(driver, f"most{kind}", KEYS, "string") == [(a(10), "x")]
 
 
 def test_folds_in_python_go_on_when_their_windows_close() -> None:

@@ -8,16 +8,31 @@ public final class Latest extends Keyed {
 
     @Override
     protected void process(byte[] key, long at, Object[] record) {
+        update(key, at, at, record);
+    }
+
+    /**
+     * Processes the update of a row that is computed from rows elsewhere.
+     *
+     * @param since the latest time of these rows, which may be before the update's, if that was a deletion
+     */
+    public void record(byte[] key, long at, long since, Object[] record) {
+        table.makeRoom();
+        update(key, at, since, record);
+    }
+
+    private void update(byte[] key, long at, long since, Object[] record) {
         Slice slice = remembers ? table.slice(key, 0) : table.anew(key, 0);
         Window window = valueOf(slice);
         if (window == null) {
-            window = new Window(0, 0, at, record.clone());
+            window = new Window(0, 0, since, record.clone());
             table.add(slice, window);
         } else {
             changing(window);
-            window.at = at;
+            window.at = since;
             window.parts = record.clone();
         }
+        window.updated = at;
         table.changed(window);
     }
 }

@@ -13,8 +13,10 @@ public interface Matches {
     /**
      * The row of a key has changed on one side.
      *
+     * @param at when the joined row has changed
+     * @param since the time of the joined row: the latest of the rows that are there
      * @param isLeft whether it is the left side; this side's window has the previous value
      * @param left null if there is none, as for `right`
      */
-    void change(byte[] key, long at, boolean isLeft, Window left, Window right);
+    void change(byte[] key, long at, long since, boolean isLeft, Window left, Window right);
 }

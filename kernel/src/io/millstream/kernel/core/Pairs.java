@@ -7,7 +7,8 @@ import java.util.List;
 
 /**
  * Pairs of records of two streams with the same key and close in time; and, for an outer side, records without a match
- * once none can come any more. Sources: KStreamKStreamJoin, KStreamJoinWindow.
+ * once none can come any more. Sources: KStreamKStreamJoin, KStreamJoinWindow; there, a late record is told to have no
+ * match as soon as its window is over, though in the grace period one may come.
  */
 public final class Pairs {
     private final Clock clock;
@@ -82,7 +83,7 @@ public final class Pairs {
         if (!found.isEmpty() || !limits.isOuter(isLeft)) {
             return;
         }
-        if (to < clock.streamTime) {
+        if (to + limits.grace < clock.streamTime) {
             tell(isLeft, key, at, parts, null);
         } else {
             own.waits = true;

@@ -108,7 +108,7 @@ public final class References extends Core {
             public void update(byte[] key, Window row) {
                 first.update(key, row);
                 for (Window reference : all(key)) {
-                    matches.change(key, row.at, false, reference, row);
+                    matches.change(key, row.updated, row.at, false, reference, row);
                 }
             }
         };

@@ -14,6 +14,11 @@ public final class TableJoin {
         this.matches = matches;
     }
 
+    /** The time of a row; before all times, if it is not there. */
+    private static long since(Window row) {
+        return Keyed.isThere(row) ? row.at : Long.MIN_VALUE;
+    }
+
     /** The receiver of one side's changes, in addition to `first`. */
     public Told of(Told first, boolean isLeft) {
         return new TableTold() {
@@ -24,8 +29,9 @@ public final class TableJoin {
                     return;
                 }
                 Window other = (isLeft ? right : left).get().look(key);
-                long at = Math.max(window.at, Keyed.isThere(other) ? other.at : window.at);
-                matches.change(key, at, isLeft, isLeft ? window : other, isLeft ? other : window);
+                long at = Math.max(window.updated, since(other));
+                long since = Math.max(since(window), since(other));
+                matches.change(key, at, since, isLeft, isLeft ? window : other, isLeft ? other : window);
             }
         };
     }

@@ -10,8 +10,10 @@ public final class Window {
     public final long start;
 
     public final long end;
-    /** The largest timestamp of its records. */
+    /** The largest timestamp of its records; for a row of a table, the time since which it is what it is. */
     public long at;
+    /** For a row of a table that changes, the time of the update. */
+    public long updated;
     /** Partial results, as {@link Parts} merges them. */
     public Object[] parts;
     /** For a held update: its release tells that the window is gone. */
@@ -33,6 +35,7 @@ public final class Window {
         this.start = start;
         this.end = end;
         this.at = at;
+        this.updated = at;
         this.parts = parts;
     }
 }

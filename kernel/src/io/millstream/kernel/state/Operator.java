@@ -3,6 +3,7 @@ package io.millstream.kernel.state;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
+import io.millstream.kernel.core.Latest;
 import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
 import io.millstream.kernel.core.Pairs;
@@ -61,8 +62,12 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     private static final int AT = 3;
     private static final int OWN = 7;
     private static final String PASSED = "passed";
+    private static final String SINCE = "since";
 
     private final Plan plan;
+    /** The place of the column `since`; negative if there is none. */
+    private final int sinceAt;
+
     private final StructType output;
     private final Program program;
     /** The name under which its tasks keep rows in memory. */
@@ -77,8 +82,9 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     /** The columns of an item's parts in the output, and of its previous ones. */
     private record Columns(int first, int firstOld, boolean remembers, boolean isOpaque, DataType[] types) {}
 
-    private Operator(Plan plan, StructType output, Program program, boolean isAlone) {
+    private Operator(Plan plan, int sinceAt, StructType output, Program program, boolean isAlone) {
         this.plan = plan;
+        this.sinceAt = sinceAt;
         this.isAlone = isAlone;
         this.output = output;
         this.program = program;
@@ -89,14 +95,16 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
      *
      * @param rows the bucket, an int, by which they are partitioned and sorted; the number of the aggregation, int; the
      *     key, binary; the timestamp, bigint, ms; then the parts, by their names. Rows with a negative number pass
-     *     unchanged; they have only a column `passed`.
+     *     unchanged; they have only a column `passed`. A column `since`, bigint, has the time of a row of a table,
+     *     if that is not its update's.
      * @param description a JSON array: for each aggregation its core, settings and parts; for an item that holds back
      *     the updates of an earlier one, that one's number as `of`, and no parts; for a join, the numbers of its sides
      * @param kept the initial state of a new checkpoint, or null: the bucket, the number of the aggregation, and an
      *     array of structs: `key`, `start`, `end`, `at`, and the parts of all aggregations
      * @param program computes the parts that are folds, by their numbers; null if there is none
      * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts of all; the parts
-     *     of an aggregation that remembers are followed by their previous values, as `old_…`
+     *     of an aggregation that remembers are followed by their previous values, as `old_…`. Of a joined row, `start`
+     *     is the time of the rows that it is made of; of a version of a row that has a later one, `time` is its end.
      */
     @SuppressWarnings("resource")
     public static Dataset<Row> of(Dataset<Row> rows, String description, Dataset<Row> kept, Program program) {
@@ -120,7 +128,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             output = output.add(PASSED, rows.schema().apply(PASSED).dataType());
         }
         boolean isAlone = rows.sparkSession().sparkContext().isLocal();
-        Operator processor = new Operator(plan, output, program, isAlone);
+        Operator processor = new Operator(plan, List.of(rows.columns()).indexOf(SINCE), output, program, isAlone);
         KeyValueGroupedDataset<Integer, Row> grouped = byBucket(rows);
         if (kept == null) {
             return grouped.transformWithState(
@@ -169,7 +177,9 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 run.results.add(passed(row));
             } else {
                 byte[] key = (byte[]) row.get(KEY);
-                run.record(tag, key, row.getLong(AT), shelves.get(tag).parts(key, row));
+                long at = row.getLong(AT);
+                long since = sinceAt < 0 || row.isNullAt(sinceAt) ? at : row.getLong(sinceAt);
+                run.record(tag, key, at, since, shelves.get(tag).parts(key, row));
             }
         }
         run.finish();
@@ -222,7 +232,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private final Lookup[] lookups = new Lookup[plan.items.size()];
         private final Results[] told = new Results[plan.items.size()];
 
-        void record(int tag, byte[] key, long at, Object[] parts) {
+        void record(int tag, byte[] key, long at, long since, Object[] parts) {
             Plan.Item item = plan.items.get(tag);
             switch (item.core()) {
                 case "lookup" -> lookup(tag).record(key, at, parts);
@@ -238,6 +248,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                         pairs(join).record(plan.items.get(join).link("left") == tag, key, at, parts);
                     }
                 }
+                case "latest" -> ((Latest) core(tag)).record(key, at, since, parts);
                 default -> core(tag).record(key, at, parts);
             }
         }
@@ -394,6 +405,9 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             int of = item.of() < 0 ? tag : item.of();
             put(row, of, window.parts, false);
             put(row, of, window.before, true);
+            if (window.isPast) {
+                row[OWN - 1] = window.end;
+            }
             rows.add(row);
         }
 
@@ -406,8 +420,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
 
         @Override
-        public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
-            Object[] row = row(UPDATE, key, 0, 0, at);
+        public void change(byte[] key, long at, long since, boolean isLeft, Window left, Window right) {
+            Object[] row = row(UPDATE, key, since, 0, at);
             row[OWN - 1] = isLeft ? LEFT : RIGHT;
             put(row, onLeft, left, isLeft || isOfOne);
             if (!isOfOne) {

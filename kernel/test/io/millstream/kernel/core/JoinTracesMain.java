@@ -10,12 +10,10 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
-import java.util.Set;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 import java.util.function.Function;
@@ -29,9 +27,9 @@ import java.util.function.UnaryOperator;
  * <p>Tables and joins are cores. What stands around them in a program is written here, as Kafka Streams has it: each
  * record goes through the whole program before the next one, and a table's change says what was there before.
  *
- * <p>A line of the input has "program" and "records"; "batches", how many records each micro-batch has, which is 1
- * unless it is there; and "capacity", of the caches. A step is what a micro-batch led to; "kept" in it says how much
- * there is afterwards.
+ * <p>A line of the input has "program", in which a filter has "is_quiet" if it tells nobody of a row that was and is
+ * absent; "records"; "batches", how many records each micro-batch has, which is 1 unless it is there; and "capacity", of
+ * the caches. A step is what a micro-batch led to; "kept" in it says how much there is afterwards.
  */
 public final class JoinTracesMain {
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -82,14 +80,24 @@ public final class JoinTracesMain {
 
     // --- programs ----------------------------------------------------------------------------------------
 
-    /** A record, or of a table a change: then with what there was before. */
-    private record Change(String key, Object value, Object old, long at) {
+    /**
+     * A record, or of a table a change.
+     *
+     * @param old what there was before
+     * @param since the time of the rows that it is made of
+     * @param isPast whether there is a later version of the row
+     */
+    private record Change(String key, Object value, Object old, long at, long since, boolean isPast) {
+        Change(String key, Object value, Object old, long at) {
+            this(key, value, old, at, at, false);
+        }
+
         byte[] bytes() {
             return key == null ? null : key.getBytes(StandardCharsets.UTF_8);
         }
 
         Change of(Object newValue, Object newOld) {
-            return new Change(key, newValue, newOld, at);
+            return new Change(key, newValue, newOld, at, since, isPast);
         }
 
         /** Whether a row is not there, and was not. */
@@ -102,10 +110,6 @@ public final class JoinTracesMain {
     private static final class Node {
         final List<Consumer<Change>> next = new ArrayList<>();
         final boolean isTable;
-        /** Those of `next` that keep rows: that a filter lets nothing pass, as before, is told to nobody else. */
-        final Set<Consumer<Change>> looking = new HashSet<>();
-
-        boolean isFiltered;
         /** How far back a table's rows are known; null if there are only the last ones. */
         Long history;
         /** Of what is being grouped by its values: the new key. */
@@ -116,12 +120,7 @@ public final class JoinTracesMain {
         }
 
         void send(Change change) {
-            boolean isNothing = isFiltered && change.isNothing();
-            next.forEach(each -> {
-                if (!isNothing || looking.contains(each)) {
-                    each.accept(change);
-                }
-            });
+            next.forEach(each -> each.accept(change));
         }
     }
 
@@ -195,16 +194,25 @@ public final class JoinTracesMain {
 
     /** Rows of a table or a stream, with other values. */
     private Node changed(JsonNode op, Node before, UnaryOperator<Object> function, boolean isFilter) {
+        boolean isQuiet = op.path("is_quiet").asBoolean();
+        Map<String, Object> kept = new HashMap<>();
         Node made = made(before.isTable, before, (change, to) -> {
             Change other = change.of(function.apply(change.value), function.apply(change.old));
-            if (before.isTable || !isFilter || other.value != null) {
+            if (op.has("store") && !op.has("history")) {
+                other = inStore(op, other.of(other.value, kept.put(change.key, other.value)));
+            }
+            boolean goesOn = before.isTable ? !isQuiet || !other.isNothing() : other.value != null;
+            if (goesOn || !isFilter) {
                 to.send(other);
             }
         });
         made.history = op.has("store") ? history(op) : before.history;
-        made.isFiltered = before.isTable && (isFilter || before.isFiltered);
-        before.looking.add(before.next.get(before.next.size() - 1));
         return made;
+    }
+
+    /** A change of what has a store, or has none: in a store, a row has the time of its update. */
+    private static Change inStore(JsonNode op, Change change) {
+        return op.has("store") ? new Change(change.key, change.value, change.old, change.at) : change;
     }
 
     private static UnaryOperator<Object> mapper(String function) {
@@ -267,6 +275,9 @@ public final class JoinTracesMain {
         Map<String, Aggregate> kept = new HashMap<>();
         boolean counts = op.get("op").asText().equals("count");
         return made(true, before, (change, to) -> {
+            if (change.isPast) {
+                return;
+            }
             String key = group(before, change.key, change.value);
             String oldKey = group(before, change.key, change.old);
             List<Change> moves = new ArrayList<>();
@@ -311,7 +322,8 @@ public final class JoinTracesMain {
         Node made = new Node(true);
         made.history = history(op);
         Opened<Core> rows = opened(Core::finish, memory -> core(memory, made.history, telling((key, window) ->
-                made.send(new Change(key, window.parts[0], first(window.before), window.at)))));
+                made.send(new Change(
+                        key, window.parts[0], first(window.before), window.at, window.at, window.isPast)))));
         before.next.add(change -> {
             if (change.key != null) {
                 rows.get().record(change.bytes(), change.at, new Object[] {change.value});
@@ -336,7 +348,6 @@ public final class JoinTracesMain {
         // A table has its row before anybody hears of it.
         Consumer<Change> row = change -> rows.get().record(change.bytes(), change.at, new Object[] {change.value});
         table.next.add(0, row);
-        table.looking.add(row);
         Matches matches = matches(
                 (key, at, left, right) -> made.send(new Change(key, joined(left, right), null, at)));
         Lookup lookup = new Lookup(() -> (TableView) rows.get(), !isInner, matches);
@@ -404,18 +415,13 @@ public final class JoinTracesMain {
                     }
 
                     @Override
-                    public void change(byte[] key, long at, boolean isLeft, Window one, Window other) {
+                    public void change(
+                            byte[] key, long at, long since, boolean isLeft, Window one, Window other) {
                         Window changed = Objects.requireNonNull(isLeft ? one : other);
                         Window beside = isLeft ? other : one;
                         String text = new String(key, StandardCharsets.UTF_8);
-                        Change change = new Change(text, changed.parts[0], first(changed.before), at);
-                        Node side = isLeft ? left : right;
-                        // Where the join itself needs old values, which it never does of a versioned table.
-                        boolean knowsOld = side.history == null
-                                && (name.equals("outer_join") || name.equals("left_join") && isLeft);
-                        if (!(knowsOld && side.isFiltered && change.isNothing())) {
-                            tell(name, isLeft, change, beside == null ? null : beside.parts[0], made);
-                        }
+                        Change change = new Change(text, changed.parts[0], first(changed.before), at, since, false);
+                        tell(name, isLeft, inStore(op, change), beside == null ? null : beside.parts[0], made);
                     }
                 });
         Told nobody = telling(null);
@@ -429,9 +435,14 @@ public final class JoinTracesMain {
         for (int side = 0; side < sides.size(); side++) {
             Node table = side == 0 ? left : right;
             Supplier<Core> rows = sides.get(side);
-            Consumer<Change> row = change -> rows.get().record(change.bytes(), change.at, new Object[] {change.value});
-            table.next.add(row);
-            table.looking.add(row);
+            table.next.add(change -> {
+                Object[] row = {change.value};
+                if (rows.get() instanceof Latest latest) {
+                    latest.record(change.bytes(), change.at, change.since, row);
+                } else {
+                    rows.get().record(change.bytes(), change.at, row);
+                }
+            });
         }
         return made;
     }
@@ -509,7 +520,7 @@ public final class JoinTracesMain {
             }
 
             @Override
-            public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
+            public void change(byte[] key, long at, long since, boolean isLeft, Window left, Window right) {
                 throw new IllegalStateException("streams have records, and no rows");
             }
         };

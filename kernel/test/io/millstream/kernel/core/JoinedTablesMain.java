@@ -47,7 +47,7 @@ public final class JoinedTablesMain implements Matches {
     }
 
     @Override
-    public void change(byte[] key, long at, boolean isLeft, Window left, Window right) {
+    public void change(byte[] key, long at, long since, boolean isLeft, Window left, Window right) {
         ArrayNode line = MAPPER.createArrayNode().add(isLeft).add(new String(key, StandardCharsets.UTF_8));
         line.add(left == null ? null : (String) left.parts[0]).add(right == null ? null : (String) right.parts[0]);
         System.out.println(line);

@@ -199,8 +199,8 @@ public final class TracesMain {
 
         @Override
         public void closed(byte[] key, Window window) {
-            // A result that is null is a deletion: Spark knows, whose Columns make results of parts.
-            if (window.parts[0] != null || suppress == null || !limits().untilClose()) {
+            // Without a result there is no such window: Spark knows, whose Columns make results of parts.
+            if (window.parts[0] != null || suppress != null && !limits().untilClose()) {
                 row("out", key, window, window.parts[0]);
             }
         }

@@ -344,8 +344,10 @@ _WORKING = (
         Type.INT,
         None,
         _MEDIUM,
-        "The most records of a source in one micro-batch. By default there is no limit: a large backlog is "
-        "one batch, whose first results appear when all of it has been read.",
+        "About how many records a pipeline reads in one micro-batch at most, from all its sources together. "
+        "If more are waiting, all partitions end at one time. Default: 50,000 in the first micro-batch after "
+        "a start, and up to 500,000 in later ones as long as these take only seconds; with a "
+        "commit.interval.ms of more than a second, as many for each second of it.",
         least=1,
     ),
     Key(

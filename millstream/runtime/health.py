@@ -33,8 +33,7 @@ class Health:
             pipelines has ended a batch here, or had nothing to read. Later batches may take as long as they
             do.
         status: one word: created, running, paused, opening, starting, degraded, restoring, rebalancing,
-            waiting,
-            missing, lost, empty, closing, closed or failed.
+            waiting, missing, lost, empty, closing, closed or failed.
         reason: why, in a sentence.
         next_try: when the next retry is, in UTC; None: nothing waits.
         details: the facts, ready for JSON.

@@ -163,15 +163,15 @@ def test_spark_reads_the_values_that_python_reads(spark: SparkSession) -> None:
         (Serdes.boolean(), b"\x02", "one byte, 0 or 1"),
         (Serdes.boolean(), b"\x00\x01", "one byte, 0 or 1"),
         (Serdes.uuid(), b"67c21fc8-5dd7-4b8c-8a5b-9e1e0d6ee2fg", "the 36 characters of a UUID"),
-        (JSON, b"", "a JSON object that fits its schema"),
-        (JSON, b"null", "a JSON object that fits its schema"),
-        (JSON, b"[1]", "a JSON object that fits its schema"),
-        (JSON, b'{"a": "secret"}', "a JSON object that fits its schema"),
-        (JSON, b'{"a": 1', "a JSON object that fits its schema"),
-        (JSON, b'{"a": 1}x', "a JSON object that fits its schema"),
-        (JSON, b'{"a": 1},"c":2', "a JSON object that fits its schema"),
-        (JSON, b'{"a": 1}{"a": 2}', "a JSON object that fits its schema"),
-        (JSON, b'[{"a": 1}]', "a JSON object that fits its schema"),
+        (JSON, b"", "JSON that is whole"),
+        (JSON, b"null", "a JSON value, and this is null"),
+        (JSON, b"[1]", "a JSON object, and this is other JSON"),
+        (JSON, b'{"a": "secret"}', "BIGINT in the field 'a', and this is other JSON"),
+        (JSON, b'{"a": 1', "JSON that is whole"),
+        (JSON, b'{"a": 1}x', "JSON in UTF-8, and byte 8 does not belong there"),
+        (JSON, b'{"a": 1},"c":2', "JSON in UTF-8, and byte 8 does not belong there"),
+        (JSON, b'{"a": 1}{"a": 2}', "JSON in UTF-8, and byte 8 does not belong there"),
+        (JSON, b'[{"a": 1}]', "a JSON object, and this is other JSON"),
     ],
 )
 def test_bytes_that_do_not_fit_are_an_error_that_names_the_record(
@@ -565,7 +565,7 @@ def test_json_is_parsed_once_however_often_it_is_asked_about(spark: SparkSession
         F.col("v")["a"].alias("a"), F.col("v")["text"].alias("text")
     )
     plan: Any = kept._jdf.queryExecution().optimizedPlan()
-    assert plan.toString().count("from_json") == 1
+    assert plan.toString().count("json_read") == 1
     assert [row.a for row in kept.collect()] == [2]
 
 

@@ -21,6 +21,7 @@ from operator import index
 from typing import Any
 
 from millstream.serdes.json_text import (
+    DEEPEST,
     AsWrittenError,
     Number,
     as_written,
@@ -112,19 +113,16 @@ class Codec:
     def quick_read(self, otherwise: Read) -> Read:
         """The same for many values; `otherwise`, unless the bytes are plain JSON in UTF-8 that fits."""
         decode = self._decoder.raw_decode
-        read = self._read
+        read, shallow = self._of.read, 2 * DEEPEST
 
         def quick(data: bytes) -> Any:
             try:
-                if is_plain(data):
-                    text = data.decode()
+                text = data.decode()
+                if ("\\" not in text and len(text) <= shallow) or is_plain(data):
                     value, end = decode(text)
-                    if end == len(text):
-                        try:
-                            return read(value)
-                        except AsWrittenError:
-                            return read(as_written(text))
-            except (ValueError, ArithmeticError, RecursionError, MisfitError):
+                    if end == len(text) and value is not None:
+                        return read(value)
+            except (ValueError, ArithmeticError, RecursionError, MisfitError, AsWrittenError):
                 pass
             return otherwise(data)
 
@@ -134,16 +132,10 @@ class Codec:
     def _decoder(self) -> json.JSONDecoder:
         return json.JSONDecoder(parse_float=Decimal if self._of.exact else None)
 
-    @cached_property
-    def _read(self) -> Read:
-        whole = self._of
-
-        def read(value: Any) -> Any:
-            if value is None:
-                raise MisfitError(whole.shown, None, "this is null; a record without a value has no bytes")
-            return whole.read(value)
-
-        return read
+    def _read(self, value: Any) -> Any:
+        if value is None:
+            raise MisfitError(self.shown, None, "this is null; a record without a value has no bytes")
+        return self._of.read(value)
 
     def write(self, value: Any) -> bytes:
         """The value as Spark's `to_json` writes it.
@@ -181,7 +173,9 @@ def _whole_number(shown: str, bits: int) -> _Type:
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
     def read(value: Any) -> int:
-        number = value if type(value) is int else _as_int(value)
+        if type(value) is int and least <= value <= most:
+            return value
+        number = _as_int(value)
         if number is None or not least <= number <= most:
             raise MisfitError(shown, value)
         return number
@@ -215,9 +209,11 @@ def _floating(shown: str, *, narrow: bool) -> _Type:
     to_text = single_text if narrow else double_text
 
     def read(value: Any) -> float:
+        if type(value) is float:
+            return single(value) if narrow else value
         if type(value) is str and value in _NOT_FINITE:
             return _NOT_FINITE[value]
-        if type(value) not in (int, float, Decimal, Number):
+        if type(value) not in (int, Decimal, Number):
             raise MisfitError(shown, value)
         try:
             number = float(value)
@@ -490,18 +486,16 @@ def _struct(fields: list[tuple[str, _Type, bool]]) -> _Type:
     shown = f"STRUCT<{', '.join(f'{name}: {type_.shown}' for name, type_, _ in fields)}>"
 
     def read(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
+        if type(value) is not dict and not isinstance(value, dict):
             raise MisfitError(shown, value)
-        found = {}
-        for name, read_one in reads:
-            one = value.get(name)
-            if one is not None:
-                try:
-                    one = read_one(one)
-                except MisfitError as misfit:
-                    misfit.path.append(name)
-                    raise
-            found[name] = one
+        found, get, name = {}, value.get, ""
+        try:
+            for name, read_one in reads:
+                one = get(name)
+                found[name] = None if one is None else read_one(one)
+        except MisfitError as misfit:
+            misfit.path.append(name)
+            raise
         return found
 
     def write(value: Any) -> str:

@@ -163,12 +163,13 @@ final class JsonNumbers {
      * @param unique numbers with so many digits all differ
      */
     static String shortest(String text, int unique, double number, Predicate<BigDecimal> isIt) {
-        if (!Double.isFinite(number) || number == 0) {
+        boolean isSmall = Math.abs(number) < 1e-37; // these have fewer digits, the smaller the fewer
+        if (!Double.isFinite(number) || number == 0 || text.length() <= unique && !isSmall) {
             return text;
         }
         BigDecimal written = new BigDecimal(text);
         int most = written.stripTrailingZeros().precision();
-        if (most <= unique && Math.abs(number) >= 1e-37) { // below, numbers have fewer digits
+        if (most <= unique && !isSmall) {
             return text;
         }
         BigDecimal exact = new BigDecimal(number);

@@ -50,6 +50,7 @@ public final class Function implements ScalarFunction<Object> {
 
     /** What a plan shows. */
     @Override
+    @SuppressWarnings("super")
     public String toString() {
         return name();
     }

@@ -19,6 +19,7 @@ final class JsonNumbers {
             "-Infinity", Double.NEGATIVE_INFINITY,
             "-INF", Double.NEGATIVE_INFINITY);
 
+    private static final boolean IS_SHORTEST = Runtime.version().feature() >= 19;
     private static final long FAR = 1_000_000_000_000L;
     private static final double[] TENS = new double[23];
 
@@ -149,12 +150,12 @@ final class JsonNumbers {
     /** As Java writes it from version 19 on: with the fewest digits that are read as this number. */
     static String text(double number) {
         String text = Double.toString(number);
-        return Runtime.version().feature() >= 19 ? text : shortest(text, 15, number, each -> each.doubleValue() == number);
+        return IS_SHORTEST ? text : shortest(text, 15, number, each -> each.doubleValue() == number);
     }
 
     static String text(float number) {
         String text = Float.toString(number);
-        return Runtime.version().feature() >= 19 ? text : shortest(text, 6, number, each -> each.floatValue() == number);
+        return IS_SHORTEST ? text : shortest(text, 6, number, each -> (float) each.doubleValue() == number);
     }
 
     /**
@@ -162,7 +163,7 @@ final class JsonNumbers {
      *
      * @param unique numbers with so many digits all differ
      */
-    static String shortest(String text, int unique, double number, Predicate<BigDecimal> isIt) {
+    private static String shortest(String text, int unique, double number, Predicate<BigDecimal> isIt) {
         boolean isSmall = Math.abs(number) < 1e-37; // these have fewer digits, the smaller the fewer
         if (!Double.isFinite(number) || number == 0 || text.length() <= unique && !isSmall) {
             return text;

@@ -22,7 +22,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Reads JSON and writes it again. Each line has the number of a type, which is an argument, and a document in hex; the
  * answer is what is written, in hex, and the value; or, behind a {@code !}, why it cannot be read. A line with
- * {@code double} or {@code float} and the bits of one is answered with its text, Java's, and the one that Java 17 needs.
+ * {@code double} or {@code float} and the bits of one is answered with its text.
  */
 public final class JsonMain {
     private static final HexFormat HEX = HexFormat.of();

@@ -351,8 +351,8 @@ class JsonSerde(Serde):
     Decimals and bytes where the schema has a timestamp, a date, a decimal or a binary. Values to write must
     fit the schema; text in the right format is also accepted for times and binaries.
 
-    Bytes: as Spark's `to_json` writes them: no spaces, no fields that are null, in the order of the schema,
-    timestamps in milliseconds.
+    Bytes: those of a pipeline: no spaces, no fields that are null, in the order of the schema, timestamps in
+    milliseconds, numbers as Java writes them.
     Differs: PySpark's rows have naive timestamps in the process's time zone; here they are aware, in UTC. A
         timestamp written
     without a zone is local time, as in PySpark. A schema with a type that JSON cannot express (an interval, a

@@ -138,7 +138,7 @@ class Codec:
         return self._of.read(value)
 
     def write(self, value: Any) -> bytes:
-        """The value as Spark's `to_json` writes it.
+        """The value as a pipeline writes it.
 
         Raises:
             MisfitError: it does not fit the schema.

@@ -76,8 +76,10 @@ VALUES: dict[Serde, list[Any]] = {
     Serdes.list(Serdes.list(Serdes.double())): [[], [[], None, [1.5, None]]],
     Serdes.json("ARRAY<STRING>"): [[], ["a", None, 'ü"']],
     Serdes.json("MAP<STRING, BIGINT>"): [{}, {"a": 1, "items": None}],
-    Serdes.json("DOUBLE"): [0.5, -1.25],
-    Serdes.json("STRING"): ["", 'a "b"', "ü"],
+    Serdes.json("DOUBLE"): [0.5, -1.25, 1e16, 1e-5, 2.0**-44],
+    Serdes.json("DECIMAL(38,0)"): [Decimal("9" * 38), Decimal(-1)],
+    Serdes.list(Serdes.json("DOUBLE")): [[1.5, None, 1e16], []],
+    Serdes.json("STRING"): ["", 'a "b"', "ü", "\x1f"],
     Serdes.custom(
         "pipes",
         serialize=lambda value: "|".join(value).encode(),

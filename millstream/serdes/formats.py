@@ -18,6 +18,7 @@ from operator import index, itemgetter, methodcaller
 from typing import Any
 
 from millstream.errors import SerializationException
+from millstream.serdes.json_text import checked
 from millstream.serdes.json_types import Codec, MisfitError, compiled
 from millstream.serdes.serde import Serde
 
@@ -350,8 +351,8 @@ class JsonSerde(Serde):
     Decimals and bytes where the schema has a timestamp, a date, a decimal or a binary. Values to write must
     fit the schema; text in the right format is also accepted for times and binaries.
 
-    Bytes: as Spark's `to_json` writes them: no spaces, no fields that are null, in the order of the schema,
-    timestamps in milliseconds.
+    Bytes: those of a pipeline: no spaces, no fields that are null, in the order of the schema, timestamps in
+    milliseconds, numbers as Java writes them.
     Differs: PySpark's rows have naive timestamps in the process's time zone; here they are aware, in UTC. A
         timestamp written
     without a zone is local time, as in PySpark. A schema with a type that JSON cannot express (an interval, a
@@ -386,7 +387,7 @@ class JsonSerde(Serde):
             SerializationException: it is not a JSON object.
         """
         try:
-            value = json.loads(data)
+            value = json.loads(checked(data))
         except (ValueError, RecursionError) as error:
             raise self._refuse_data(data, "a JSON object in UTF-8") from error
         if not isinstance(value, dict):
@@ -419,7 +420,7 @@ class JsonSerde(Serde):
         except MisfitError as misfit:
             whole = "a JSON object" if self.is_object else f"JSON of the type {misfit.wanted}"
             what = f"{misfit.wanted} in the field '{misfit.field}'" if misfit.field else whole
-            raise self._refuse_data(data, f"{what}, and this is other JSON") from None
+            raise self._refuse_data(data, f"{what}, and {misfit.reason or 'this is other JSON'}") from None
         except (ValueError, ArithmeticError, RecursionError) as error:
             raise self._refuse_data(
                 data, "a JSON object in UTF-8" if self.is_object else "JSON in UTF-8"

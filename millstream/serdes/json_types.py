@@ -1,8 +1,9 @@
 """The types of a JSON serde's fields in Python: how a value is read by its schema, and written.
 
-A Spark schema is compiled once into functions: one for each type and direction. They do what Spark's
-`from_json` and `to_json` do, and refuse what those refuse. A schema with a type that is not in the tables
-here (an interval, a variant) has no such functions; its values are then plain JSON values.
+A Spark schema is compiled once into functions: one for each type and direction. They take what the kernel
+takes for a pipeline (`serdes/JsonToSpark.java`), and write its bytes; a test compares both with odd
+documents. A schema with a type that is not in the tables here (an interval, a variant) has no such functions;
+its values are then plain JSON values.
 """
 
 from __future__ import annotations
@@ -11,14 +12,27 @@ import base64
 import json
 import math
 import re
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
-from json.encoder import encode_basestring
+from functools import cached_property
 from operator import index
 from typing import Any
+
+from millstream.serdes.json_text import (
+    DEEPEST,
+    AsWrittenError,
+    Number,
+    as_written,
+    checked,
+    compact,
+    double_text,
+    is_plain,
+    quoted,
+    single,
+    single_text,
+)
 
 __all__ = ["Codec", "MisfitError", "compiled"]
 
@@ -88,27 +102,43 @@ class Codec:
             MisfitError: it does not fit the schema.
             ValueError, RecursionError: it is not JSON.
         """
-        return self._of.read(json.loads(data, parse_float=Decimal if self._of.exact else None))
+        text = checked(data)
+        try:
+            return self._read(self._decoder.decode(text))
+        except json.JSONDecodeError:
+            raise
+        except (AsWrittenError, ValueError, ArithmeticError):  # or a number too long for int, or for Decimal
+            return self._read(as_written(text))
 
     def quick_read(self, otherwise: Read) -> Read:
         """The same for many values; `otherwise`, unless the bytes are plain JSON in UTF-8 that fits."""
-        decode = json.JSONDecoder(parse_float=Decimal if self._of.exact else None).raw_decode
-        read = self._of.read
+        decode = self._decoder.raw_decode
+        read, shallow = self._of.read, 2 * DEEPEST
 
         def quick(data: bytes) -> Any:
             try:
                 text = data.decode()
-                value, end = decode(text)
-                if end == len(text):
-                    return read(value)
-            except (ValueError, ArithmeticError, RecursionError, MisfitError):
+                if ("\\" not in text and len(text) <= shallow) or is_plain(data):
+                    value, end = decode(text)
+                    if end == len(text) and value is not None:
+                        return read(value)
+            except (ValueError, ArithmeticError, RecursionError, MisfitError, AsWrittenError):
                 pass
             return otherwise(data)
 
         return quick
 
+    @cached_property
+    def _decoder(self) -> json.JSONDecoder:
+        return json.JSONDecoder(parse_float=Decimal if self._of.exact else None)
+
+    def _read(self, value: Any) -> Any:
+        if value is None:
+            raise MisfitError(self.shown, None, "this is null; a record without a value has no bytes")
+        return self._of.read(value)
+
     def write(self, value: Any) -> bytes:
-        """The value as Spark's `to_json` writes it.
+        """The value as a pipeline writes it.
 
         Raises:
             MisfitError: it does not fit the schema.
@@ -132,14 +162,23 @@ def compiled(schema: Any) -> Codec | None:
 # --- one type each ------------------------------------------------------------------------------------------
 
 
+def _as_int(value: Any) -> int | None:
+    if type(value) is int:
+        return value
+    is_whole = type(value) is Number and len(value) <= 20 and value.lstrip("-").isdigit()
+    return int(value) if is_whole else None
+
+
 def _whole_number(shown: str, bits: int) -> _Type:
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    most_read = 255 if bits == 8 else most  # Spark's parser also takes unsigned bytes
 
     def read(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most_read:
+        if type(value) is int and least <= value <= most:
+            return value
+        number = _as_int(value)
+        if number is None or not least <= number <= most:
             raise MisfitError(shown, value)
-        return value if value <= most else value - 256
+        return number
 
     def write(value: Any) -> str:
         if isinstance(value, bool):
@@ -166,17 +205,21 @@ _NOT_FINITE = {
 }
 
 
-def _floating(shown: str, *, single: bool) -> _Type:
+def _floating(shown: str, *, narrow: bool) -> _Type:
+    to_text = single_text if narrow else double_text
+
     def read(value: Any) -> float:
+        if type(value) is float:
+            return single(value) if narrow else value
         if type(value) is str and value in _NOT_FINITE:
             return _NOT_FINITE[value]
-        if type(value) not in (int, float, Decimal):
+        if type(value) not in (int, Decimal, Number):
             raise MisfitError(shown, value)
         try:
             number = float(value)
         except OverflowError:
             number = math.inf if value > 0 else -math.inf
-        return _single(number) if single else number
+        return single(number) if narrow else number
 
     def write(value: Any) -> str:
         if isinstance(value, bool | str | bytes):
@@ -186,20 +229,31 @@ def _floating(shown: str, *, single: bool) -> _Type:
         except (TypeError, ValueError, OverflowError):
             raise MisfitError(shown, value) from None
         if math.isfinite(number):
-            if single and math.isinf(_single(number)):
+            number = single(number) if narrow else number
+            if math.isinf(number):
                 raise MisfitError(shown, value)
-            return repr(number)
+            return to_text(number)
         return '"NaN"' if math.isnan(number) else '"Infinity"' if number > 0 else '"-Infinity"'
 
     return _Type(shown, read, write)
 
 
-def _single(number: float) -> float:
-    try:
-        nearest: float = struct.unpack("f", struct.pack("f", number))[0]
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
-    return nearest
+_A_DECIMAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?)0*(\d*))?", re.ASCII)
+_LONG_EXPONENT = 15  # digits: Decimal has 18 of them
+
+
+def _as_decimal(value: Any) -> Decimal | None:
+    """The number; None, if it is none."""
+    if isinstance(value, str):
+        found = _A_DECIMAL.fullmatch(value)
+        if found is None or value[-1] in "eE+-":
+            return None
+        number, sign, exponent = found.groups()
+        if len(exponent or "") > _LONG_EXPONENT:
+            value = f"{number}e{sign}{'9' * _LONG_EXPONENT}"
+    elif type(value) not in (int, float, Decimal):
+        return None
+    return Decimal(repr(value) if isinstance(value, float) else value)
 
 
 def _decimal(shown: str, precision: int, scale: int) -> _Type:
@@ -207,20 +261,27 @@ def _decimal(shown: str, precision: int, scale: int) -> _Type:
     most = Decimal(10) ** (precision - scale)
 
     def fitted(value: Any) -> Decimal:
-        if type(value) not in (int, float, Decimal, str) or (type(value) is str and "_" in value):
-            raise MisfitError(shown, value)
+        number = _as_decimal(value)
         try:
-            number = Decimal(repr(value) if isinstance(value, float) else value)
-            with localcontext() as context:
-                context.prec = 2 * max(precision, len(number.as_tuple().digits)) + 2
-                number = number.quantize(unit, ROUND_HALF_UP)
-        except (InvalidOperation, TypeError, ValueError):
-            raise MisfitError(shown, value) from None
-        if not number.is_finite() or abs(number) >= most:
+            if number is not None:
+                with localcontext() as context:
+                    context.prec = 2 * max(precision, len(number.as_tuple().digits)) + 2
+                    number = number.quantize(unit, ROUND_HALF_UP)
+        except InvalidOperation:
+            number = None
+        if number is None or not number.is_finite() or number.copy_abs() >= most:
             raise MisfitError(shown, value)
-        return number if number else abs(number)  # there is no negative zero
+        return number if number else number.copy_abs()  # there is no negative zero
 
-    return _Type(shown, fitted, lambda value: str(fitted(value)), exact=True)
+    def read(value: Any) -> Decimal:
+        try:
+            return fitted(value)
+        except MisfitError as misfit:
+            if type(value) is str and "," in value:
+                misfit.reason = "this is text with a comma: read STRING, then replace it and cast"
+            raise
+
+    return _Type(shown, read, lambda value: str(fitted(value)), exact=True)
 
 
 def _read_boolean(value: Any) -> bool:
@@ -234,30 +295,14 @@ def _write_boolean(value: Any) -> str:
 
 
 def _read_string(value: Any) -> str:
-    if type(value) is str:
-        return value
-    # Spark takes any value as text.
-    return _as_text(value)
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, Decimal):
-        return repr(float(value))  # as a double, in Spark too
-    if isinstance(value, dict):
-        return f"{{{','.join(f'{encode_basestring(key)}:{_inside(each)}' for key, each in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{','.join(map(_inside, value))}]"
-    return json.dumps(value)
-
-
-def _inside(value: Any) -> str:
-    return encode_basestring(value) if isinstance(value, str) else _as_text(value)
+    # Of other JSON than text, that JSON.
+    return value if type(value) is str else compact(value)
 
 
 def _write_string(value: Any) -> str:
     if not isinstance(value, str):
         raise MisfitError("STRING", value)
-    return encode_basestring(value)
+    return quoted(value)
 
 
 def _read_binary(value: Any) -> bytes:
@@ -275,7 +320,7 @@ def _or_text(read: Read, write: Write) -> Write:
     def write_either(value: Any) -> str:
         if isinstance(value, str):
             read(value)
-            return encode_basestring(value)
+            return quoted(value)
         return write(value)
 
     return write_either
@@ -287,20 +332,18 @@ def _write_binary(value: Any) -> str:
     return f'"{base64.b64encode(value).decode()}"'
 
 
-_DATE = r"(\d{4,6})(?:-(\d{1,2})(?:-(\d{1,2})"
-_A_DATE = re.compile(rf"\s*{_DATE}(?:[ T].*)?)?)?\s*", re.ASCII | re.DOTALL)
 _A_TIME = re.compile(
-    rf"\s*{_DATE}(?:[ T](\d{{1,2}}):(\d{{1,2}})(?::(\d{{1,2}})(?:\.(\d*))?)?\s*(\S.*?)?)?)?)?\s*", re.ASCII
+    r"(\d{4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d?)(?::(\d\d?)(?:\.(\d*))?)?(?: *([^\d .:].*))?)?", re.ASCII
 )
-_AN_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::(\d{2}))?", re.ASCII)
+_AN_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(?:(\d\d?)(?::(\d\d)(?::(\d\d))?)?|(\d\d)(\d\d))", re.ASCII)
+_FARTHEST = timedelta(hours=18)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _read_date(value: Any) -> date:
-    found = _A_DATE.fullmatch(value) if type(value) is str else None
     try:
-        if found is not None:
-            return date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
+        if type(value) is str and (found := _time(value)) is not None:
+            return found[0].date()
     except ValueError:
         pass
     raise MisfitError("DATE", value)
@@ -312,17 +355,21 @@ def _write_date(value: Any) -> str:
     return f'"{value.isoformat()}"'
 
 
-def _time(value: str) -> tuple[datetime, str | None] | None:
-    """The time of a clock and its zone, if it has one."""
+def _time(value: str) -> tuple[datetime, timezone | None] | None:
+    """The time of a clock and its zone, if it has one.
+
+    Raises:
+        ValueError: there is no such time, or no such zone.
+    """
     found = _A_TIME.fullmatch(value)
     if found is None:
         return None
     year, month, day, hour, minute, second, fraction, zone = found.groups()
     micros = int((fraction or "")[:6].ljust(6, "0"))
     clock = datetime(
-        int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0), micros
+        int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), micros
     )
-    return clock, zone
+    return clock, None if zone is None else _zone(zone)
 
 
 def _zone(zone: str) -> timezone:
@@ -331,23 +378,42 @@ def _zone(zone: str) -> timezone:
     found = _AN_OFFSET.fullmatch(zone)
     if found is None:
         raise ValueError(zone)
-    offset = timedelta(hours=int(found[2]), minutes=int(found[3] or 0), seconds=int(found[4] or 0))
+    hours, minutes, seconds = (
+        int(each or 0) for each in (found[2] or found[5], found[3] or found[6], found[4])
+    )
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if minutes > 59 or seconds > 59 or offset > _FARTHEST:
+        raise ValueError(zone)
     return timezone(offset if found[1] == "+" else -offset)
 
 
+_SECONDS = (
+    "this number of seconds is beyond the years 1 to 9999; milliseconds? read BIGINT, then F.timestamp_millis"
+)
+
+
 def _read_timestamp(value: Any) -> datetime:
+    reason = ""
     try:
-        # As Spark writes it: Python's own reader is quick, but takes other forms besides.
-        if type(value) is str and len(value) == 24 and value[4:17:3] == "--T::" and value[19::4] == ".Z":
+        # As Spark writes it: Python's own reader is quick, but takes other forms besides, and 24 hours.
+        if (
+            type(value) is str
+            and len(value) == 24
+            and value[4:17:3] == "--T::"
+            and value[19::4] == ".Z"
+            and value[11:13] != "24"
+        ):
             return datetime.fromisoformat(value)
         if type(value) is str and (found := _time(value)) is not None:
             clock, zone = found
-            return clock.replace(tzinfo=UTC if zone is None else _zone(zone)).astimezone(UTC)
-        if type(value) is int:
-            return _EPOCH + timedelta(seconds=value)
+            return clock.replace(tzinfo=zone or UTC).astimezone(UTC)
+        seconds = _as_int(value)
+        if seconds is not None:
+            reason = _SECONDS
+            return _EPOCH + timedelta(seconds=seconds)
     except (ValueError, OverflowError):
         pass
-    raise MisfitError("TIMESTAMP", value)
+    raise MisfitError("TIMESTAMP", value, reason)
 
 
 def _write_timestamp(value: Any) -> str:
@@ -358,18 +424,26 @@ def _write_timestamp(value: Any) -> str:
 
 
 def _read_clock(value: Any) -> datetime:
+    reason = ""
     try:
         if type(value) is str and (found := _time(value)) is not None:
-            return found[0]
+            clock, zone = found
+            if zone is None:
+                return clock
+            reason = "this time has a zone"
     except ValueError:
         pass
-    raise MisfitError("TIMESTAMP_NTZ", value)
+    raise MisfitError("TIMESTAMP_NTZ", value, reason)
 
 
 def _write_clock(value: Any) -> str:
     if not isinstance(value, datetime) or value.tzinfo is not None:
         raise MisfitError("TIMESTAMP_NTZ", value, "it has a zone" if isinstance(value, datetime) else "")
     return f'"{value.isoformat(timespec="milliseconds")}"'
+
+
+def _void(value: Any) -> Any:
+    raise MisfitError("VOID", value)
 
 
 _STRING = _Type("STRING", _read_string, _write_string)
@@ -380,9 +454,10 @@ _BY_NAME: dict[str, _Type] = {
     **dict.fromkeys(("short", "smallint"), _whole_number("SMALLINT", 16)),
     **dict.fromkeys(("int", "integer"), _whole_number("INT", 32)),
     **dict.fromkeys(("long", "bigint"), _whole_number("BIGINT", 64)),
-    **dict.fromkeys(("float", "real"), _floating("FLOAT", single=True)),
-    "double": _floating("DOUBLE", single=False),
+    **dict.fromkeys(("float", "real"), _floating("FLOAT", narrow=True)),
+    "double": _floating("DOUBLE", narrow=False),
     **dict.fromkeys(("string", "varchar", "char", "character"), _STRING),
+    "void": _Type("VOID", _void, _void),
     "binary": _Type("BINARY", _read_binary, _or_text(_read_binary, _write_binary)),
     "date": _Type("DATE", _read_date, _or_text(_read_date, _write_date)),
     **dict.fromkeys(("timestamp", "timestamp_ltz"), _TIMESTAMP),
@@ -406,23 +481,21 @@ def _simple(name: str, sizes: tuple[int, ...] = ()) -> _Type:
 def _struct(fields: list[tuple[str, _Type, bool]]) -> _Type:
     """Fields with their names and types, and whether they may be null."""
     reads = [(name, type_.read) for name, type_, _ in fields]
-    writes = [(name, f"{encode_basestring(name)}:", type_, nullable) for name, type_, nullable in fields]
+    writes = [(name, f"{quoted(name)}:", type_, nullable) for name, type_, nullable in fields]
     names = {name for name, _, _ in fields}
     shown = f"STRUCT<{', '.join(f'{name}: {type_.shown}' for name, type_, _ in fields)}>"
 
     def read(value: Any) -> dict[str, Any]:
-        if type(value) is not dict:
+        if type(value) is not dict and not isinstance(value, dict):
             raise MisfitError(shown, value)
-        found = {}
-        for name, read_one in reads:
-            one = value.get(name)
-            if one is not None:
-                try:
-                    one = read_one(one)
-                except MisfitError as misfit:
-                    misfit.path.append(name)
-                    raise
-            found[name] = one
+        found, get, name = {}, value.get, ""
+        try:
+            for name, read_one in reads:
+                one = get(name)
+                found[name] = None if one is None else read_one(one)
+        except MisfitError as misfit:
+            misfit.path.append(name)
+            raise
         return found
 
     def write(value: Any) -> str:
@@ -476,15 +549,16 @@ def _map(values: _Type) -> _Type:
     shown = f"MAP<STRING, {values.shown}>"
 
     def read(value: Any) -> dict[str, Any]:
-        if type(value) is not dict:
+        if not isinstance(value, dict):
             raise MisfitError(shown, value)
-        return {key: None if one is None else _part(values.read, key, one) for key, one in value.items()}
+        # A misfit does not tell the key, which is the record's.
+        return {key: None if one is None else _part(values.read, "[]", one) for key, one in value.items()}
 
     def write(value: Any) -> str:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise MisfitError(shown, value)
         pairs = (
-            f"{encode_basestring(key)}:{'null' if one is None else _part(values.write, key, one)}"
+            f"{quoted(key)}:{'null' if one is None else _part(values.write, key, one)}"
             for key, one in value.items()
         )
         return f"{{{','.join(pairs)}}}"

@@ -21,11 +21,11 @@ from pyspark.sql import types as T
 
 from millstream.errors import TopologyException
 from millstream.serdes.formats import BytesSerde, CustomSerde, JsonSerde, ListSerde, StringSerde
-from millstream.serdes.registered import JsonSchemaSerde, RegistrySerde, header_of
+from millstream.serdes.registered import JsonSchemaSerde, RegistrySerde
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.serdes.windowed import WindowedSerde
-from millstream.spark import own_serdes, registry_serdes
+from millstream.spark import json_serdes, own_serdes, registry_serdes
 from millstream.spark.trace import as_column
 
 __all__ = ["big_endian", "column_type", "complaint", "from_bytes", "infer", "once", "to_bytes"]
@@ -192,16 +192,14 @@ def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
     if isinstance(serde, ListSerde):
         return _from_list(serde, data, where)
     if isinstance(serde, JsonSchemaSerde):
-        schema = column_type(serde.reading())
+        serde = serde.reading()
+        schema = column_type(serde)
         assert schema is not None
-        behind = F.when(F.substring(data, 1, 1) == _byte(b"\0"), F.substring(data, 6, 2**31 - 1))
-        read = _from_json(behind, schema, where)
-        wrong = _wrong(serde, data, where, _HEADER_TAKES).cast(schema)
-        return F.when(data.isNotNull(), F.coalesce(read, wrong))
+        return json_serdes.from_bytes(data, schema, F.raise_error(complaint(serde, data, where)), headed=True)
     if isinstance(serde, RegistrySerde):
         return registry_serdes.from_bytes(serde, data, F.raise_error(complaint(serde, data, where)))
     if isinstance(serde, JsonSerde):
-        return _from_json(data, _schema(serde), where)
+        return json_serdes.from_bytes(data, _schema(serde), F.raise_error(complaint(serde, data, where)))
     if isinstance(serde, WindowedSerde):
         return _from_windowed(serde, data, where)
     codec = _CODECS[serde.name]
@@ -236,54 +234,25 @@ def complaint(serde: Serde, data: Column, where: Column) -> Column:
     if isinstance(serde, ListSerde):
         return _complaint(serde, data, where, _LIST_TAKES)
     if isinstance(serde, JsonSchemaSerde):
-        return _complaint(serde, data, where, _HEADER_TAKES)
+        schema = column_type(serde.reading())
+        assert schema is not None
+        return _complaint(serde, data, where, json_serdes.complaint(data, schema, headed=True))
+    if isinstance(serde, JsonSerde):
+        return _complaint(serde, data, where, json_serdes.complaint(data, _schema(serde)))
     if isinstance(serde, RegistrySerde):
-        said = _complaint(serde, data, where, "")
-        return F.concat(said, F.lit(": it takes "), registry_serdes.complaint(serde, data))
+        return _complaint(serde, data, where, registry_serdes.complaint(serde, data))
     if isinstance(serde, WindowedSerde):
         return _complaint(serde, data, where, _windowed_takes(serde))
-    return _complaint(
-        serde, data, where, _JSON_TAKES if isinstance(serde, JsonSerde) else _CODECS[serde.name].takes
-    )
+    return _complaint(serde, data, where, _CODECS[serde.name].takes)
 
 
-def _complaint(serde: Serde, data: Column, where: Column, takes: str) -> Column:
+def _complaint(serde: Serde, data: Column, where: Column, takes: str | Column) -> Column:
     size = F.octet_length(data).cast("string")
-    return F.concat(
-        where,
-        F.lit(f": serde '{serde.name}' cannot read these "),
-        size,
-        F.lit(f" bytes: it takes {takes}" if takes else " bytes"),
-    )
+    said = F.concat(where, F.lit(f": serde '{serde.name}' cannot read these "), size, F.lit(" bytes"))
+    return F.concat(said, F.lit(": it takes "), F.lit(takes)) if isinstance(takes, Column) or takes else said
 
 
-def _from_json(data: Column, schema: T.DataType, where: Column) -> Column:
-    # Not FAILFAST: its error does not name the record, but quotes its content. Spark's parser stops after the
-    # value, whatever follows. So the value is put into an array, where something must follow, and which then
-    # must have only one element.
-    text = F.concat(F.lit(f'{{"{_VALUE}":['), data.cast("string"), F.lit("]}"))
-    values = T.ArrayType(schema)
-    marked = T.StructType([T.StructField(_VALUE, values), T.StructField(_CORRUPT, T.StringType())])
-    parsed = F.from_json(text, marked, {"columnNameOfCorruptRecord": _CORRUPT})
-    wrong = _wrong(Serdes.json(schema), data, where, _JSON_TAKES).cast(schema)
-
-    def check(row: Column) -> Column:
-        value = F.get(row[_VALUE], F.lit(0))
-        fits = value.isNotNull() & row[_CORRUPT].isNull() & (F.size(row[_VALUE]) == 1)
-        return F.when(fits, value).otherwise(wrong)
-
-    # A lambda over an array of one element is the only way to name a value within an expression, and so to
-    # parse it once.
-    return F.when(data.isNotNull(), F.get(F.transform(F.array(parsed), check), F.lit(0)))
-
-
-_HEADER_TAKES = "a 0, the id of a schema and JSON that fits its own"
 _LIST_TAKES = "a list of such elements, as Kafka's ListSerializer writes it"
-_JSON_TAKES = "a JSON object that fits its schema"
-_VALUE_TAKES = "a JSON value that fits its schema"
-_VALUE = "value"
-_CORRUPT = "_millstream_corrupt"
-"""A field that Spark's JSON parser fills when it could not read the others."""
 
 
 def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Column:
@@ -305,14 +274,14 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
         schema = column_type(serde)
         assert schema is not None
         _check_json(schema, type_, what)
-        return F.concat(_byte(header_of(serde.schema_id)), _to_json(value, type_).cast("binary"))
+        return json_serdes.to_bytes(value, type_, serde.schema_id)
     if isinstance(serde, RegistrySerde):
         return registry_serdes.to_bytes(serde, value, type_, what)
     if isinstance(serde, WindowedSerde):
         return _windowed_to_bytes(serde, value, type_, what)
     if isinstance(serde, JsonSerde):
         _check_json(_schema(serde), type_, what)
-        return _to_json(value, type_).cast("binary")
+        return json_serdes.to_bytes(value, type_)
     codec = _CODECS[serde.name]
     if not isinstance(type_, (type(codec.column), *codec.accepts)):
         raise TopologyException(
@@ -321,14 +290,6 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
         )
     encoded = codec.encode(value if type_ == codec.column else value.cast(codec.column))
     return encoded if serde.name in _KEEP_NULL else F.when(value.isNotNull(), encoded)
-
-
-def _to_json(value: Column, type_: T.DataType) -> Column:
-    if isinstance(type_, T.StructType | T.ArrayType | T.MapType):
-        return F.to_json(value)
-    # Spark does not write a single value, but a list of it without the brackets is the same.
-    listed = F.to_json(F.array(value))
-    return F.when(value.isNotNull(), F.substring(listed, F.lit(2), F.length(listed) - 2))
 
 
 def _from_list(serde: ListSerde, data: Column, where: Column) -> Column:

@@ -114,6 +114,21 @@ def test_json_values_have_the_fields_of_their_schema() -> None:
     assert pa.types.is_map(table.schema.field("value").type.field("of").type)
 
 
+@pytest.mark.parametrize("schema", ["s STRING, of MAP<STRING, STRING>", None])
+def test_a_store_is_a_table_whatever_texts_its_records_have(schema: str | None) -> None:
+    """Half of a surrogate pair is a text in JSON, and in Python, and nowhere else."""
+    serde = JsonSerde(schema=schema)
+    client = client_with(serde, serde)
+    half = rb'{"s":"\ud83d!","of":{"\udc00":"\ud83c\udf89"}}'
+    client.stores[0].apply([(half, half, 5)], 1)
+    table = client.store().to_arrow()
+    (row,) = table["value"].to_pylist()
+    assert row["s"] == "\ufffd!"
+    assert "\ufffd" in dict(row["of"])
+    assert dict(row["of"])["\ufffd"] == "🎉"
+    assert table["key"].to_pylist() == [row]
+
+
 def test_a_json_serde_without_a_schema_has_the_fields_of_its_values() -> None:
     """What another client tells of it is its name."""
     table = client_with(Serdes.string(), JsonSerde(), ("a", {"x": 1}), ("b", {"y": "t"})).store().to_arrow()

@@ -285,6 +285,30 @@ def test_reading_gives_a_value_or_a_serialization_exception(data):
             serde.deserialize(data)
 
 
+def texts_in(value):
+    """Each text in a value."""
+    if isinstance(value, dict):
+        return [text for pair in value.items() for text in map(texts_in, pair)]
+    return [*map(texts_in, value)] if isinstance(value, list) else value if isinstance(value, str) else ""
+
+
+@quick
+@given(
+    st.binary()
+    | st.from_regex(rb'(\{"a":|\[)?"(\\u[dD][89a-fA-F]00|a|\\\\|\xed\xa0\x80)*"[\]}]?', fullmatch=True)
+)
+def test_each_text_that_is_read_can_be_written(data):
+    """JSON can express texts that UTF-8 cannot, and tables of a store are in UTF-8."""
+    for serde in [
+        *SERDES,
+        Serdes.json("a STRING"),
+        Serdes.json("MAP<STRING, STRING>"),
+        Serdes.json("STRING"),
+    ]:
+        with contextlib.suppress(SerializationException):
+            json.dumps(texts_in(serde.deserialize(data)), ensure_ascii=False).encode()
+
+
 @pytest.mark.parametrize(
     ("serde", "value"),
     [

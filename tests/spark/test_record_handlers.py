@@ -123,8 +123,8 @@ def test_a_dead_letter_has_the_bytes_the_headers_and_kafkas_own() -> None:
         assert (first["h"], first["topic"], first["partition"], first["offset"]) == ("y", "in", "0", "1")
         assert first["exception"] == "org.apache.kafka.common.errors.SerializationException"
         assert first["message"] == (
-            "in-0 offset 1 value: serde 'json' cannot read these 4 bytes: it takes a JSON object that fits "
-            "its schema"
+            "in-0 offset 1 value: serde 'json' cannot read these 4 bytes: it takes JSON in UTF-8, and byte "
+            "0 does not belong there"
         )
         _, _, second = found[1]
         assert second["exception"] == "org.apache.kafka.streams.errors.StreamsException"
@@ -140,7 +140,7 @@ UNREADABLE: dict[str, tuple[Any, bytes, str]] = {
     "double": (Serdes.double(), b"1", "it takes 8 bytes"),
     "boolean": (Serdes.boolean(), b"\x02", "it takes one byte, 0 or 1"),
     "uuid": (Serdes.uuid(), b"not one", "it takes the 36 characters of a UUID"),
-    "json": (Serdes.json("a INT"), b"[]", "it takes a JSON object that fits its schema"),
+    "json": (Serdes.json("a INT"), b"[]", "it takes a JSON object, and this is other JSON"),
     "digits": (
         Serdes.custom(
             "digits",

@@ -76,8 +76,10 @@ VALUES: dict[Serde, list[Any]] = {
     Serdes.list(Serdes.list(Serdes.double())): [[], [[], None, [1.5, None]]],
     Serdes.json("ARRAY<STRING>"): [[], ["a", None, 'ü"']],
     Serdes.json("MAP<STRING, BIGINT>"): [{}, {"a": 1, "items": None}],
-    Serdes.json("DOUBLE"): [0.5, -1.25],
-    Serdes.json("STRING"): ["", 'a "b"', "ü"],
+    Serdes.json("DOUBLE"): [0.5, -1.25, 1e16, 1e-5, 2.0**-44],
+    Serdes.json("DECIMAL(38,0)"): [Decimal("9" * 38), Decimal(-1)],
+    Serdes.list(Serdes.json("DOUBLE")): [[1.5, None, 1e16], []],
+    Serdes.json("STRING"): ["", 'a "b"', "ü", "\x1f"],
     Serdes.custom(
         "pipes",
         serialize=lambda value: "|".join(value).encode(),
@@ -163,15 +165,15 @@ def test_spark_reads_the_values_that_python_reads(spark: SparkSession) -> None:
         (Serdes.boolean(), b"\x02", "one byte, 0 or 1"),
         (Serdes.boolean(), b"\x00\x01", "one byte, 0 or 1"),
         (Serdes.uuid(), b"67c21fc8-5dd7-4b8c-8a5b-9e1e0d6ee2fg", "the 36 characters of a UUID"),
-        (JSON, b"", "a JSON object that fits its schema"),
-        (JSON, b"null", "a JSON object that fits its schema"),
-        (JSON, b"[1]", "a JSON object that fits its schema"),
-        (JSON, b'{"a": "secret"}', "a JSON object that fits its schema"),
-        (JSON, b'{"a": 1', "a JSON object that fits its schema"),
-        (JSON, b'{"a": 1}x', "a JSON object that fits its schema"),
-        (JSON, b'{"a": 1},"c":2', "a JSON object that fits its schema"),
-        (JSON, b'{"a": 1}{"a": 2}', "a JSON object that fits its schema"),
-        (JSON, b'[{"a": 1}]', "a JSON object that fits its schema"),
+        (JSON, b"", "JSON that is whole"),
+        (JSON, b"null", "a JSON value, and this is null"),
+        (JSON, b"[1]", "a JSON object, and this is other JSON"),
+        (JSON, b'{"a": "secret"}', "BIGINT in the field 'a', and this is other JSON"),
+        (JSON, b'{"a": 1', "JSON that is whole"),
+        (JSON, b'{"a": 1}x', "JSON in UTF-8, and byte 8 does not belong there"),
+        (JSON, b'{"a": 1},"c":2', "JSON in UTF-8, and byte 8 does not belong there"),
+        (JSON, b'{"a": 1}{"a": 2}', "JSON in UTF-8, and byte 8 does not belong there"),
+        (JSON, b'[{"a": 1}]', "a JSON object, and this is other JSON"),
     ],
 )
 def test_bytes_that_do_not_fit_are_an_error_that_names_the_record(
@@ -384,7 +386,17 @@ READ = [
     ),
     *(
         f'{{"text":{value}}}'
-        for value in ('"a\\u00fc\\n"', '""', "1", "1.50", "true", '{"a":[1,"x"]}', "[1, 2]")
+        for value in (
+            '"a\\u00fc\\n"',
+            '""',
+            "1",
+            "1.50",
+            "true",
+            '{"a":[1,"x"]}',
+            "[1, 2]",
+            "12345678901234567890.123",
+            '"\\ud83d"',
+        )
     ),
     *(f'{{"raw":{value}}}' for value in ('"eA=="', '"AP8="', '""', '"?"', "1", '"eA"')),
     *(
@@ -415,7 +427,11 @@ READ = [
             "",
         )
     ),
-    *(f'{{"at":{value}}}' for value in ("1700000000", "-1", "1.5", "true")),
+    *(
+        f'{{"at":{value}}}'
+        for value in ("1700000000", "-1", "1.5", "true", "1691241070123", "1691241070123456")
+    ),
+    *(f'{{"at":"{value}"}}' for value in ("23456", "12:30", "2024", "2024-01-02T03:04 Europe/Paris")),
     *(
         f'{{"clock":"{value}"}}'
         for value in (
@@ -443,7 +459,18 @@ READ = [
     ),
     *(
         f'{{"price":{value}}}'
-        for value in ("123456789.1", '"1.5"', '"x"', '""', "true", "1e3", "1e-9", "NaN")
+        for value in (
+            "123456789.1",
+            '"1.5"',
+            '"x"',
+            '""',
+            "true",
+            "1e3",
+            "1e-9",
+            "NaN",
+            '"12,50"',
+            '"1.234,56"',
+        )
     ),
     *(
         f'{{"big":{value}}}'
@@ -467,6 +494,10 @@ READ = [
     '{"inner":[]}',
     '{"odd name":3,"unknown":{"a":1}}',
     '{"i":1,"i":2}',
+    '{"i":"x","i":2}',
+    '{"days":{"a":"2024-01-01","a":"2024-01-02"}}',
+    "{'i':1}",
+    '\ufeff{"i":1}',
     ' {"i" : 1}\n',
     '{"i":1}x',
     '{"i":1},"c":2',
@@ -565,8 +596,34 @@ def test_json_is_parsed_once_however_often_it_is_asked_about(spark: SparkSession
         F.col("v")["a"].alias("a"), F.col("v")["text"].alias("text")
     )
     plan: Any = kept._jdf.queryExecution().optimizedPlan()
-    assert plan.toString().count("from_json") == 1
+    assert plan.toString().count("json_read") == 1
     assert [row.a for row in kept.collect()] == [2]
+
+
+def test_json_with_a_type_that_the_kernel_does_not_know_is_sparks(spark: SparkSession) -> None:
+    """A variant: it is read and written as before, and what is no JSON is refused."""
+    serde = Serdes.json("a INT, v VARIANT")
+    type_ = serdes.column_type(serde)
+    assert type_ is not None
+    rows = spark.createDataFrame([(b'{"a":1,"v":{"x":[1,"y"]}}',)], "data BINARY")
+    value = serdes.from_bytes(serde, F.col("data"), F.lit("here"))
+    (row,) = rows.select(serdes.to_bytes(serde, value, type_, "it").alias("b")).collect()
+    assert bytes(row.b) == b'{"a":1,"v":{"x":[1,"y"]}}'
+    wrong = spark.createDataFrame([(b'{"a":1}x',)], "data BINARY")
+    with pytest.raises(Exception, match="it takes a JSON object that fits its schema"):
+        wrong.select(value).collect()
+
+
+@pytest.mark.parametrize("type_", ["TIMESTAMP", "TIMESTAMP_NTZ", "DATE"])
+def test_times_that_no_reader_takes_are_not_written(spark: SparkSession, type_: str) -> None:
+    """A computed year beyond 9999 is an error where it is written: Python has no such times."""
+    serde = Serdes.json(type_)
+    column = serdes.column_type(serde)
+    assert column is not None
+    # Not a literal, of which Spark would compute the bytes beforehand.
+    rows = spark.range(1).select((F.timestamp_seconds(F.col("id") + 253402300800)).cast(column).alias("v"))
+    with pytest.raises(Exception, match=f"a {type_} is beyond the years 1 to 9999"):
+        rows.select(serdes.to_bytes(serde, F.col("v"), column, "it")).collect()
 
 
 def in_utc(value: Any) -> Any:

@@ -9,7 +9,7 @@ import org.apache.spark.sql.types.DataTypes;
 /**
  * Python's description of a function.
  *
- * @param format {@code avro}, {@code list} or {@code protobuf}
+ * @param format {@code avro}, {@code json}, {@code list} or {@code protobuf}
  * @param called the serde's name, for messages
  * @param does {@code read}, {@code write} or {@code complain}
  * @param type the type of the values
@@ -52,6 +52,7 @@ record Description(String format, String called, String does, DataType type, Jso
     Format made() {
         return switch (format) {
             case "avro" -> new AvroFormat(this);
+            case "json" -> new JsonFormat(this);
             case "list" -> new ListFormat(this);
             case "protobuf" -> new ProtobufFormat(this);
             default -> throw new IllegalArgumentException("the kernel has no format '" + format + "'");

@@ -48,6 +48,13 @@ public final class Function implements ScalarFunction<Object> {
         return "io.millstream.serdes." + name;
     }
 
+    /** What a plan shows. */
+    @Override
+    @SuppressWarnings("super")
+    public String toString() {
+        return name();
+    }
+
     /** Spark calls this if it exists, without a row around the argument. */
     public Object invoke(byte[] data) {
         return data == null ? null : answer(data);

@@ -312,16 +312,18 @@ class ListSerde(Serde):
             nulls = set(struct.unpack_from(f">{count}i", data, at + 4))
             at += 4 + 4 * count
         (count,) = struct.unpack_from(">i", data, at)
+        if count < 0:
+            raise ValueError("a negative number of elements")
         at += 4
         for place in range(count):
             length = self.size
             if not self.size:
                 (length,) = struct.unpack_from(">i", data, at)
                 at += 4
-            if place in nulls or length < 0:
+            if place in nulls or length == -1:
                 yield None
                 continue
-            if at + length > len(data):
+            if length < 0 or at + length > len(data):
                 raise ValueError("cut off")
             yield data[at : at + length]
             at += length

@@ -10,17 +10,19 @@ import itertools
 import re
 import socket
 import threading
+import time
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from millstream.registry.state import RefusedError
 
-__all__ = ["MOST_BYTES", "MOST_CONNECTIONS", "Doorway", "check_head"]
+__all__ = ["MOST_BYTES", "MOST_CONNECTIONS", "Doorway", "check_head", "linger"]
 
 MOST_BYTES = 1 << 20
 """Of a body. The largest schemas have some hundred kilobytes."""
 MOST_CONNECTIONS = 64
+_LINGER_S = 1.0
 
 _HOST = re.compile(r"(?i)(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?")
 _JSON = re.compile(r"(?i)application/(?:[a-z0-9.-]+\+)?json\s*(?:;.*)?")
@@ -82,6 +84,16 @@ class Doorway(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Has no effect: a client that goes away, or had to make room, is no error of the registry."""
+
+
+def linger(connection: socket.socket) -> None:
+    """Read some of what still comes: a connection that is closed before may lose its answer."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+        connection.settimeout(_LINGER_S)
+        until = time.monotonic() + _LINGER_S
+        while connection.recv(65536) and time.monotonic() < until:
+            pass
 
 
 def _end(connection: socket.socket) -> None:

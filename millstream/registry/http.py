@@ -6,28 +6,24 @@ Requests change the state one at a time, and the response to a change is sent wh
 from __future__ import annotations
 
 import base64
-import contextlib
 import hmac
 import json
 import logging
 import re
-import socket
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from millstream.errors import StreamsException
-from millstream.registry.door import Doorway, check_head
+from millstream.registry.door import Doorway, check_head, linger
 from millstream.registry.state import KINDS, Change, RefusedError, RegistryState
 
 __all__ = ["RegistryServer"]
 
 log = logging.getLogger(__name__)
 
-_LINGER_S = 1.0
 _NAME = r"([^/]+)"
 
 Answer = Callable[..., Any]
@@ -247,16 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(reply)
         if self.close_connection:
-            self._linger()
-
-    def _linger(self) -> None:
-        """Read some of what still comes: a connection that is closed before loses its answer."""
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_WR)
-            self.connection.settimeout(_LINGER_S)
-            until = time.monotonic() + _LINGER_S
-            while self.connection.recv(65536) and time.monotonic() < until:
-                pass
+            linger(self.connection)
 
     do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
 

@@ -101,7 +101,7 @@ final class AvroFormat implements Format {
             encoder.flush();
             return out.toByteArray();
         } catch (IOException | AvroRuntimeException | ClassCastException | NullPointerException error) {
-            throw new UnwritableException(error.getMessage());
+            throw new UnwritableException("it does not fit" + reason(error));
         }
     }
 }

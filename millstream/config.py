@@ -259,6 +259,13 @@ class StreamsConfig(Mapping[str, Any]):
         given = {kind: self._handler(kind) for kind in _HANDLERS}
         return {kind: handler for kind, handler in given.items() if not isinstance(handler, str)}
 
+    @property
+    def for_handlers(self) -> dict[str, Any]:
+        """What these are configured with: the part that may leave the process, without secrets."""
+        return {
+            name: value for name, value in self.items() if _is_plain(value) and masked(name, value) != MASKED
+        }
+
     def _handler(self, kind: str) -> Any:
         name = f"{kind}.exception.handler"
         return self._given.get(name, self._given.get(f"default.{name}", "fail"))
@@ -376,6 +383,12 @@ def _without_prefix(name: str) -> str:
         if prefix.endswith(KINDS) and name.startswith(prefix):
             return name.removeprefix(prefix)
     return name
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, str | int | float | bool)
 
 
 def masked(name: str, value: Any) -> Any:

@@ -341,6 +341,7 @@ class ChangelogBatch:
         dropped: how many records are left out because they follow one of a higher epoch: a client that has
             lost the pipeline wrote them (design D5).
         dropped_epoch: the highest epoch of those.
+        offsets: of each entry, in a topic that is not the application's own; else empty.
     """
 
     partition: TopicPartition
@@ -350,6 +351,7 @@ class ChangelogBatch:
     dropped: int = 0
     dropped_epoch: int = 0
     rose_at: int = -1
+    offsets: Sequence[int] = ()
 
 
 class OffsetOutOfRange(StreamsException):

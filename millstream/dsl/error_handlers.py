@@ -216,8 +216,8 @@ class DeserializationExceptionHandler(ExceptionHandler):
     """Called for each record whose key or value the serde cannot read.
 
     Source: org.apache.kafka.streams.errors.DeserializationExceptionHandler, KIP-161.
-    Differs: not called for what stores read themselves: changelogs, and topics of tables without later
-    steps.
+    Differs: not called for changelogs. A store that reads a table's topic calls it on the client, besides the
+        pipeline; then the record has no headers, and dead letters are not written.
     """
 
     @abstractmethod

@@ -126,9 +126,11 @@ class KafkaChangelogConsumer:
         ends: dict[tuple[str, int], int] = {}
         dropped: dict[tuple[str, int], tuple[int, int]] = {}
         rose: dict[tuple[str, int], int] = {}
+        offsets: dict[tuple[str, int], list[int]] = {}
         highest = b""
         current: tuple[str, int] | None = None
         append: Any = None
+        note: Any = None
         offset = 0
         owned = False
         for message in messages:
@@ -147,6 +149,7 @@ class KafkaChangelogConsumer:
                 current = where
                 owned = where[0] in self._owned
                 append = entries.setdefault(where, []).append
+                note = None if owned else offsets.setdefault(where, []).append
                 highest = self._epochs.get(where, 0).to_bytes(8, "big")
             offset = message.offset()
             key = message.key()
@@ -175,6 +178,8 @@ class KafkaChangelogConsumer:
                         continue
                     highest, self._epochs[where], rose[where] = epoch, number, offset
             append((key, message.value(), timestamp))
+            if note is not None:
+                note(offset)
         if current is not None:
             ends[current] = max(offset + 1, ends.get(current, 0))
         return [
@@ -182,7 +187,12 @@ class KafkaChangelogConsumer:
             for where, end in ends.items()
             if (
                 batch := self._batch(
-                    where, entries.get(where, []), end, dropped.get(where, (0, 0)), rose.get(where, -1)
+                    where,
+                    entries.get(where, []),
+                    end,
+                    dropped.get(where, (0, 0)),
+                    rose.get(where, -1),
+                    offsets.get(where, []),
                 )
             )
         ]
@@ -240,12 +250,13 @@ class KafkaChangelogConsumer:
         end: int,
         dropped: tuple[int, int],
         rose_at: int,
+        offsets: list[int],
     ) -> ChangelogBatch | None:
         partition = TopicPartition(*where)
         if not entries and self._next.get(partition) == end:
             return None  # the end again, with nothing new before it
         self._next[partition] = end
-        return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped, rose_at)
+        return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped, rose_at, offsets)
 
     def _raise_if_serious(self, message: Message, error: KafkaError) -> None:
         code = error.code()

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
 from millstream.errors import SerializationException
 from millstream.model import SessionWindow, StoreKind, TimeWindow, ValueAndTimestamp, Windowed
 from millstream.serdes.serde import Serde
-from millstream.stores.api import timestamp_of
+from millstream.stores.api import ClosedStoreError, timestamp_of
 from millstream.stores.keys import MAX_TIME_MS
 
 __all__ = ["Chunk", "Codecs", "Decoded", "Unfit", "plain"]
@@ -49,6 +50,9 @@ class Codecs:
             it may raise any exception.
         timestamped: whether values come with their timestamps.
 
+    Args:
+        getters: find a key's value in each partition of a key-value store; for messages.
+
     Raises, from what it decodes:
         SerializationException: the bytes do not fit the serde.
     """
@@ -62,7 +66,9 @@ class Codecs:
         *,
         window_size_ms: int | None = None,
         timestamped: bool = False,
+        getters: Mapping[int, Callable[[bytes], bytes | None]] | None = None,
     ) -> None:
+        self._getters = getters or {}
         self.store = store
         self.kind = kind
         self.key_serde = key_serde
@@ -90,6 +96,21 @@ class Codecs:
             raise _unfit_key(self.store, self.key_serde, what)
         return data
 
+    def misread(self, what: str, key: bytes, error: Exception) -> SerializationException:
+        """The error of an entry that cannot be read, met by a read of several: which one it is."""
+        try:
+            shown = repr(self.key_serde.deserialize(key))
+        except Exception:  # whatever a serde raises
+            shown = f"of {len(key)} bytes"
+        where = [f"key {shown if len(shown) <= 100 else shown[:97] + '...'}"]
+        with suppress(ClosedStoreError):
+            where += [f"partition {at}" for at, get in self._getters.items() if get(key) is not None][:1]
+        cause = error.__cause__ if isinstance(error, SerializationException) and error.__cause__ else error
+        return SerializationException(
+            f"a {what} of store '{self.store}' cannot be read: {cause} ({', '.join(where)}; a new record of "
+            "the key replaces it)"
+        )
+
     def chunks(self, *, starts: bool = False) -> Chunk:
         """The decoder for the entries of one iterator, in its order. With `starts`, keys are only the starts
         of windows, in ms.
@@ -103,8 +124,9 @@ class Codecs:
         elif self.kind is StoreKind.SESSION:
             decode_key = _session_decoder(decode_key)
         else:
-            return _by_chunks(decode_key, self.decode, self.key_serde.many_decoder(), decode_values)
-        return _by_chunks(decode_key, self.decode, _each(decode_key), decode_values)
+            decode_keys = self.key_serde.many_decoder()
+            return _by_chunks(decode_key, self.decode, decode_keys, decode_values, self.misread)
+        return _by_chunks(decode_key, self.decode, _each(decode_key), decode_values, self.misread)
 
 
 def _each(decode: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
@@ -116,6 +138,7 @@ def _by_chunks(
     decode: Callable[[bytes], Any],
     decode_keys: Callable[[list[Any]], list[Any]],
     decode_values: Callable[[list[bytes]], list[Any]],
+    misread: Callable[[str, bytes, Exception], SerializationException],
 ) -> Chunk:
     """Decodes a whole chunk at once, or entry by entry if one of them is unfit."""
 
@@ -123,10 +146,15 @@ def _by_chunks(
         keys: list[Any] = []
         values: list[Any] = []
         for at, stored in entries:
+            what = "key"
             try:
-                key, value = decode_key(at), decode(stored)
+                key = decode_key(at)
+                what = "value"
+                value = decode(stored)
             except Exception as error:  # raised when the entry is reached
-                key, value = Unfit(error), None
+                unfit = misread(what, at if isinstance(at, bytes) else at[0], error)
+                unfit.__cause__ = error
+                key, value = Unfit(unfit), None
             keys.append(key)
             values.append(value)
         return keys, values, False

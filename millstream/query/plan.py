@@ -159,6 +159,8 @@ def make_plan(
         found = {partition: part for partition, part in found.items() if partition == only}
         partition_of = _always(only)
     has_get = declaration.kind is StoreKind.KEY_VALUE
+    parts = {number: part for number, (presence, part) in found.items() if presence is Presence.READABLE}
+    getters = {number: getter(part.store, of) for number, part in parts.items()} if has_get else {}
     codecs = Codecs(
         name,
         declaration.kind,
@@ -166,8 +168,8 @@ def make_plan(
         declaration.value_serde,
         window_size_ms=declaration.window_size_ms,
         timestamped=timestamped,
+        getters=getters,
     )
-    parts = {number: part for number, (presence, part) in found.items() if presence is Presence.READABLE}
     return Plan(
         snapshot=snapshot,
         of=of,
@@ -176,7 +178,7 @@ def make_plan(
         presences={number: presence for number, (presence, _) in found.items()},
         parts=parts,
         readable=readable,
-        getters={number: getter(part.store, of) for number, part in parts.items()} if has_get else {},
+        getters=getters,
         left=seen - parts.keys(),
         partition_of=partition_of,
         codecs=codecs,

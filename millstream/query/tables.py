@@ -341,9 +341,9 @@ class Chunk:
         codecs = self._codecs
         match name:
             case "key":
-                return codecs.decoded(self._keys, codecs.key_serde, "key")
+                return codecs.decoded(self._keys, codecs.key_serde, "key", self._keys)
             case "value":
-                return codecs.decoded(self._values, codecs.value_serde, "value")
+                return codecs.decoded(self._values, codecs.value_serde, "value", self._keys)
             case "timestamp":
                 return _numbers(self._times, "q", pa.int64()).cast(_TIMESTAMP)
             case "window_start":
@@ -356,6 +356,7 @@ class _Columns:
     """Decodes the columns of one store."""
 
     def __init__(self, codecs: Codecs) -> None:
+        self._codecs = codecs
         self.store = codecs.store
         self.kind = codecs.kind
         self.columns = columns_of(codecs.kind)
@@ -371,10 +372,16 @@ class _Columns:
     def type_of(self, column: str) -> pa.DataType | None:
         return self._types.get(column, _TIMESTAMP)
 
-    def decoded(self, raw: pa.Array, serde: Serde, what: str) -> pa.Array:
+    def decoded(self, raw: pa.Array, serde: Serde, what: str, keys: pa.Array) -> pa.Array:
+        kind = self._types[what]
         try:
-            return _decoded(raw, serde, self._types[what])
+            return _decoded(raw, serde, kind)
         except Exception as error:  # whatever a serde raises, users expect one exception
+            for number, key in enumerate(keys):
+                try:
+                    _decoded(raw.slice(number, 1), serde, kind)
+                except Exception as of_one:
+                    raise self._codecs.misread(what, key.as_py(), of_one) from of_one
             raise SerializationException(
                 f"a {what} of store '{self.store}' cannot be read: {error}"
             ) from error

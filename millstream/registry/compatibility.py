@@ -35,6 +35,10 @@ def incompatibility(*, reader: Sequence[str], writer: Sequence[str]) -> str | No
         return _Check(my_names, their_names).why(mine, theirs, "")
     except _NoSchemaError as error:
         return str(error)
+    except RecursionError:
+        return "it is nested too deeply"
+    except (TypeError, AttributeError, KeyError, ValueError):  # a part is of another type
+        return "it is not an Avro schema"
 
 
 class _NoSchemaError(Exception):
@@ -90,13 +94,22 @@ def _named(schema: Any, space: str, names: Named) -> Any:
     return full
 
 
+_MOST_STEPS = 200_000
+_HERE = "\0"
+"""Stands for the place of two records that are compared once, and may be in several places."""
+
+
 class _Check:
     def __init__(self, mine: Named, theirs: Named) -> None:
         self._mine, self._theirs = mine, theirs
-        self._under_way: set[tuple[str, str]] = set()
+        self._known: dict[tuple[str, str], str | None] = {}
+        self._steps = 0
 
     def why(self, reader: Any, writer: Any, place: str) -> str | None:
         """`place` is the field, for the message."""
+        self._steps += 1
+        if self._steps > _MOST_STEPS:  # each type of a union is compared with each of another
+            raise _NoSchemaError("it is too large to be compared")
         if isinstance(writer, list):
             return next((why for each in writer if (why := self.why(reader, each, place))), None)
         if isinstance(reader, list):
@@ -132,13 +145,13 @@ class _Check:
             if missing and "default" not in mine:
                 return f"{_at(place)}the enum {reader} has no symbol {missing[0]}, and no default"
             return None
-        if (reader, writer) in self._under_way:
+        if (reader, writer) not in self._known:
+            self._known[reader, writer] = None  # while it is under way
+            self._known[reader, writer] = self._why_fields(mine, theirs, _HERE)
+        why = self._known[reader, writer]
+        if why is None:
             return None
-        self._under_way.add((reader, writer))
-        why = self._why_fields(mine, theirs, place)
-        if why is not None:  # another part may check the same types
-            self._under_way.discard((reader, writer))
-        return why
+        return why.replace(_at(_HERE), _at(place)).replace(f"{_HERE}.", f"{place}." if place else "")
 
     def _why_fields(self, mine: dict[str, Any], theirs: dict[str, Any], place: str) -> str | None:
         written = {field["name"]: field for field in theirs["fields"]}

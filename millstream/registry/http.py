@@ -8,18 +8,22 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import logging
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from millstream.errors import StreamsException
+from millstream.registry.door import Doorway, check_head, linger
 from millstream.registry.state import KINDS, Change, RefusedError, RegistryState
 
 __all__ = ["RegistryServer"]
 
-_MOST_BYTES = 4 * 1024 * 1024
+log = logging.getLogger(__name__)
+
 _NAME = r"([^/]+)"
 
 Answer = Callable[..., Any]
@@ -52,10 +56,9 @@ class RegistryServer:
         self._append = append
         self._users = [_basic(user, password) for user, password in (users or {}).items()]
         handler = type("Handler", (_Handler,), {"registry": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-        self._server.daemon_threads = True
+        self._server = Doorway(port, handler)
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="millstream-registry", daemon=True
+            target=self._server.serve_forever, args=(0.05,), name="millstream-registry", daemon=True
         )
         self._thread.start()
 
@@ -79,7 +82,8 @@ class RegistryServer:
         self._thread.join(10)
 
     def lets_in(self, authorization: str) -> bool:
-        return not self._users or any(hmac.compare_digest(authorization, each) for each in self._users)
+        given = authorization.encode()
+        return not self._users or any(hmac.compare_digest(given, each) for each in self._users)
 
     def answer(self, method: str, target: str, body: Any) -> Any:
         """The response to a request.
@@ -87,7 +91,10 @@ class RegistryServer:
         Raises:
             RefusedError: the response is an error.
         """
-        split = urlsplit(target)
+        try:
+            split = urlsplit(target)
+        except ValueError:
+            raise RefusedError(400, "the address is not valid") from None
         query = {name: values[-1] for name, values in parse_qs(split.query).items()}
         with self._lock:
             self.requests += 1
@@ -129,7 +136,8 @@ def _version(it: RegistryServer, subject: str, version: str, *, query: Mapping[s
 
 
 def _text(it: RegistryServer, subject: str, version: str, **_: Any) -> Any:
-    return json.loads(it.state.version(subject, version).text)
+    found = it.state.version(subject, version)
+    return found.text if found.kind == "PROTOBUF" else json.loads(found.text)
 
 
 def _by_id(it: RegistryServer, id: str, *, query: Mapping[str, str], **_: Any) -> Any:
@@ -194,8 +202,8 @@ _ROUTES: tuple[tuple[str, str, Answer], ...] = (
     ("GET", f"/subjects/{_NAME}/versions/{_NAME}", _version),
     ("DELETE", f"/subjects/{_NAME}/versions/{_NAME}", _delete),
     ("GET", f"/subjects/{_NAME}/versions/{_NAME}/schema", _text),
-    ("GET", r"/schemas/ids/(-?\d+)", _by_id),
-    ("GET", r"/schemas/ids/(\d+)/versions", _used_by),
+    ("GET", r"/schemas/ids/(-?[0-9]{1,10})", _by_id),
+    ("GET", r"/schemas/ids/([0-9]{1,10})/versions", _used_by),
     ("GET", "/schemas/types", lambda it, **_: list(KINDS)),
     ("GET", "/config", _level),
     ("PUT", "/config", _set_level),
@@ -209,43 +217,56 @@ _ROUTES: tuple[tuple[str, str, Answer], ...] = (
 
 class _Handler(BaseHTTPRequestHandler):
     registry: RegistryServer
+    server: Doorway
     protocol_version = "HTTP/1.1"
     timeout = 60
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        self._serve()
-
-    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
-
-    def _serve(self) -> None:
         try:
-            size = int(self.headers.get("Content-Length") or 0)
-            if size > _MOST_BYTES:
-                self.close_connection = True
-                raise RefusedError(413, "the body is too long")
-            data = self.rfile.read(size)
-            if not self.registry.lets_in(self.headers.get("Authorization") or ""):
-                raise RefusedError(401, "Unauthorized")
-            try:
-                body = json.loads(data) if data else None
-            except ValueError:
-                raise RefusedError(400, "the body is not JSON") from None
-            status, said = 200, self.registry.answer(self.command, self.path, body)
+            status, said = 200, self._answer()
         except RefusedError as error:
             status, said = error.status, {"error_code": error.code, "message": str(error)}
-        except Exception as error:  # for example, if the log cannot be written; the client retries
-            status, said = 500, {"error_code": 50001, "message": f"{type(error).__name__}: {error}"}
+        except StreamsException as error:  # the log cannot be written; the client retries
+            status, said = 500, {"error_code": 50001, "message": str(error)}
+        except Exception:
+            log.exception("the schema registry failed at %s %s", self.command, self.path.partition("?")[0])
+            status, said = 500, {"error_code": 50001, "message": "the registry failed; its log says why"}
+        finally:
+            self.server.is_busy(self.connection, False)
         reply = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(reply)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(reply)
+        if self.close_connection:
+            linger(self.connection)
+
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
+
+    def _answer(self) -> Any:
+        """What is said to a request that is let in."""
+        try:
+            size = check_head(self.command, self.headers)
+            if not self.registry.lets_in(self.headers.get("Authorization") or ""):
+                raise RefusedError(401, "Unauthorized")
+        except RefusedError:
+            self.close_connection = True  # what follows is a body, or what pretends to be one
+            raise
+        data = self.rfile.read(size)
+        self.server.is_busy(self.connection, True)
+        try:
+            body = json.loads(data) if data else None
+        except (ValueError, RecursionError):
+            raise RefusedError(400, "the body is not JSON") from None
+        return self.registry.answer(self.command, self.path, body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Has no effect: requests are not logged."""
 
 
-def _basic(user: str, password: str) -> str:
-    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+def _basic(user: str, password: str) -> bytes:
+    return b"Basic " + base64.b64encode(f"{user}:{password}".encode())

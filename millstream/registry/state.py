@@ -7,6 +7,7 @@ follows from these records in order, so a compacted topic is all that it needs.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ LEVELS = (
     "FULL",
     "FULL_TRANSITIVE",
 )
+_MOST_REFERENCES = 100
 KINDS = ("AVRO", "JSON", "PROTOBUF")
 
 
@@ -120,7 +122,7 @@ class RegistryState:
         found = self.known(subject)
         if version in ("latest", "-1"):
             return found[-1]
-        if not version.isdecimal() or not int(version):
+        if not re.fullmatch("[0-9]{1,10}", version) or not int(version):
             raise RefusedError(42202, f"The specified version '{version}' is not a valid version id.")
         for each in found:
             if each.version == int(version):
@@ -169,9 +171,23 @@ class RegistryState:
 
     def _whole(self, text: str, references: tuple[Mapping[str, Any], ...]) -> list[str]:
         texts: list[str] = []
-        for each in references:
-            found = self.version(str(each.get("subject")), str(each.get("version")))
-            texts += [one for one in self._whole(found.text, found.references) if one not in texts]
+        done: set[tuple[str, int]] = set()
+
+        def add(of: tuple[Mapping[str, Any], ...]) -> None:
+            for each in of:
+                found = self.version(str(each["subject"]), str(each["version"]))
+                name = found.subject, found.version
+                if name in done:  # added before, or about to be
+                    continue
+                if len(done) >= _MOST_REFERENCES:
+                    raise RefusedError(
+                        42201, f"Invalid schema: it has more than {_MOST_REFERENCES} references"
+                    )
+                done.add(name)
+                add(found.references)
+                texts.append(found.text)
+
+        add(references)
         return [*texts, text]
 
     # --- changes -------------------------------------------------------------------------------------------
@@ -235,20 +251,31 @@ def _change(version: Version, *, deleted: bool = False) -> Change:
 def _given(body: Mapping[str, Any]) -> tuple[str, str, tuple[Mapping[str, Any], ...]]:
     """A schema's kind, normalized text and references."""
     kind, text = str(body.get("schemaType") or "AVRO"), body.get("schema")
+    references = _references(body.get("references") or ())
     if kind not in KINDS or not isinstance(text, str) or not text.strip():
         raise RefusedError(42201, f"Invalid schema: it must be a text of type {', '.join(KINDS)}")
     if kind == "PROTOBUF":
-        return kind, text, tuple(body.get("references") or ())
+        return kind, text, references
     try:
         plain = json.loads(text)
+    except RecursionError:
+        raise RefusedError(42201, "Invalid schema: it is nested too deeply") from None
     except ValueError:
         plain = text.strip()
         if kind == "JSON" or not plain.isidentifier():
             raise RefusedError(42201, "Invalid schema: it is not JSON") from None
     whole = [json.dumps(plain)]
     # The referenced schemas may define its names.
-    wrong = kind == "AVRO" and not body.get("references") and incompatibility(reader=whole, writer=whole)
+    wrong = kind == "AVRO" and not references and incompatibility(reader=whole, writer=whole)
     if wrong:
         raise RefusedError(42201, f"Invalid schema: {wrong}")
     compact = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
-    return kind, compact, tuple(body.get("references") or ())
+    return kind, compact, references
+
+
+def _references(given: Any) -> tuple[Mapping[str, Any], ...]:
+    wanted = {"name": str, "subject": str, "version": int}
+    for each in given if isinstance(given, list | tuple) else (None,):
+        if not isinstance(each, dict) or not all(type(each.get(name)) is of for name, of in wanted.items()):
+            raise RefusedError(42201, "Invalid schema: a reference has a name, a subject and a version")
+    return tuple(given)

@@ -63,6 +63,7 @@ from millstream.runtime.preparation import (
     source_descriptions,
 )
 from millstream.runtime.reconcile import Reconciler
+from millstream.runtime.source_records import SourceRecords, source_serdes
 from millstream.runtime.starts import begin, raise_if_half_reset
 from millstream.runtime.store_thread import Stopped, Updater
 from millstream.runtime.topic_news import source_patterns, written_topics
@@ -74,6 +75,7 @@ from millstream.serdes.serde import SerdePair
 from millstream.stores.directory import StateDirectory
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopic, InternalTopics, plan_internal_topics
+from millstream.topology.names import is_internal_topic
 from millstream.topology.nodes import FrameTable
 from millstream.topology.topology import Topology
 
@@ -477,6 +479,8 @@ class Assembly:
         on_restored: Callable[[TopicPartition], None],
         on_restoring: Callable[[TopicPartition], None],
     ) -> Updater:
+        config = self._config
+        records = SourceRecords(self._source_serdes, config, self._parts.clock)
         return StoreUpdater(
             name,
             self._parts.changelog(self._config),
@@ -487,6 +491,11 @@ class Assembly:
             on_restoring=on_restoring,
             clock=self._parts.clock,
             check_epoch=self._check_epoch,
+            readable=lambda store, batch: (
+                batch.entries
+                if is_internal_topic(config.application_id, batch.partition.topic)
+                else records.kept(store.name, store.task_id, batch)
+            ),
         )
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
@@ -666,6 +675,11 @@ class Assembly:
             serde_of(self._config.default_value_serde),
             self._registry,
         )
+
+    @property
+    def _source_serdes(self) -> dict[str, tuple[str, SerdePair]]:
+        default = serde_of(self._config.default_key_serde), serde_of(self._config.default_value_serde)
+        return source_serdes(self._topology, default, partial(bound, settings=self._registry))
 
     @property
     def _registry(self) -> RegistrySettings | None:

@@ -11,8 +11,7 @@ Source: org.apache.kafka.streams.processor.internals.GlobalStreamThread.
 Differs: a topic that was truncated is read again from its beginning, during the start and later, and its
     parts cannot be queried meanwhile. Kafka Streams wipes the store and lets the thread die. A topic that was
     deleted, or deleted and created again, ends the thread with a MissingSourceTopicException, like one that
-    is missing at the start. The thread stores bytes; a value that the serde cannot read fails the query that
-    reads it, not the thread.
+    is missing at the start. As there, dead letters of these topics are not written.
 """
 
 from __future__ import annotations

@@ -313,16 +313,18 @@ class ListSerde(Serde):
             nulls = set(struct.unpack_from(f">{count}i", data, at + 4))
             at += 4 + 4 * count
         (count,) = struct.unpack_from(">i", data, at)
+        if count < 0:
+            raise ValueError("a negative number of elements")
         at += 4
         for place in range(count):
             length = self.size
             if not self.size:
                 (length,) = struct.unpack_from(">i", data, at)
                 at += 4
-            if place in nulls or length < 0:
+            if place in nulls or length == -1:
                 yield None
                 continue
-            if at + length > len(data):
+            if length < 0 or at + length > len(data):
                 raise ValueError("cut off")
             yield data[at : at + length]
             at += length
@@ -404,7 +406,9 @@ class JsonSerde(Serde):
         except MisfitError as misfit:
             raise self._refuse_field(misfit) from None
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise self._refuse_value(value, f"a dict that JSON can express ({error})") from error
+            raise self._refuse_value(
+                value, f"a dict that JSON can express ({type(error).__name__})"
+            ) from error
 
     def decoder(self, offset: int = 0) -> Callable[[bytes], Any]:
         read = None if self._codec is None else self._codec.quick_read(self.deserialize)
@@ -438,11 +442,9 @@ class JsonSerde(Serde):
                 f"serde 'json' cannot write {place}, which is {misfit.wanted} in {self!r}: it is missing, or "
                 "None; give it a value, or leave out NOT NULL"
             )
-        shown = repr(misfit.value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
         reason = f" ({misfit.reason})" if misfit.reason else ""
         return SerializationException(
-            f"serde 'json' cannot write {place}, which is {misfit.wanted}: the value is {shown}, a "
+            f"serde 'json' cannot write {place}, which is {misfit.wanted}: the value is a "
             f"{type(misfit.value).__name__}{reason}; convert it, or give the field another type"
         )
 
@@ -520,7 +522,9 @@ class CustomSerde(Serde):
         try:
             data = self.serializer(value)
         except Exception as error:  # the user's function can raise anything
-            raise self._refuse_value(value, f"what its own function takes ({error})") from error
+            raise self._refuse_value(
+                value, f"what its own function takes ({type(error).__name__})"
+            ) from error
         if not isinstance(data, bytes):
             raise SerializationException(
                 f"the serializer of serde '{self.name}' returned a {type(data).__name__} for a "
@@ -532,4 +536,4 @@ class CustomSerde(Serde):
         try:
             return self.deserializer(data)
         except Exception as error:  # the user's function can raise anything
-            raise self._refuse_data(data, f"what its own function takes ({error})") from error
+            raise self._refuse_data(data, f"what its own function takes ({type(error).__name__})") from error

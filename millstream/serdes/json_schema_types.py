@@ -61,56 +61,145 @@ def _type(schema: Any, root: Any, place: str, depth: int) -> Any:
         raise TopologyException(
             f"the JSON Schema contains itself at '{place}', and no Column has such a type"
         )
-    if not isinstance(schema, dict):
-        raise TopologyException(f"this JSON Schema gives no type for '{place or 'the value'}'")
-    if isinstance(schema.get("$ref"), str):
-        return _type(_found(schema["$ref"], root), root, place, depth + 1)
+    schema = _resolved(schema, root, place, depth)
     for word in ("oneOf", "anyOf"):
-        if word in schema:
-            rest = [each for each in schema[word] if each != {"type": "null"}]
-            if len(rest) != 1:
-                raise TopologyException(
-                    f"'{place or 'the value'}' has one of several types in the JSON Schema ({word}), and a "
-                    "Column has one type; read with a schema without that field"
-                )
-            return _type(rest[0], root, place, depth + 1)
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        kinds = [each for each in kind if each != "null"]
-        kind = kinds[0] if len(kinds) == 1 else "number" if set(kinds) == {"integer", "number"} else None
-    if kind is None and "properties" in schema:
-        kind = "object"
-    if kind is None and "enum" in schema:
-        kind = "string"
+        if word in schema and not {"type", "properties"} & schema.keys():  # else it is about these
+            return _alternatives(schema[word], word, root, place, depth)
+    kind = _kind(schema, place)
     if kind == "object":
-        properties = schema.get("properties")
-        if properties:
-            fields = [
-                {
-                    "name": name,
-                    "type": _type(inner, root, f"{place}.{name}" if place else name, depth + 1),
-                    "nullable": True,
-                    "metadata": {},
-                }
-                for name, inner in properties.items()
-            ]
-            return {"type": "struct", "fields": fields}
-        values = schema.get("additionalProperties")
-        of = _type(values, root, f"{place}[]", depth + 1) if isinstance(values, dict) else "string"
-        return {"type": "map", "keyType": "string", "valueType": of, "valueContainsNull": True}
+        return _object(schema, root, place, depth)
     if kind == "array":
-        item = _type(schema.get("items"), root, f"{place}[]", depth + 1)
+        items = schema.get("items", True)
+        if isinstance(items, list) or "prefixItems" in schema:
+            raise TopologyException(
+                f"the elements of '{place or 'the value'}' have types of their own in the JSON Schema, and "
+                f"those of a Column have one type; {_REMEDY}"
+            )
+        item = _type(items, root, f"{place}[]", depth + 1)
         return {"type": "array", "elementType": item, "containsNull": True}
     if kind == "string":
         if schema.get("contentEncoding") == "base64":
             return "binary"
         return _FORMATS.get(str(schema.get("format")), "string")
-    if kind not in _PLAIN:
-        raise TopologyException(f"this JSON Schema gives no type for '{place or 'the value'}'")
     return _PLAIN[kind]
 
 
+def _alternatives(given: Any, word: str, root: Any, place: str, depth: int) -> Any:
+    members = [_resolved(each, root, place, depth) for each in given]
+    members = [each for each in members if not _is_null(each)]
+    if not members:
+        return "void"
+    values = [_values(each) for each in members]
+    if all(values):
+        return _type({"enum": [each for one in values for each in one or ()]}, root, place, depth + 1)
+    first, *others = (_type(each, root, place, depth + 1) for each in members)
+    if any(other != first for other in others):
+        raise TopologyException(
+            f"'{place or 'the value'}' has one of several types in the JSON Schema ({word}), and a "
+            f"Column has one type; {_REMEDY}"
+        )
+    return first
+
+
+_REMEDY = "give Serdes.json_schema() a schema in which it has one type, or that does not have it"
+
+
+def _object(schema: Any, root: Any, place: str, depth: int) -> Any:
+    properties = schema.get("properties")
+    if properties:
+        fields = [
+            {
+                "name": name,
+                "type": _type(inner, root, f"{place}.{name}" if place else name, depth + 1),
+                "nullable": True,
+                "metadata": {},
+            }
+            for name, inner in properties.items()
+        ]
+        return {"type": "struct", "fields": fields}
+    values = schema.get("additionalProperties")
+    if not isinstance(values, dict):
+        # As a map of texts, numbers and objects in it would be written on as texts.
+        raise TopologyException(
+            f"'{place or 'the value'}' is an object of any properties in the JSON Schema, and a Column needs "
+            'their types; give Serdes.json_schema() a schema with its "properties", or with the type of all '
+            'of them ("additionalProperties": {"type": "string"}, say), or one that does not have it'
+        )
+    of = _type(values, root, f"{place}[]", depth + 1)
+    return {"type": "map", "keyType": "string", "valueType": of, "valueContainsNull": True}
+
+
+def _kind(schema: Mapping[str, Any], place: str) -> str:
+    """The name of a schema's type.
+
+    Raises:
+        TopologyException: it has none, or several.
+    """
+    kind = schema.get("type")
+    kinds = {each for each in kind if each != "null"} if isinstance(kind, list) else {kind}
+    if kinds == {None}:
+        kinds = {_of_value(each) for each in _values(schema) or () if each is not None}
+    if not kinds and (kind is not None or _values(schema)):
+        kinds = {"null"}
+    if not kinds and ("properties" in schema or "additionalProperties" in schema):
+        kinds = {"object"}
+    if not kinds and "items" in schema:
+        kinds = {"array"}
+    if kinds == {"integer", "number"}:
+        kinds = {"number"}
+    found = next(iter(kinds), None)
+    if len(kinds) > 1:
+        raise TopologyException(
+            f"'{place or 'the value'}' has one of several types in the JSON Schema "
+            f"({', '.join(sorted(map(str, kinds)))}), and a Column has one type; {_REMEDY}"
+        )
+    if found not in (*_PLAIN, "object", "array"):
+        raise TopologyException(
+            f"this JSON Schema gives no type for '{place or 'the value'}', which may be anything; {_REMEDY}"
+        )
+    return str(found)
+
+
+def _resolved(schema: Any, root: Any, place: str, depth: int) -> dict[str, Any]:
+    """A schema with what it refers to, and with all that has to hold at once (allOf) in one."""
+    if schema is True:
+        return {}
+    if not isinstance(schema, dict):
+        raise TopologyException(f"this JSON Schema gives no type for '{place or 'the value'}'")
+    if depth > 50:
+        raise TopologyException(
+            f"the JSON Schema contains itself at '{place}', and no Column has such a type"
+        )
+    parts = [_found(schema["$ref"], root)] if isinstance(schema.get("$ref"), str) else []
+    parts += schema.get("allOf") or ()
+    own = {word: each for word, each in schema.items() if word not in ("$ref", "allOf")}
+    made: dict[str, Any] = {}
+    for each in [*(_resolved(part, root, place, depth + 1) for part in parts), own]:
+        fields = {**made.get("properties", {}), **each.get("properties", {})}
+        made = {**made, **each, **({"properties": fields} if fields else {})}
+    return made
+
+
+def _is_null(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "null" or _values(schema) == [None]
+
+
+def _values(schema: Mapping[str, Any]) -> list[Any] | None:
+    """The only values that a schema allows; None: it has no list of them."""
+    if "const" in schema:
+        return [schema["const"]]
+    found = schema.get("enum")
+    return found if isinstance(found, list) else None
+
+
+def _of_value(value: Any) -> str:
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    return kinds[type(value)]
+
+
 def _found(reference: str, root: Any) -> Any:
+    if reference == "#":
+        return root
     if not reference.startswith("#/"):
         raise TopologyException(
             f"the JSON Schema refers to '{reference}', which is not in it; give a schema that has all its "

@@ -76,6 +76,10 @@ _SPARK = {
 }
 
 
+_UNSIGNED = ("uint64", "fixed64")
+"""Read as numbers with a sign, as in Spark and Java, which have no others."""
+
+
 def schema_of(message: Any) -> tuple[str, str]:
     """The schema of a generated class, and the message's full name.
 
@@ -176,17 +180,30 @@ def fields_of(descriptor: Any) -> list[dict[str, Any]]:
 
 def _described(field: Any) -> dict[str, Any]:
     kind = "map" if _is_map(field) else _kind(field)
+    of_map = field.containing_type.GetOptions().map_entry  # its key and its value are always there
     said: dict[str, Any] = {
         "number": field.number,
         "kind": kind,
         "repeated": _repeated(field) and kind != "map",
-        "explicit": bool(field.has_presence),
+        "explicit": bool(field.has_presence) and not of_map,
     }
+    if field.containing_oneof is not None:
+        said["oneof"] = field.containing_oneof.index
     if kind in ("message", "map"):
         said["fields"] = fields_of(field.message_type)
+    if kind == "string":
+        said["checked"] = _syntax(field.file) != "proto2"
     if kind == "enum":
         said["symbols"] = {value.name: value.number for value in field.enum_type.values}
+        said["closed"] = bool(field.enum_type.is_closed)
     return said
+
+
+def _syntax(file: Any) -> str:
+    pb2, _ = _library()
+    said = pb2.FileDescriptorProto()
+    file.CopyToProto(said)
+    return said.syntax or "proto2"
 
 
 def indexes_of(descriptor: Any) -> list[int]:
@@ -211,7 +228,11 @@ def message_of(descriptor: Any) -> Any:
 
 
 def to_dict(message: Any) -> dict[str, Any]:
-    """A message as a dict with all its fields; None where one that can be absent is."""
+    """A message as a dict with all its fields; None where one that can be absent is.
+
+    Raises:
+        ValueError: a text is not UTF-8.
+    """
     return {field.name: _read(message, field) for field in message.DESCRIPTOR.fields}
 
 
@@ -220,8 +241,8 @@ def _read(message: Any, field: Any) -> Any:
         return None
     value = getattr(message, field.name)
     if _is_map(field):
-        of = field.message_type.fields_by_name["value"]
-        return {key: _plain(value[key], of) for key in value}
+        keys, of = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        return {_plain(key, keys): _plain(value[key], of) for key in value}
     return [_plain(each, field) for each in value] if _repeated(field) else _plain(value, field)
 
 
@@ -232,6 +253,10 @@ def _plain(value: Any, field: Any) -> Any:
     if kind == "enum":
         known = field.enum_type.values_by_number.get(value)
         return str(value) if known is None else known.name
+    if kind == "string" and isinstance(value, bytes):
+        raise ValueError(f"the text of '{field.name}' is not UTF-8")  # in a proto2 file, it is bytes then
+    if kind in _UNSIGNED and value >= 2**63:
+        return value - 2**64
     return value
 
 
@@ -273,7 +298,10 @@ def _write(message: Any, field: Any, value: Any) -> None:
 
 
 def _raw(value: Any, field: Any) -> Any:
-    if _kind(field) != "enum" or not isinstance(value, str):
+    kind = _kind(field)
+    if kind in _UNSIGNED and isinstance(value, int) and -(2**63) <= value < 0:
+        return value + 2**64
+    if kind != "enum" or not isinstance(value, str):
         return value
     known = field.enum_type.values_by_name.get(value)
     return int(value) if known is None else known.number

@@ -27,7 +27,8 @@ from millstream.errors import (
 )
 from millstream.registry.client import Registered, Registry, registry_of
 from millstream.registry.settings import RegistrySettings
-from millstream.serdes import avro_types, json_schema_types, protobuf_types
+from millstream.serdes import avro_reader, avro_types, json_schema_types, protobuf_types
+from millstream.serdes.avro_nodes import MisreadError
 from millstream.serdes.formats import JsonSerde, ListSerde
 from millstream.serdes.serde import Serde
 from millstream.serdes.windowed import WindowedSerde
@@ -209,7 +210,7 @@ def header_of(schema_id: int) -> bytes:
 
 
 def _id_of(serde: RegistrySerde, data: bytes) -> int:
-    if len(data) < 5 or data[0] != 0:
+    if len(data) < _HEADER or data[0] != 0:
         raise serde._refuse_data(data, _TAKES)
     id = int.from_bytes(data[1:5], "big", signed=True)
     if id < 0:  # no registry has one
@@ -217,6 +218,7 @@ def _id_of(serde: RegistrySerde, data: bytes) -> int:
     return id
 
 
+_HEADER = 5
 _TAKES = "a 0 and the id of a schema before the value, as Confluent's serializers write them"
 _FOR_KIND = {"AVRO": "Serdes.avro()", "JSON": "Serdes.json_schema()", "PROTOBUF": "Serdes.protobuf()"}
 
@@ -292,7 +294,7 @@ class AvroSerde(RegistrySerde):
             _fastavro().schemaless_writer(out, _avro_parsed(serde.schema), value, strict_allow_default=True)
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError, ArithmeticError) as error:
             name = serde._schema_name or "its schema"
-            raise self._refuse_value(value, f"what {name} says ({_line(error)})") from error
+            raise self._refuse_value(value, f"what {name} says ({type(error).__name__})") from error
         return out.getvalue()
 
     def _decode(self, data: bytes) -> Any:
@@ -302,16 +304,12 @@ class AvroSerde(RegistrySerde):
             raise self._refuse_data(data, f"a schema id that the registry knows, and it does not know {id}")
         if written.kind != self.kind:
             raise self._refuse_data(data, f"Avro, and the schema of id {id} is {written.kind}")
-        reader = _avro_parsed(self.schema) if self.schema else None
-        source = io.BytesIO(data)
-        source.seek(5)
         try:
-            value = _avro_reader(*written.texts)(source, _avro_parsed(*written.texts), reader)
-        except Exception as error:  # what bytes of another schema make of fastavro is anything
-            raise self._refuse_data(data, f"Avro that its schema can read ({_line(error)})") from error
-        if source.tell() != len(data):
-            raise self._refuse_data(data, "Avro that ends where its record does")
-        return value
+            return avro_reader.reader(written.texts, self.schema)(data, _HEADER)
+        except MisreadError as error:
+            raise self._refuse_data(data, str(error)) from None
+        except ValueError as error:
+            raise self._refuse_data(data, f"a schema that fits its own ({error})") from error
 
 
 def avro_serde(
@@ -328,11 +326,6 @@ def avro_serde(
     )
 
 
-def _line(error: BaseException) -> str:
-    text = str(error).split("\n", 1)[0]
-    return f"{type(error).__name__}: {text if len(text) <= 200 else text[:200] + '...'}"
-
-
 @cache
 def _avro_type(schema: str) -> Any:
     return avro_types.spark_type(schema)
@@ -346,32 +339,6 @@ def _avro_parsed(*texts: str) -> Any:
         schema = json.loads(text) if text.strip()[:1] in '{["' else text.strip()
         parsed = _fastavro().parse_schema(schema, named_schemas=names)
     return parsed
-
-
-@cache
-def _avro_reader(*texts: str) -> Any:
-    """fastavro's compiled reader; if the schema is recursive, the one that it has in Python.
-
-    A record can nest as deep as it is long. The compiled reader crashes the process then; Python raises.
-    """
-    schemas = (_avro_parsed(*texts[: n + 1]) for n in range(len(texts)))  # one refers to those before it
-    if not any(_has_itself(schema, frozenset()) for schema in schemas):
-        return _fastavro().schemaless_reader
-    from fastavro._read_py import schemaless_reader
-
-    return schemaless_reader
-
-
-def _has_itself(schema: Any, within: frozenset[str]) -> bool:
-    if isinstance(schema, str):
-        return schema in within
-    if isinstance(schema, list):
-        return any(_has_itself(each, within) for each in schema)
-    if schema["type"] in ("record", "error"):
-        inside = within | {schema["name"]}
-        return any(_has_itself(field["type"], inside) for field in schema["fields"])
-    parts = [schema[name] for name in ("items", "values") if name in schema]
-    return any(_has_itself(each, within) for each in parts or [schema["type"]])
 
 
 def _fastavro() -> Any:
@@ -487,7 +454,9 @@ class ProtobufSerde(RegistrySerde):
             try:
                 message = protobuf_types.from_dict(value, protobuf_types.message_of(serde.descriptor))
             except (ValueError, TypeError, AttributeError) as error:
-                raise self._refuse_value(value, f"what {serde._schema_name} has ({_line(error)})") from error
+                raise self._refuse_value(
+                    value, f"what {serde._schema_name} has ({type(error).__name__})"
+                ) from error
         elif getattr(getattr(value, "DESCRIPTOR", None), "full_name", None) != serde._schema_name:
             raise self._refuse_value(value, f"a dict, or a {serde._schema_name}")
         data: bytes = message.SerializeToString(deterministic=True)
@@ -505,9 +474,9 @@ class ProtobufSerde(RegistrySerde):
         message = protobuf_types.message_of(serde.descriptor)
         try:
             message.ParseFromString(data[5 + len(written) :])
+            return protobuf_types.to_dict(message)
         except Exception as error:  # of a class of protobuf's
             raise self._refuse_data(data, "Protobuf that is whole") from error
-        return protobuf_types.to_dict(message)
 
 
 def _varint(number: int) -> bytes:

@@ -71,10 +71,9 @@ class Serde(ABC):
     def _decode(self, data: bytes) -> Any: ...
 
     def _refuse_value(self, value: Any, wanted: str) -> SerializationException:
-        shown = repr(value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        # The type and never the value, which must not be logged.
         return SerializationException(
-            f"serde '{self.name}' cannot write {shown}, a {type(value).__name__}: it takes {wanted}; "
+            f"serde '{self.name}' cannot write this {type(value).__name__}: it takes {wanted}; "
             "convert the value, or give this key or value another serde"
         )
 

@@ -12,9 +12,12 @@ from millstream.errors import TopologyException
 from millstream.model import SessionWindow, TimeWindow, Windowed
 from millstream.serdes.serde import Serde
 
-__all__ = ["WindowedSerde", "WindowedSerdes"]
+__all__ = ["LATEST_MS", "WindowedSerde", "WindowedSerdes"]
 
 _MAX = 2**63 - 1
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, the latest time that Spark's half can give to Python. Kafka has no window before
+1970, and none that ends before it starts."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,10 +60,12 @@ class WindowedSerde(Serde):
         if len(data) < self.tail:
             raise self._refuse_data(data, f"a key and {self.tail} bytes of its window")
         key = self.inner.deserialize(data[: -self.tail])
-        if self.window_size_ms is None:
-            end, start = struct.unpack(">2q", data[-16:])
-            return Windowed(key, SessionWindow(start, end))
         (start,) = struct.unpack(">q", data[-8:])
+        (end,) = struct.unpack(">q", data[-self.tail :][:8])  # of time windows, the start again
+        if not 0 <= start <= end <= LATEST_MS:
+            raise self._refuse_data(data, f"a key and {self.tail} bytes of its window")
+        if self.window_size_ms is None:
+            return Windowed(key, SessionWindow(start, end))
         return Windowed(key, TimeWindow(start, min(start + self.window_size_ms, _MAX)))
 
 

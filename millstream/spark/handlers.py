@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from millstream.config import MASKED, StreamsConfig, masked
+from millstream.config import StreamsConfig
 from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.java_names import java_class
 
@@ -77,7 +77,7 @@ class RecordHandlers:
                 config.client_options("producer.").get("max.request.size", MAX_REQUEST_SIZE)
             ),
             own=config.own_handlers,
-            configs=_told(config),
+            configs=config.for_handlers,
         )
 
     @property
@@ -97,19 +97,6 @@ class RecordHandlers:
     def needs_source(self) -> bool:
         """Whether anything needs the source record that a record comes from."""
         return self.dead_letters or bool(self.own)
-
-
-def _told(config: StreamsConfig) -> dict[str, Any]:
-    """The part of a configuration that may leave the process: no secrets."""
-    return {
-        name: value for name, value in config.items() if _is_plain(value) and masked(name, value) != MASKED
-    }
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(_is_plain(item) for item in value)
-    return isinstance(value, str | int | float | bool)
 
 
 FAIL = RecordHandlers()

@@ -24,7 +24,7 @@ from millstream.serdes.formats import BytesSerde, CustomSerde, JsonSerde, ListSe
 from millstream.serdes.registered import JsonSchemaSerde, RegistrySerde
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
-from millstream.serdes.windowed import WindowedSerde
+from millstream.serdes.windowed import LATEST_MS, WindowedSerde
 from millstream.spark import json_serdes, own_serdes, registry_serdes
 from millstream.spark.trace import as_column
 
@@ -94,7 +94,7 @@ def _canonical_uuid(text: Column) -> Column:
     return F.when(text.rlike(_UUID), F.lower(text)).otherwise(wrong.cast("string"))
 
 
-_UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z"
 
 _CODECS: dict[str, _Codec] = {
     "bytes": _Codec(T.BinaryType(), lambda c: c, lambda c: c),
@@ -336,19 +336,22 @@ def _windowed_takes(serde: WindowedSerde) -> str:
 
 def _from_windowed(serde: WindowedSerde, data: Column, where: Column) -> Column:
     size = F.octet_length(data)
-    fits = size >= serde.tail
-    inner = from_bytes(serde.inner, F.when(fits, F.substring(data, F.lit(1), size - serde.tail)), where)
+    is_whole = size >= serde.tail
+    inner = from_bytes(serde.inner, F.when(is_whole, F.substring(data, F.lit(1), size - serde.tail)), where)
 
     def time(position: Column) -> Column:
         return F.conv(F.hex(F.substring(data, position, F.lit(8))), 16, -10).cast("bigint")
 
     start = time(size - 7)
     end = time(size - 15) if serde.window_size_ms is None else start + serde.window_size_ms
+    fits = is_whole & (start >= 0) & (start <= LATEST_MS)
+    if serde.window_size_ms is None:
+        fits &= (end >= start) & (end <= LATEST_MS)
     window = F.struct(F.timestamp_millis(start).alias("start"), F.timestamp_millis(end).alias("end"))
     read = F.struct(inner.alias("key"), window.alias("window"))
     wrong = _wrong(serde, data, where, _windowed_takes(serde))
     # The error is a field of its own struct: only Spark knows the key's type.
-    return F.when(fits, read).when(data.isNotNull() & wrong.cast("boolean"), read)
+    return F.when(F.coalesce(fits, F.lit(False)), read).when(data.isNotNull() & wrong.cast("boolean"), read)
 
 
 def _windowed_to_bytes(serde: WindowedSerde, value: Column, type_: T.DataType, what: str) -> Column:

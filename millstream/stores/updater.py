@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +31,8 @@ _log.addFilter(ESCAPED)
 MAX_RECORDS = 500
 """Records per write. RocksDB's binding holds Python's lock while it writes: half a millisecond for 500, ten
 for 10,000, in which readers wait. Larger batches are slower, too."""
+
+Entry = tuple[bytes, bytes | None, int]
 
 _IDLE_S = 60.0
 _LAG_REFRESH_S = 1.0
@@ -149,7 +151,8 @@ class StoreUpdater:
     partition that has become up to date. `on_restoring` is called before such a partition is restored again,
     because its changelog was truncated or recreated; from then on, the store should not be read.
     `check_epoch` is called there before a record with a new highest epoch is applied, with the epoch and the
-    record's offset. It raises if such a claim is impossible. The updater owns the consumer, not the stores.
+    record's offset. It raises if such a claim is impossible. `readable` is called there for each batch, and
+    gives the entries that go into the store. The updater owns the consumer, not the stores.
     """
 
     def __init__(
@@ -166,9 +169,13 @@ class StoreUpdater:
         max_records: int = MAX_RECORDS,
         clock: Clock | None = None,
         check_epoch: Callable[[TopicPartition, int, int], None] = lambda partition, epoch, offset: None,
+        readable: Callable[[BytesStore, ChangelogBatch], Sequence[Entry]] = lambda store, batch: (
+            batch.entries
+        ),
     ) -> None:
         self._consumer = consumer
         self._check_epoch = check_epoch
+        self._readable = readable
         self._on_failure = on_failure
         self._listener = listener
         self._watch = watch
@@ -444,7 +451,8 @@ class StoreUpdater:
             return
         if batch.rose_at >= 0:
             self._check_epoch(batch.partition, batch.epoch, batch.rose_at)
-        follower.store.apply(batch.entries, batch.next_offset, batch.epoch)
+        entries = self._readable(follower.store, batch)
+        follower.store.apply(entries, batch.next_offset, batch.epoch)
         if batch.dropped:
             self._tell_dropped(batch, follower)
         self._records_applied += len(batch.entries)

@@ -25,13 +25,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
+from millstream.clock import SystemClock
 from millstream.config import StreamsConfig
 from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.timestamps import extractor
-from millstream.errors import IllegalStateException, TopologyException
+from millstream.errors import IllegalStateException, SerializationException, TopologyException
 from millstream.metrics.client import Metric, MetricName
-from millstream.model import KeyValue, Record, StoreKind, TaskId
-from millstream.ports import BytesStore
+from millstream.model import KeyValue, Record, StoreKind, TaskId, TopicPartition
+from millstream.ports import BytesStore, ChangelogBatch
 from millstream.processors.filling import filled
 from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
@@ -39,6 +40,7 @@ from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapsho
 from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.registry.settings import RegistrySettings, is_of_registry
 from millstream.runtime.global_tables import declared_serdes, global_parts
+from millstream.runtime.source_records import SourceRecords, source_serdes
 from millstream.serdes.registered import bound
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
@@ -47,7 +49,7 @@ from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
 from millstream.states import State, ThreadState
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
-from millstream.topology.names import internal_topic
+from millstream.topology.names import internal_topic, is_internal_topic
 from millstream.topology.nodes import FrameRead, GlobalTable, Repartition, Source
 from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology
@@ -167,6 +169,11 @@ class TopologyTestDriver:
             )
             self._fills.setdefault(part.changelog.topic, []).append(part.store.name)
         self._declared_serdes = declared_serdes(topology, *defaults, self._registry)
+        self._source_records = SourceRecords(
+            source_serdes(topology, defaults, partial(bound, settings=self._registry)),
+            _configured(config),
+            SystemClock(),
+        )
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
         self._pipelines: list[MemoryPipeline] = []
         try:
@@ -182,7 +189,7 @@ class TopologyTestDriver:
                         default_key_serde=defaults[0],
                         default_value_serde=defaults[1],
                         checkpoint=f"{self._directory}/{pipeline.name}",
-                        handlers=_handlers(config),
+                        handlers=RecordHandlers.of(_configured(config)),
                         cached=config.get("statestore.cache.max.bytes") != 0,
                         timestamp_extractor=extractor(
                             config.get("default.timestamp.extractor"), "'default.timestamp.extractor'"
@@ -553,8 +560,22 @@ class TopologyTestDriver:
     def _fill(self, record: Record) -> None:
         for name in self._fills.get(record.topic, ()):
             if record.key is not None:
-                entry = (record.key, record.value, record.timestamp)
-                self._stores[name].apply([entry], record.offset + 1)
+                store, entry = self._stores[name], (record.key, record.value, record.timestamp)
+                at = TopicPartition(record.topic, record.partition)
+                batch = ChangelogBatch(at, [entry], record.offset + 1, offsets=[record.offset])
+                store.apply(self._kept(store, batch), batch.next_offset)
+
+    def _kept(self, store: BytesStore, batch: ChangelogBatch) -> Sequence[tuple[bytes, bytes | None, int]]:
+        topic = batch.partition.topic
+        if is_internal_topic(self._application_id, topic):
+            return batch.entries
+        try:
+            return self._source_records.kept(store.name, store.task_id, batch)
+        except SerializationException:
+            pipelines = (each.pipeline.inputs for each in self._pipelines)
+            if any(_reads(node, topic, self._application_id) for nodes in pipelines for node in nodes):
+                return ()  # the pipeline that reads it raises
+            raise
 
     def _output(self, topic: str) -> deque[Record]:
         return self._outputs.get(topic, deque())
@@ -730,13 +751,11 @@ def _reads(node: Input, topic: str, application_id: str) -> bool:
     return topic == node.topic
 
 
-def _handlers(config: Mapping[str, Any]) -> RecordHandlers:
+def _configured(config: Mapping[str, Any]) -> StreamsConfig:
     """The configured handlers for failed records; the rest of the configuration need not be a client's."""
     names = ("exception.handler", "errors.", "producer.max.request.size")
     given = {name: value for name, value in config.items() if any(part in name for part in names)}
-    return RecordHandlers.of(
-        StreamsConfig({"application.id": "test", "bootstrap.servers": "localhost:9092", **given})
-    )
+    return StreamsConfig({"application.id": "test", "bootstrap.servers": "localhost:9092", **given})
 
 
 def _serde(given: Any) -> Serde | None:

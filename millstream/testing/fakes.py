@@ -197,6 +197,7 @@ class FakeChangelogConsumer:
         records: Sequence[tuple[bytes, bytes | None, int] | None],
     ) -> ChangelogBatch:
         entries, dropped, highest, rose_at = [], [], self._epochs.get(partition, 0), -1
+        offsets = []
         for at, record in enumerate(records, offset):
             epoch = self.log.epoch(partition, at)
             if epoch is not None and epoch < highest:
@@ -205,9 +206,17 @@ class FakeChangelogConsumer:
                 if (epoch or 0) > highest:
                     highest, rose_at = epoch or 0, at
                 entries.append(record)
+                offsets.append(at)
         self._epochs[partition] = highest
         return ChangelogBatch(
-            partition, entries, offset + len(records), highest, len(dropped), max(dropped, default=0), rose_at
+            partition,
+            entries,
+            offset + len(records),
+            highest,
+            len(dropped),
+            max(dropped, default=0),
+            rose_at,
+            offsets,
         )
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

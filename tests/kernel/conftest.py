@@ -33,8 +33,8 @@ def kernel_java(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
     class_path = ":".join(map(str, [classes, builder.JAR, builder.kafka_clients(), spark]))
     java = [str(find_java().java), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
 
-    def run(main: str, stdin: str = "", *arguments: str, timeout: float = 60) -> str:
-        command = [*java, main, *arguments]
+    def run(main: str, stdin: str = "", *arguments: str, timeout: float = 60, heap: str = "") -> str:
+        command = [java[0], *([f"-Xmx{heap}"] if heap else []), *java[1:], main, *arguments]
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
         )

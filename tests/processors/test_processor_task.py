@@ -345,7 +345,7 @@ def test_a_global_table_is_read_with_its_timestamps_and_never_written() -> None:
         ),
         (
             SerializationException,
-            "serde 'long' cannot write 'x'",
+            "serde 'long' cannot write this str",
             lambda context, record: context.get_state_store("counts").put("a", "x"),
         ),
         (
@@ -451,7 +451,7 @@ def test_what_a_sink_cannot_write_is_no_failure_of_a_processor(writes_on: bool) 
             fed(task, [("a", "x", 5)])
     ((outside, part, error),) = home.unwritable
     assert (outside, part) == (0, "value")
-    assert "serde 'long' cannot write 'x'" in str(error)
+    assert "serde 'long' cannot write this str" in str(error)
     assert home.failures == []
     assert [record.value for _, record in home.left] == ([(7).to_bytes(8, "big")] if writes_on else [])
 

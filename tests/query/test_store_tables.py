@@ -101,6 +101,17 @@ def test_bytes_of_another_serde_are_told(data: bytes) -> None:
         client.store().to_arrow()
 
 
+def test_an_unreadable_value_names_its_key_and_partition() -> None:
+    """One of many, whichever way the store is read: so that it can be replaced."""
+    client = client_with(Serdes.string(), Serdes.long())
+    good = (7).to_bytes(8, "big")
+    client.stores[0].apply([(b"a", good, 1), (b"bad", b"abc", 1), (b"c", good, 1)], 3)
+    said = r"a value of store 'counts' cannot be read: .*3.* \(key 'bad', partition 0; a new record of"
+    for read in (client.store().to_arrow, lambda: list(client.store().all())):
+        with pytest.raises(SerializationException, match=said):
+            read()
+
+
 def test_json_values_have_the_fields_of_their_schema() -> None:
     """Also those that no value has; numbers have the declared types; objects with any keys are maps."""
     serde = Serdes.json("x DOUBLE, note STRING, tags ARRAY<INT>, of MAP<STRING, BIGINT>, at TIMESTAMP")

@@ -63,7 +63,8 @@ def settings(url: str, **more: Any) -> RegistrySettings:
 def ask(server: RegistryServer, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and answer of a plain HTTP request."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(server.url + path, method=method, data=data)
+    kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    request = urllib.request.Request(server.url + path, method=method, data=data, headers=kind)
     try:
         with urllib.request.urlopen(request, timeout=10) as reply:
             return reply.status, json.loads(reply.read())

@@ -17,7 +17,7 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import LagInfo, TaskId, TopicPartition
-from millstream.ports import OffsetOutOfRange
+from millstream.ports import ChangelogBatch, OffsetOutOfRange
 from millstream.stores.api import to_stored
 from millstream.stores.memory import MemoryStore
 from millstream.stores.updater import Start, StoreUpdater, progress_line, where_to_start
@@ -509,4 +509,27 @@ def test_lags_are_the_distance_to_the_end() -> None:
     eventually(lambda: world.updater.lags() == {P0: LagInfo(4, 6)})
     world.consumer.release()
     eventually(lambda: world.updater.lags() == {P0: LagInfo(6, 6)})
+    world.updater.close()
+
+
+def test_what_cannot_be_read_does_not_go_into_the_store() -> None:
+    """What decides about it gets the offsets; the position passes what was left out."""
+    seen: list[int] = []
+
+    def readable(store: Any, batch: ChangelogBatch) -> list[tuple[bytes, bytes | None, int]]:
+        seen.extend(batch.offsets)
+        if any(key == b"k007" for key, *_ in batch.entries):
+            raise StreamsException("the record at offset 7 cannot be read")
+        return [each for each in batch.entries if each[0] != b"k001"]
+
+    world = World(readable=readable)
+    world.log.append(P0, *records(0, 4))
+    store = world.add(P0)
+    world.updater.start()
+    world.wait_for_position(store, 4)
+    assert [key for key, _ in store.range(None, None)] == [b"k000", b"k002", b"k003"]
+    assert seen == [0, 1, 2, 3]
+    world.log.append(P0, *records(4, 8))
+    world.heard.wait_until(lambda: "failure" in [what[0] for what in world.heard.told])
+    assert store.position == 4
     world.updater.close()

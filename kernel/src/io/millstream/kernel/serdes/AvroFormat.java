@@ -16,8 +16,6 @@ import org.apache.avro.io.EncoderFactory;
 
 /** Avro, whose readers need the schema with which a record was written. It is requested from the registry by id. */
 final class AvroFormat implements Format {
-    private static final int LONGEST_REASON = 200;
-
     private final Schema schema;
     private final Registry registry;
     private final byte[] header;
@@ -64,10 +62,9 @@ final class AvroFormat implements Format {
         }
     }
 
+    /** Only the class: Avro's messages, and those of numbers, quote the record. */
     private static String reason(Exception error) {
-        String said = error.getMessage() == null ? error.getClass().getSimpleName() : error.getMessage();
-        String line = said.lines().findFirst().orElse("");
-        return " (" + (line.length() > LONGEST_REASON ? line.substring(0, LONGEST_REASON) + "..." : line) + ")";
+        return " (" + error.getClass().getSimpleName() + ")";
     }
 
     private GenericDatumReader<Object> reader(int id) {
@@ -104,7 +101,7 @@ final class AvroFormat implements Format {
             encoder.flush();
             return out.toByteArray();
         } catch (IOException | AvroRuntimeException | ClassCastException | NullPointerException error) {
-            throw new UnwritableException(error.getMessage());
+            throw new UnwritableException("it does not fit" + reason(error));
         }
     }
 }

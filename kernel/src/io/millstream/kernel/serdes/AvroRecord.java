@@ -39,7 +39,7 @@ final class AvroRecord extends Decoder {
     private long elements(long claimed) throws IOException {
         int left = rest.available();
         elements += claimed;
-        if (claimed > left + MOST_EMPTY || elements > size + MOST_EMPTY) {
+        if (claimed < 0 || claimed > left + MOST_EMPTY || elements > size + MOST_EMPTY) {
             throw new EOFException(elements + " elements in a record of " + size + " bytes");
         }
         return claimed;
@@ -66,22 +66,63 @@ final class AvroRecord extends Decoder {
 
     @Override
     public long readArrayStart() throws IOException {
-        return elements(bytes.readArrayStart());
+        long count = bytes.readLong();
+        if (count < 0) { // the size of the block follows
+            bytes.readLong();
+            count = -count;
+        }
+        return elements(count);
     }
 
     @Override
     public long arrayNext() throws IOException {
-        return elements(bytes.arrayNext());
+        return readArrayStart();
     }
 
     @Override
     public long readMapStart() throws IOException {
-        return elements(bytes.readMapStart());
+        return readArrayStart();
     }
 
     @Override
     public long mapNext() throws IOException {
-        return elements(bytes.mapNext());
+        return readArrayStart();
+    }
+
+    @Override
+    public void skipString() throws IOException {
+        bytes.skipFixed(length());
+    }
+
+    @Override
+    public void skipBytes() throws IOException {
+        bytes.skipFixed(length());
+    }
+
+    @Override
+    public long skipArray() throws IOException {
+        long count = bytes.readLong();
+        while (count < 0) { // the block says how long it is; Avro's decoder would also go backwards
+            bytes.skipFixed(length());
+            count = bytes.readLong();
+        }
+        return elements(count);
+    }
+
+    @Override
+    public long skipMap() throws IOException {
+        return skipArray();
+    }
+
+    /** Avro's decoder takes any byte, and Python's half of the serde has to take the same. */
+    @Override
+    public boolean readBoolean() throws IOException {
+        byte[] one = new byte[1];
+        bytes.readFixed(one, 0, 1);
+        if (one[0] != 0 && one[0] != 1) {
+            throw new UnreadableException("Avro whose booleans are 0 or 1");
+        }
+        return one[0] == 1;
     }
 
     // --- unchanged --------------------------------------------------------------------------------------------
@@ -91,10 +132,6 @@ final class AvroRecord extends Decoder {
         bytes.readNull();
     }
 
-    @Override
-    public boolean readBoolean() throws IOException {
-        return bytes.readBoolean();
-    }
 
     @Override
     public int readInt() throws IOException {
@@ -116,15 +153,6 @@ final class AvroRecord extends Decoder {
         return bytes.readDouble();
     }
 
-    @Override
-    public void skipString() throws IOException {
-        bytes.skipString();
-    }
-
-    @Override
-    public void skipBytes() throws IOException {
-        bytes.skipBytes();
-    }
 
     @Override
     public void readFixed(byte[] into, int start, int length) throws IOException {
@@ -141,15 +169,6 @@ final class AvroRecord extends Decoder {
         return bytes.readEnum();
     }
 
-    @Override
-    public long skipArray() throws IOException {
-        return elements(bytes.skipArray());
-    }
-
-    @Override
-    public long skipMap() throws IOException {
-        return elements(bytes.skipMap());
-    }
 
     @Override
     public int readIndex() throws IOException {

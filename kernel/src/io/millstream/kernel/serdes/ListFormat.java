@@ -19,6 +19,7 @@ import org.apache.spark.sql.types.DataTypes;
 final class ListFormat implements Format {
     private static final int ONE_SIZE = 0;
     private static final int OWN_SIZES = 1;
+    private static final int NULL = -1;
 
     private final int size;
     private final DataType element;
@@ -53,18 +54,18 @@ final class ListFormat implements Format {
                 throw new UnreadableException("a list of such elements, as Kafka's ListSerializer writes it");
             }
             Set<Integer> nulls = new HashSet<>();
-            for (int count = strategy == ONE_SIZE ? count(from, 4) : 0; count > 0; count--) {
+            for (int count = strategy == ONE_SIZE ? count(from, 4, 0) : 0; count > 0; count--) {
                 nulls.add(from.getInt());
             }
-            Object[] elements = new Object[nulls.isEmpty() ? count(from, strategy == ONE_SIZE ? size : 4)
-                    : from.getInt()];
-            if (elements.length > data.length) {
-                throw new UnreadableException("a list that is whole");
-            }
+            // A null takes no room here: its index was before.
+            Object[] elements = new Object[count(from, strategy == ONE_SIZE ? size : 4, nulls.size())];
             for (int i = 0; i < elements.length; i++) {
-                int length = strategy == ONE_SIZE ? nulls.contains(i) ? -1 : size : from.getInt();
-                if (length >= 0) {
-                    byte[] one = new byte[Math.min(length, from.remaining() + 1)];
+                int length = strategy == ONE_SIZE ? nulls.contains(i) ? NULL : size : from.getInt();
+                if (length != NULL) {
+                    if (length < 0 || length > from.remaining()) {
+                        throw new UnreadableException("a list that is whole");
+                    }
+                    byte[] one = new byte[length];
                     from.get(one);
                     elements[i] = value(one);
                 }
@@ -73,15 +74,15 @@ final class ListFormat implements Format {
                 throw new UnreadableException("a list that ends where its record does");
             }
             return new GenericArrayData(elements);
-        } catch (BufferUnderflowException | NegativeArraySizeException error) {
+        } catch (BufferUnderflowException error) {
             throw new UnreadableException("a list that is whole (" + error.getClass().getSimpleName() + ")");
         }
     }
 
-    /** The number of elements, which cannot be more than there is room for. */
-    private static int count(ByteBuffer from, int each) {
+    /** The number of elements. There cannot be more than there is room for, besides those that take none. */
+    private static int count(ByteBuffer from, int each, int without) {
         int count = from.getInt();
-        if (count < 0 || (long) count * each > from.remaining()) {
+        if (count < 0 || (count - (long) without) * each > from.remaining()) {
             throw new UnreadableException("a list that is whole");
         }
         return count;

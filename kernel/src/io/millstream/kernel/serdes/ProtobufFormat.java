@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -30,6 +31,8 @@ final class ProtobufFormat implements Format {
     private static final int VARINT = 0;
     private static final int EIGHT = 1;
     private static final int SIZED = 2;
+    private static final int GROUP = 3;
+    private static final int GROUP_END = 4;
     private static final int FOUR = 5;
     private static final int DEEPEST = 100;
 
@@ -37,6 +40,7 @@ final class ProtobufFormat implements Format {
     private final StructType type;
     private final byte[] header;
     private final byte[] indexes;
+    private final byte[] longIndexes;
 
     ProtobufFormat(Description given) {
         type = (StructType) given.type();
@@ -44,13 +48,10 @@ final class ProtobufFormat implements Format {
         Writer numbers = new Writer();
         List<Integer> path = new ArrayList<>();
         given.rest().path("indexes").forEach(each -> path.add(each.asInt()));
-        if (path.equals(List.of(0))) {
-            numbers.varint(0);
-        } else {
-            numbers.varint(zigzag(path.size()));
-            path.forEach(each -> numbers.varint(zigzag(each)));
-        }
-        indexes = numbers.bytes();
+        numbers.varint(zigzag(path.size()));
+        path.forEach(each -> numbers.varint(zigzag(each)));
+        longIndexes = numbers.bytes();
+        indexes = path.equals(List.of(0)) ? new byte[1] : longIndexes; // of the first message, a 0 stands for all
         header = Header.of(given.rest().path("id").asInt());
     }
 
@@ -77,11 +78,15 @@ final class ProtobufFormat implements Format {
         final String kind;
         final boolean repeated;
         final boolean explicit;
+        final boolean closed;
+        /** Whether each of its texts must be UTF-8, or only the last one, which counts: so in proto2. */
+        final boolean checked;
+        final int oneof;
         final Object implied;
         final Message message;
         final Message entry;
         final DataType type;
-        final Map<Integer, UTF8String> names = new HashMap<>();
+        final Map<Integer, UTF8String> names = new LinkedHashMap<>();
         final Map<String, Integer> numbers = new HashMap<>();
 
         Field(JsonNode given, DataType type) {
@@ -90,8 +95,11 @@ final class ProtobufFormat implements Format {
             kind = given.path("kind").asText();
             repeated = given.path("repeated").asBoolean();
             explicit = given.path("explicit").asBoolean();
+            closed = given.path("closed").asBoolean();
+            checked = given.path("checked").asBoolean();
+            oneof = given.path("oneof").asInt(-1);
             given.path("symbols").properties().forEach(each -> {
-                names.put(each.getValue().asInt(), UTF8String.fromString(each.getKey()));
+                names.putIfAbsent(each.getValue().asInt(), UTF8String.fromString(each.getKey()));
                 numbers.put(each.getKey(), each.getValue().asInt());
             });
             DataType inner = repeated && type instanceof ArrayType array ? array.elementType() : type;
@@ -111,7 +119,7 @@ final class ProtobufFormat implements Format {
                 case "bool" -> Boolean.FALSE;
                 case "double" -> 0.0;
                 case "float" -> 0.0f;
-                case "enum" -> names.get(0);
+                case "enum" -> names.values().iterator().next(); // the first one, which mostly is 0
                 case "message", "map" -> null;
                 default -> isInt() ? (Object) 0 : (Object) 0L;
             };
@@ -136,75 +144,129 @@ final class ProtobufFormat implements Format {
     @Override
     public Object read(byte[] data) {
         Header.id(data);
-        Reader in = new Reader(data, Header.SIZE, data.length);
-        int count = (int) in.signed();
-        List<Integer> path = new ArrayList<>();
-        for (int i = 0; i < count && i < DEEPEST; i++) {
-            path.add((int) in.signed());
-        }
-        byte[] of = Arrays.copyOfRange(data, Header.SIZE, in.at);
-        if (!Arrays.equals(of, indexes) && !(path.equals(List.of(0)) && indexes.length == 1)) {
+        byte[] of = starts(data, indexes) ? indexes : longIndexes;
+        if (!starts(data, of)) {
             throw new UnreadableException("a message of its own type, and this is another of the file's");
         }
-        return row(message, in, 0);
+        return row(message, List.of(new Reader(data, Header.SIZE + of.length, data.length)));
     }
 
-    private static InternalRow row(Message message, Reader in, int depth) {
-        if (depth > DEEPEST) {
-            throw new UnreadableException("a message that is not so deep");
-        }
+    private static boolean starts(byte[] data, byte[] with) {
+        int end = Header.SIZE + with.length;
+        return end <= data.length && Arrays.equals(data, Header.SIZE, end, with, 0, with.length);
+    }
+
+    /** A message. As in Protobuf's own libraries, a field of another wire type is one that is not known. */
+    private static InternalRow row(Message message, List<Reader> parts) {
         Object[] values = new Object[message.fields.length];
-        List<List<Object>> lists = new ArrayList<>();
-        for (Field field : message.fields) {
-            lists.add(field.repeated || field.entry != null ? new ArrayList<>() : null);
-        }
-        while (in.at < in.end) {
-            long tag = in.varint();
-            int wire = (int) (tag & 7);
-            int place = message.places.getOrDefault((int) (tag >>> 3), -1);
-            Field field = place < 0 ? null : message.fields[place];
-            if (field == null) {
-                in.skip(wire);
-            } else if (field.entry != null) {
-                lists.get(place).add(row(field.entry, in.part(wire), depth + 1));
-            } else if (field.repeated && wire == SIZED && field.wire() != SIZED) {
-                Reader packed = in.part(wire);
-                while (packed.at < packed.end) {
-                    lists.get(place).add(value(field, packed, field.wire(), depth));
-                }
-            } else if (wire != field.wire()) {
-                throw new UnreadableException("Protobuf of its own fields, and one of them is of another type");
-            } else if (field.repeated) {
-                lists.get(place).add(value(field, in, wire, depth));
-            } else {
-                values[place] = value(field, in, wire, depth);
-            }
+        for (Reader part : parts) {
+            read(message, part, values);
         }
         for (int i = 0; i < values.length; i++) {
-            Field field = message.fields[i];
-            if (field.entry != null) {
-                values[i] = map(lists.get(i));
-            } else if (field.repeated) {
-                values[i] = new GenericArrayData(lists.get(i).toArray());
-            } else if (values[i] == null) {
-                values[i] = field.implied;
-            }
+            values[i] = whole(message.fields[i], values[i]);
         }
         return new GenericInternalRow(values);
     }
 
-    /** A map; the last entry of a key counts. */
-    private static Object map(List<Object> entries) {
-        Map<Object, Object> map = new java.util.LinkedHashMap<>();
-        for (Object entry : entries) {
-            Object[] pair = ((GenericInternalRow) entry).values();
-            map.put(pair[0], pair[1]);
+    /** Reads a part of a message, and whether all in it is known. */
+    private static boolean read(Message message, Reader in, Object[] values) {
+        boolean known = true;
+        while (in.at < in.end) {
+            long tag = in.tag();
+            int wire = (int) (tag & 7);
+            int place = message.places.getOrDefault((int) (tag >>> 3), -1);
+            Field field = place < 0 ? null : message.fields[place];
+            boolean packed = field != null && field.repeated && wire == SIZED && field.wire() != SIZED;
+            if (field == null || wire != field.wire() && !packed) {
+                in.skip(wire, tag >>> 3, 0);
+                known = false;
+            } else if (packed) {
+                Reader part = in.part();
+                while (part.at < part.end) {
+                    add(values, place, value(field, part));
+                }
+            } else if (field.entry != null) {
+                Object[] entry = new Object[2];
+                if (read(field.entry, in.part(), entry)) { // Protobuf's library for Python drops the others
+                    Field[] of = field.entry.fields;
+                    entries(values, place).put(whole(of[0], entry[0]), whole(of[1], entry[1]));
+                }
+            } else if (field.repeated) {
+                add(values, place, field.message == null ? value(field, in) : row(field.message, List.of(in.part())));
+            } else {
+                Object one = field.message == null ? value(field, in) : in.part();
+                if (one != null) {
+                    set(message, values, place, one);
+                } else {
+                    known = false;
+                }
+            }
         }
-        return new ArrayBasedMapData(
-                new GenericArrayData(map.keySet().toArray()), new GenericArrayData(map.values().toArray()));
+        return known;
     }
 
-    private static Object value(Field field, Reader in, int wire, int depth) {
+    /** Of a oneof the last field counts. The parts of a message that comes more than once are merged. */
+    private static void set(Message message, Object[] values, int place, Object value) {
+        Field field = message.fields[place];
+        for (int i = 0; field.oneof >= 0 && i < values.length; i++) {
+            if (i != place && message.fields[i].oneof == field.oneof) {
+                whole(message.fields[i], values[i]); // what does not count must be whole, too
+                values[i] = null;
+            }
+        }
+        if (!(value instanceof Reader part)) {
+            values[place] = value;
+        } else if (values[place] == null) {
+            values[place] = new ArrayList<>(List.of(part));
+        } else {
+            parts(values[place]).add(part);
+        }
+    }
+
+    /** What was read of a field as a value of its type. */
+    private static Object whole(Field field, Object read) {
+        if (field.entry != null) {
+            Map<?, ?> map = read == null ? Map.of() : (Map<?, ?>) read;
+            return new ArrayBasedMapData(
+                    new GenericArrayData(map.keySet().toArray()), new GenericArrayData(map.values().toArray()));
+        }
+        if (field.repeated) {
+            return new GenericArrayData(read == null ? new Object[0] : ((List<?>) read).toArray());
+        }
+        if (read == null) {
+            return field.message != null && !field.explicit ? row(field.message, List.of()) : field.implied;
+        }
+        if (field.message == null) {
+            return read instanceof UTF8String text && !field.checked ? checked(text) : read;
+        }
+        return row(field.message, parts(read));
+    }
+
+    @SuppressWarnings("unchecked")
+    private static List<Reader> parts(Object read) {
+        return (List<Reader>) read;
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Map<Object, Object> entries(Object[] values, int place) {
+        if (values[place] == null) {
+            values[place] = new LinkedHashMap<>();
+        }
+        return (Map<Object, Object>) values[place];
+    }
+
+    @SuppressWarnings("unchecked")
+    private static void add(Object[] values, int place, Object value) {
+        if (values[place] == null) {
+            values[place] = new ArrayList<>();
+        }
+        if (value != null) { // else of an enum's number that is not known
+            ((List<Object>) values[place]).add(value);
+        }
+    }
+
+    /** A value that is no message; null for a number that a closed enum does not have. */
+    private static Object value(Field field, Reader in) {
         return switch (field.kind) {
             case "double" -> Double.longBitsToDouble(in.fixed(8));
             case "float" -> Float.intBitsToFloat((int) in.fixed(4));
@@ -214,19 +276,34 @@ final class ProtobufFormat implements Format {
             case "bool" -> in.varint() != 0;
             case "int32" -> (int) in.varint();
             case "uint32" -> in.varint() & 0xffffffffL;
-            case "sint32" -> (int) in.signed();
-            case "sint64" -> in.signed();
+            case "sint32" -> (int) signed(in.varint() & 0xffffffffL);
+            case "sint64" -> signed(in.varint());
             case "enum" -> symbol(field, (int) in.varint());
-            case "string" -> UTF8String.fromBytes(in.bytes());
+            case "string" -> text(in.bytes(), field.checked || field.repeated);
             case "bytes" -> in.bytes();
-            case "message" -> row(field.message, in.part(wire), depth + 1);
             default -> in.varint();
         };
     }
 
+    private static long signed(long number) {
+        return (number >>> 1) ^ -(number & 1);
+    }
+
+    private static UTF8String text(byte[] data, boolean checked) {
+        UTF8String text = UTF8String.fromBytes(data);
+        return checked ? checked(text) : text;
+    }
+
+    private static UTF8String checked(UTF8String text) {
+        if (!text.isValid()) {
+            throw new UnreadableException("Protobuf whose texts are UTF-8");
+        }
+        return text;
+    }
+
     private static UTF8String symbol(Field field, int number) {
         UTF8String name = field.names.get(number);
-        return name == null ? UTF8String.fromString(Integer.toString(number)) : name;
+        return name == null && !field.closed ? UTF8String.fromString(Integer.toString(number)) : name;
     }
 
     private static final class Reader {
@@ -241,8 +318,29 @@ final class ProtobufFormat implements Format {
         }
 
         long varint() {
+            return varint(64);
+        }
+
+        /** A tag or a length, in at most five bytes. */
+        private long small() {
+            long number = varint(35);
+            if (number >>> 32 != 0) {
+                throw cut();
+            }
+            return number;
+        }
+
+        long tag() {
+            long tag = small();
+            if (tag >>> 3 == 0) {
+                throw cut();
+            }
+            return tag;
+        }
+
+        private long varint(int most) {
             long number = 0;
-            for (int shift = 0; shift < 64; shift += 7) {
+            for (int shift = 0; shift < most; shift += 7) {
                 if (at >= end) {
                     throw cut();
                 }
@@ -253,11 +351,6 @@ final class ProtobufFormat implements Format {
                 }
             }
             throw cut();
-        }
-
-        long signed() {
-            long number = varint();
-            return (number >>> 1) ^ -(number & 1);
         }
 
         long fixed(int size) {
@@ -272,25 +365,33 @@ final class ProtobufFormat implements Format {
         }
 
         byte[] bytes() {
-            Reader part = part(SIZED);
+            Reader part = part();
             return Arrays.copyOfRange(data, part.at, part.end);
         }
 
-        Reader part(int wire) {
-            long length = wire == SIZED ? varint() : -1;
-            if (length < 0 || length > end - at) {
+        Reader part() {
+            long length = small();
+            if (length > end - at) {
                 throw cut();
             }
             at += (int) length;
             return new Reader(data, at - (int) length, at);
         }
 
-        void skip(int wire) {
+        void skip(int wire, long number, int depth) {
             switch (wire) {
                 case VARINT -> varint();
                 case EIGHT -> fixed(8);
                 case FOUR -> fixed(4);
-                case SIZED -> part(wire);
+                case SIZED -> part();
+                case GROUP -> {
+                    if (depth >= DEEPEST) {
+                        throw cut();
+                    }
+                    for (long tag = tag(); tag != (number << 3 | GROUP_END); tag = tag()) {
+                        skip((int) (tag & 7), tag >>> 3, depth + 1);
+                    }
+                }
                 default -> throw cut();
             }
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +57,8 @@ __all__ = [
     "class_data_archive",
     "hadoop_version",
     "has_jvm_ended",
+    "how_jvm_ended",
+    "is_jvm_ending",
     "with_settings",
 ]
 
@@ -153,6 +156,14 @@ class SharedSession:
     def is_alive(self) -> bool:
         """Whether its JVM is running. One that this process did not start is assumed to be."""
         return not self._closed and not self._lost and _process_runs(self._gateway)
+
+    def end_silent(self, reason: str) -> None:
+        """Kill the JVM, which does not answer any more: a call that waits for it then fails. The reason is
+        for the failures that this leads to. One that this process did not start is left alone."""
+        if self._lost or not self._owned or getattr(self._gateway, "proc", None) is None:
+            return
+        self._gateway.ended_because = reason
+        self._gateway.proc.kill()
 
     def note_lost(self) -> None:
         """Note that a call found the JVM gone. The process itself may take a moment longer to end."""
@@ -277,6 +288,46 @@ def has_jvm_ended() -> bool:
     """Whether the JVM of this process is gone. One that was just killed gets a moment to end."""
     gateway = SparkContext._gateway
     return gateway is not None and _ends_soon(gateway)
+
+
+def is_jvm_ending() -> bool:
+    """Whether the JVM is gone or about to be: a fatal error in a task ends it, and meanwhile its queries fail
+    for any reason that a Spark that stops gives them."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return False
+    try:
+        hooks: Any = getattr(SparkContext._jvm, "org.apache.spark.util.ShutdownHookManager")
+        if not hooks.inShutdown():
+            return False
+    except Exception:  # it does not answer
+        return _ends_soon(gateway)
+    if not _ends_soon(gateway) and getattr(gateway, "proc", None) is not None:
+        gateway.proc.kill()  # some thread keeps it, and it runs no more jobs
+    return True
+
+
+def how_jvm_ended(gateway: Any) -> str:
+    """What is known of how a JVM ended; "": nothing."""
+    because: str | None = getattr(gateway, "__dict__", {}).get("ended_because")
+    if because is not None:
+        return because
+    return meaning_of_exit(gateway.proc.returncode) if _ends_soon(gateway) else ""
+
+
+def meaning_of_exit(code: int) -> str:
+    """What the exit code of a JVM says; -9 is signal 9, as `subprocess` has it."""
+    if code in _OUT_OF_MEMORY:
+        return "it ran out of memory; give it more (spark.driver.memory), or less to do (max.batch.records)"
+    if code == -signal.SIGKILL:
+        return "it was killed (SIGKILL), perhaps by the operating system, which was short of memory"
+    if code < 0:
+        return f"signal {-code} ended it; of a crash Java writes a file hs_err_pid<number>.log"
+    return f"it ended with exit code {code}"
+
+
+_OUT_OF_MEMORY = (3, 52)
+"""The exit codes of Java with ExitOnOutOfMemoryError, and of Spark after an OutOfMemoryError in a task."""
 
 
 def _has_jvm() -> bool:

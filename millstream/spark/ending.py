@@ -51,7 +51,7 @@ def of_ended_jvm(error: Exception) -> Exception:
     And while a JVM ends itself, its queries fail with what they meet in a Spark that is being stopped.
     """
     if isinstance(error, StreamingQueryException):
-        text = str(error)
+        text = str(error._desc)  # its own `__str__` calls the JVM
         # Spark reports the task before it ends the JVM.
         gone = is_jvm_ending() or (_FATAL.search(text) is not None and has_jvm_ended())
         error_said = text.strip().split("\n", 1)[0]

@@ -1,4 +1,4 @@
-"""Which field of a record its JSON does not fit: Spark's parser does not say, Python's half of the serde does."""
+"""Which field of a record does not fit its JSON serde: Spark's parser does not say, Python's half does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELD = re.compile(r"it takes [^;\n]+ in the field '[^'\n]+'")
 
 
 def sharpened(said: str, serde: Serde | None, data: bytes | None) -> str:
-    """The sentence about bytes that this serde cannot read, with the field that does not fit, if that is why."""
+    """The sentence about bytes that this serde cannot read; it names the field if one does not fit."""
     if not isinstance(serde, JsonSerde) or data is None or not _VAGUE.search(said):
         return said
     try:

@@ -98,13 +98,13 @@ class QueryPipeline:
 
     def give_up(self, reason: str) -> None:
         """Count as failed, because Spark does not answer; what it may answer later is ignored."""
-        self._finish(self._translated(Py4JNetworkError(reason)))
+        self._finish(self._translated(Py4JNetworkError("no answer"), how=reason))
 
-    def _translated(self, raised: BaseException) -> BaseException:
+    def _translated(self, raised: BaseException, how: str | None = None) -> BaseException:
         try:
             report = report_of(self._query, raised, self._initial, lambda: find_damage(self._files()))
             if is_jvm_lost(raised):
-                report = self._of_lost_jvm(report)
+                report = self._of_lost_jvm(report, how_jvm_ended(self._gateway) if how is None else how)
             return translate(
                 self._name, self._topics, raised, claim=self._claim, report=report, sharpen=self._sharpen
             )
@@ -118,8 +118,8 @@ class QueryPipeline:
             failed.__cause__ = raised
             return failed
 
-    def _of_lost_jvm(self, report: Report) -> Report:
-        report = replace(report, jvm=how_jvm_ended(self._gateway))
+    def _of_lost_jvm(self, report: Report, how: str) -> Report:
+        report = replace(report, jvm=how)
         left = unfinished(self._claim.path)
         if left is None:
             return report

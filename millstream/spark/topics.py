@@ -128,8 +128,10 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
         ),
     )
     if "deserialization" in building.context.handlers.own:
-        readers = (Reader(each) if isinstance(each, JsonSerde) else None for each in (key_serde, value_serde))
-        place = Place("deserialization", node.name, *readers)
+        key_reader, value_reader = (
+            Reader(each) if isinstance(each, JsonSerde) else None for each in (key_serde, value_serde)
+        )
+        place = Place("deserialization", node.name, key_reader, value_reader)
         nothing = F.lit(None).cast("binary")
         ask(building, node, flow, failed, place, exception, message, (nothing, nothing))
     else:

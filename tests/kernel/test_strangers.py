@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from java_programs import KernelJava
 from pyspark.sql import SparkSession
@@ -14,12 +16,14 @@ def test_spark_obeys_no_program_that_does_not_know_its_secret(
 ) -> None:
     """Not to stop, nor to hand out the blocks of a job; the secret is in the memory of Spark's process alone.
     Who knows it is answered, so it is for the secret that the others are not."""
-    java = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get()  # type: ignore[union-attr]
-    port = int(spark.conf.get("spark.driver.port"))
-    blocks = java.blockManager().blockManagerId().port()
-    secret = java.securityManager().getSecretKey()
-    sent = spark.sparkContext.broadcast(b"of the program")
-    block = f"broadcast_{sent._jbroadcast.id()}_piece0"  # type: ignore[attr-defined]
+    context: Any = spark.sparkContext
+    port = int(context.getConf().get("spark.driver.port"))
+    blocks = int(context._jsc.sc().getExecutorMemoryStatus().keys().head().rpartition(":")[2])
+    hadoop = context._jvm.org.apache.hadoop
+    kept = hadoop.security.UserGroupInformation.getCurrentUser().getCredentials()
+    secret = bytes(kept.getSecretKey(hadoop.io.Text("sparkCookie"))).decode()
+    sent: Any = context.broadcast(b"of the program")
+    block = f"broadcast_{sent._jbroadcast.id()}_piece0"
 
     def asked(*requests: str) -> list[str]:
         told = kernel_java("io.millstream.kernel.StrangerMain", "\n".join(requests), timeout=120)
@@ -33,6 +37,6 @@ def test_spark_obeys_no_program_that_does_not_know_its_secret(
     # Only now, because it would stop the Spark that all tests share.
     assert asked(f"stop {port} -") == ["stop refused"]
     assert spark.range(10).count() == 10
-    settings = spark.sparkContext.getConf().getAll()
+    settings = context.getConf().getAll()
     assert dict(settings)["spark.authenticate"] == "true"
     assert secret not in str(settings)

@@ -580,8 +580,15 @@ def test_a_fatal_error_in_a_task_is_the_end_of_the_jvm_whatever_its_queries_fail
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Spark reports the task, and then ends its process; meanwhile queries fail because it is stopping."""
-    fatal = StreamingQueryException("[STREAM_FAILED] Lost task: java.lang.StackOverflowError\n\tat x.y", "")
-    stopped = StreamingQueryException("[STREAM_FAILED] cancelled because SparkContext was shut down", "")
+
+    class Failed(StreamingQueryException):
+        """As PySpark makes it of a JVM's exception."""
+
+        def __init__(self, desc: str) -> None:
+            self._desc = desc
+
+    fatal = Failed("[STREAM_FAILED] Lost task 0.0: java.lang.StackOverflowError\n\tat x.y")
+    stopped = Failed("[STREAM_FAILED] Job 0 cancelled because SparkContext was shut down")
     monkeypatch.setattr(ending, "is_jvm_ending", lambda: False)
     monkeypatch.setattr(ending, "has_jvm_ended", lambda: False)
     assert of_ended_jvm(fatal) is fatal

@@ -33,8 +33,8 @@ from millstream import (
     TopologyException,
 )
 from millstream.runtime.wiring import _engine
-from millstream.spark import compiler
-from millstream.spark.engine import SparkEngine
+from millstream.spark import compiler, engine
+from millstream.spark.engine import SparkEngine, SparkSettings
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.pipeline import writers_first
 
@@ -81,30 +81,48 @@ def covering() -> list[Setting]:
 SETTINGS = covering()
 
 
-def compile_all(spark: SparkSession, topology: Topology, setting: Setting, **more: Any) -> None:
-    """As a client does that starts, without the topics."""
-    config = {"application.id": "app", "bootstrap.servers": "localhost:1", **more, **setting}
-    engine = _engine(StreamsConfig(config), threading.Event(), spark)
-    assert isinstance(engine, SparkEngine)
-    try:
+class Compiling:
+    """Compiles as a client does that starts, without the topics. One engine, because each takes a second."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.engine = SparkEngine(SparkSettings("app", "localhost:1"), spark)
+
+    def compile(self, topology: Topology, setting: Setting, **more: Any) -> None:
+        config = {"application.id": "app", "bootstrap.servers": "localhost:1", **more, **setting}
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(engine, "SparkEngine", lambda settings, *_, **__: settings)
+            settings: Any = _engine(StreamsConfig(config), threading.Event(), None)
+        self.engine._settings = settings
+        self.engine._frames.clear()
         plan = plan_internal_topics(topology, "app", dict.fromkeys(topology.source_topics, 1))
         partitions = {name: count or 1 for name, count in plan.partitions.items()}
         for pipeline in writers_first(topology.pipelines):
-            rows = engine.compile(pipeline, partitions).plan.rows_at(1)
-            assert (rows is None) <= (not pipeline.outputs or pipeline.spark_sink is not None)
-    finally:
-        engine.close()
+            rows = self.engine.compile(pipeline, partitions).plan.rows_at(1)
+            assert rows is not None or not pipeline.outputs or pipeline.spark_sink is not None
 
-
-def refused(spark: SparkSession, topologies: Mapping[str, Topology], **more: Any) -> list[str]:
-    """What cannot be compiled of these, each under a setting of its own."""
-    found = []
-    for (name, topology), setting in zip(topologies.items(), itertools.cycle(SETTINGS), strict=False):
+    def refused(self, name: str, topology: Topology, setting: Setting, **more: Any) -> list[str]:
+        """What is wrong with it, in a list."""
         try:
-            compile_all(spark, topology, setting, **more)
-        except (StreamsException, AnalysisException) as error:
-            found.append(f"{name}, {dict(setting)}: {str(error)[:400]}")
-    return found
+            self.compile(topology, setting, **more)
+        except Exception as error:
+            return [f"{name}, {dict(setting)}: {type(error).__name__}: {str(error)[:400]}"]
+        return []
+
+    def all_refused(self, topologies: Mapping[str, Topology], **more: Any) -> list[str]:
+        """What is wrong with these, each under a setting of its own."""
+        pairs = zip(topologies.items(), itertools.cycle(SETTINGS), strict=False)
+        return [
+            said
+            for (name, topology), setting in pairs
+            for said in self.refused(name, topology, setting, **more)
+        ]
+
+
+@pytest.fixture(scope="module")
+def compiling(spark: SparkSession) -> Iterator[Compiling]:
+    made = Compiling(spark)
+    yield made
+    made.engine.close()
 
 
 def told_first(builder: StreamsBuilder, number: int) -> Any:
@@ -150,62 +168,61 @@ def joined_and_counted() -> Topology:
 
 @pytest.mark.timeout(300)
 def test_results_of_a_join_that_are_written_and_go_on_compile_under_all_settings(
-    spark: SparkSession,
+    compiling: Compiling,
 ) -> None:
     """What Spark knows of a column of one output, such as that it is never NULL, is not so of another."""
     topology = joined_and_counted()
-    found = []
-    for setting in SETTINGS:
-        try:
-            compile_all(spark, topology, setting)
-        except (StreamsException, AnalysisException) as error:
-            found.append(f"{dict(setting)}: {str(error)[:400]}")
-    assert not found, "\n".join(found)
+    wrong = [said for setting in SETTINGS for said in compiling.refused("join", topology, setting)]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.timeout(600)
-def test_programs_of_the_traces_compile_under_all_settings(spark: SparkSession) -> None:
+def test_programs_of_the_traces_compile_under_all_settings(compiling: Compiling) -> None:
     """Each under one of settings that have every two choices together."""
     every = dict(programs())
     assert len(every) > 100
-    found = refused(spark, spread(every))
-    assert not found, "\n".join(found)
+    wrong = compiling.all_refused(spread(every))
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.timeout(600)
 def test_all_examples_compile_under_all_settings(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    compiling: Compiling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each under one of settings that have every two choices together."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
+    for folder in (EXAMPLES, EXAMPLES / "tutorials"):
+        monkeypatch.syspath_prepend(str(folder))
     found = {}
     for path in sorted((*EXAMPLES.glob("ported/*.py"), *EXAMPLES.glob("tutorials/[!t]*.py"))):
-        last = runpy.run_path(str(path))
-        if isinstance(last.get("topology"), Topology):
-            found[path.stem] = last["topology"]
+        made = runpy.run_path(str(path)).get("topology")
+        if isinstance(made, Topology):
+            found[path.stem] = made
     assert len(found) > 25
-    wrong = refused(spark, found, **{"schema.registry.url": "mock://ported"})
+    wrong = compiling.all_refused(found, **{"schema.registry.url": "mock://ported"})
     assert not wrong, "\n".join(wrong)
 
 
 def test_what_spark_refuses_of_a_plan_is_one_sentence_and_the_plan_is_in_the_log(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    spark: SparkSession,
+    compiling: Compiling,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Neither the message nor the exception behind it has the plan; nor where a function is wrong."""
 
-    def refuse(*_: object) -> Any:
+    def refuse(*_: object, **__: object) -> Any:
         return spark.range(1).select(F.col("id").cast("array<int>"))
 
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to("out")
     with monkeypatch.context() as patched, caplog.at_level(logging.DEBUG, "millstream"):
-        patched.setattr(compiler, "output_rows", lambda *_, **__: refuse())
+        patched.setattr(compiler, "output_rows", refuse)
         with pytest.raises(StreamsException, match="pipeline p0: Spark does not accept its plan") as raised:
-            compile_all(spark, builder.build(), {})
+            compiling.compile(builder.build(), {})
     wrong = StreamsBuilder()
     wrong.stream("in", STRINGS).map_values(lambda value: value.cast("array<int>")).to("out")
     with pytest.raises(TopologyException, match="KSTREAM-MAPVALUES-0000000001") as mistake:
-        compile_all(spark, wrong.build(), {})
+        compiling.compile(wrong.build(), {})
     for error in (raised.value, mistake.value):
         assert isinstance(error.__cause__, AnalysisException)
         for text in (str(error), str(error.__cause__)):

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _FATAL = re.compile(r"\bjava\.lang\.(\w+MemoryError|StackOverflowError|InternalError|UnknownError)\b")
 """What Spark ends its process for, after it has reported the task."""
+_SOON_SECONDS = 2.0
 
 
 def wait_for_end(query: StreamingQuery, timeout_s: float | None = None) -> bool:
@@ -53,7 +54,7 @@ def of_ended_jvm(error: Exception) -> Exception:
     if isinstance(error, StreamingQueryException):
         text = str(error._desc)  # its own `__str__` calls the JVM
         # Spark reports the task before it ends the JVM.
-        gone = is_jvm_ending() or (_FATAL.search(text) is not None and has_jvm_ended())
+        gone = is_jvm_ending(_SOON_SECONDS if _FATAL.search(text) else 0.0)
         error_said = text.strip().split("\n", 1)[0]
     else:
         gone = type(error) is Py4JError and has_jvm_ended()

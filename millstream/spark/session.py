@@ -32,6 +32,7 @@ from millstream.jars import connector_set, ensure_jars, object_store_set
 from millstream.java import JavaHome, find_java, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
+from millstream.polling import looks
 from millstream.scratch import PrivateDirectory
 from millstream.spark import direct, machine_learning
 from millstream.spark.archived import Launched, start_with_archive
@@ -73,7 +74,7 @@ _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _PYTHON = "PYSPARK_PYTHON"
-_END_SECONDS = 2.0
+_HOOKS_SECONDS = 10.0
 
 
 class SharedSession:
@@ -260,12 +261,12 @@ def _process_runs(gateway: Any) -> bool:
     return process is None or process.poll() is None
 
 
-def _ends_soon(gateway: Any) -> bool:
+def _ends_soon(gateway: Any, within_s: float = 2.0) -> bool:
     process = getattr(gateway, "proc", None)
     if process is None:
         return False
     try:
-        process.wait(timeout=_END_SECONDS)
+        process.wait(timeout=within_s)
     except Exception:  # subprocess.TimeoutExpired; the process is PySpark's
         return False
     return True
@@ -290,20 +291,24 @@ def has_jvm_ended() -> bool:
     return gateway is not None and _ends_soon(gateway)
 
 
-def is_jvm_ending() -> bool:
-    """Whether the JVM is gone or about to be: a fatal error in a task ends it, and meanwhile its queries fail
-    for any reason that a Spark that stops gives them."""
+def is_jvm_ending(within_s: float = 0.0) -> bool:
+    """Whether the JVM is gone or about to be, now or `within_s`; if so, waits for its end.
+
+    A fatal error in a task ends it, and meanwhile its queries fail for any reason that a Spark that stops
+    gives them.
+    """
     gateway = SparkContext._gateway
     if gateway is None:
         return False
     try:
         hooks: Any = getattr(SparkContext._jvm, "org.apache.spark.util.ShutdownHookManager")
-        if not hooks.inShutdown():
+        if not any(hooks.inShutdown() for _ in looks(within_s, every_s=_LOOK_SECONDS)):
             return False
     except Exception:  # it does not answer
         return _ends_soon(gateway)
-    if not _ends_soon(gateway) and getattr(gateway, "proc", None) is not None:
-        gateway.proc.kill()  # some thread keeps it, and it runs no more jobs
+    if not _ends_soon(gateway, _HOOKS_SECONDS) and getattr(gateway, "proc", None) is not None:
+        gateway.ended_because = "it lacked memory, or met another fatal error, and did not end by itself"
+        gateway.proc.kill()
     return True
 
 
@@ -327,7 +332,7 @@ def meaning_of_exit(code: int) -> str:
 
 
 _OUT_OF_MEMORY = (3, 52)
-"""The exit codes of Java with ExitOnOutOfMemoryError, and of Spark after an OutOfMemoryError in a task."""
+"""The exit codes of Java with the option ExitOnOutOfMemoryError, and of Spark after an OutOfMemoryError."""
 
 
 def _has_jvm() -> bool:
@@ -409,6 +414,7 @@ def _start(
                 forget_java_halves()
             SharedSession._starts += 1
             session = SparkSession(SparkContext.getOrCreate(conf))
+        _end_if_a_thread_lacks_memory(session)
         _keep_quiet(session)
         _write_no_checksum_files(session)
         _forget_origins(session)
@@ -500,6 +506,23 @@ def _keep_quiet(session: SparkSession) -> None:
     logging.getLogger().addFilter(_is_not_py4js)
     server: Any = session.sparkContext._accumulatorServer
     server.handle_error = lambda *_: log.debug("PySpark's accumulators", exc_info=True)
+
+
+def _end_if_a_thread_lacks_memory(spark: SparkSession) -> None:
+    """Have the JVM end if an OutOfMemoryError ends any of its threads, as Spark has it for its executors.
+
+    One of Spark's own would be missing from then on, and its jobs would wait for ever. An error that Spark
+    catches, because it can spill, ends nothing; so this is not Java's option ExitOnOutOfMemoryError.
+    """
+    try:
+        java: Any = spark._jvm
+        thread = java.java.lang.Thread
+        if thread.getDefaultUncaughtExceptionHandler() is None:
+            thread.setDefaultUncaughtExceptionHandler(
+                java.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
+            )
+    except Py4JError:  # a Spark version that has none, or hides it
+        log.debug("threads of Spark that lack memory", exc_info=True)
 
 
 def _write_no_checksum_files(spark: SparkSession) -> None:

@@ -206,9 +206,6 @@ def java_options(given: str, *, own_heap: bool, cores: int) -> str:
         options += _COMPILED_LATER
     if "launchMechanism" not in given:
         options.append(_FAST_PROCESSES)
-    if "OnOutOfMemoryError" not in given:
-        # Whichever thread meets it: one of Spark's own would end silently, and its jobs would wait for ever.
-        options.append("-XX:+ExitOnOutOfMemoryError")
     return " ".join(options)
 
 

@@ -54,6 +54,7 @@ from millstream.spark.failures import is_jvm_lost
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.pipeline import QueryPipeline
 from millstream.spark.remote import RemoteException
+from millstream.spark.session import is_jvm_ending, meaning_of_exit
 
 pytestmark = pytest.mark.spark
 
@@ -621,6 +622,16 @@ def test_a_jvm_that_does_not_answer_is_ended_and_its_pipelines_fail(spark: Spark
     assert ends.empty()
     engine._session._owned = False
     engine.close()
+
+
+def test_a_thread_of_spark_that_lacks_memory_ends_the_jvm(spark: SparkSession) -> None:
+    """By Spark's own handler, which has the exit code that is told as a lack of memory. What Spark catches
+    itself, because it can spill, ends nothing."""
+    java: Any = spark._jvm
+    handler = java.java.lang.Thread.getDefaultUncaughtExceptionHandler()
+    assert handler.getClass().getName() == "org.apache.spark.util.SparkUncaughtExceptionHandler"
+    assert "ran out of memory" in meaning_of_exit(java.org.apache.spark.util.SparkExitCode.OOM())
+    assert not is_jvm_ending()
 
 
 def test_checkpoint_files_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:

@@ -589,14 +589,13 @@ def test_a_fatal_error_in_a_task_is_the_end_of_the_jvm_whatever_its_queries_fail
 
     fatal = Failed("[STREAM_FAILED] Lost task 0.0: java.lang.StackOverflowError\n\tat x.y")
     stopped = Failed("[STREAM_FAILED] Job 0 cancelled because SparkContext was shut down")
-    monkeypatch.setattr(ending, "is_jvm_ending", lambda: False)
-    monkeypatch.setattr(ending, "has_jvm_ended", lambda: False)
+    monkeypatch.setattr(ending, "is_jvm_ending", lambda within_s: False)
     assert of_ended_jvm(fatal) is fatal
     assert of_ended_jvm(stopped) is stopped
-    monkeypatch.setattr(ending, "has_jvm_ended", lambda: True)
+    monkeypatch.setattr(ending, "is_jvm_ending", lambda within_s: within_s > 0)
     assert is_jvm_lost(of_ended_jvm(fatal))
     assert of_ended_jvm(stopped) is stopped
-    monkeypatch.setattr(ending, "is_jvm_ending", lambda: True)
+    monkeypatch.setattr(ending, "is_jvm_ending", lambda within_s: True)
     said = of_ended_jvm(stopped)
     assert is_jvm_lost(said)
     assert said.__cause__ is stopped

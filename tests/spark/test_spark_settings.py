@@ -109,12 +109,8 @@ def test_java_has_our_options_where_the_user_says_nothing() -> None:
     assert java_options("", own_heap=True, cores=2).split()[0] == "-XX:+UseSerialGC"
     assert java_options("", own_heap=True, cores=8).split()[0] == "-XX:+UseParallelGC"
     assert "GC" not in java_options("", own_heap=False, cores=8)
-    assert "-XX:+ExitOnOutOfMemoryError" in java_options("", own_heap=True, cores=2).split()
     assert "Tier4CompileThreshold" in java_options("", own_heap=True, cores=2)
-    given = (
-        "-XX:+UseZGC -XX:MetaspaceSize=1m -XX:TieredStopAtLevel=1 -Djdk.lang.Process.launchMechanism=FORK "
-        "-XX:+CrashOnOutOfMemoryError"
-    )
+    given = "-XX:+UseZGC -XX:MetaspaceSize=1m -XX:TieredStopAtLevel=1 -Djdk.lang.Process.launchMechanism=FORK"
     assert java_options(given, own_heap=True, cores=2) == given
     assert quiet_options("-Dlog4j2.configurationFile=mine", has_log_file=True) == []
     (option,) = quiet_options("", has_log_file=False)

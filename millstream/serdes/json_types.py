@@ -60,7 +60,7 @@ class MisfitError(Exception):
     @property
     def field(self) -> str:
         """The field's name, with the names of the fields around it."""
-        return ".".join(reversed(self.path)).replace(".[]", "[]")
+        return ".".join(reversed(self.path)).replace(".[]", "[]").replace(".{}", "{}")
 
 
 class _UnknownError(Exception):
@@ -551,8 +551,8 @@ def _map(values: _Type) -> _Type:
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise MisfitError(shown, value)
-        # A misfit does not tell the key, which is the record's.
-        return {key: None if one is None else _part(values.read, "[]", one) for key, one in value.items()}
+        # A key is of the record, and does not belong in a message.
+        return {key: None if one is None else _part(values.read, "{}", one) for key, one in value.items()}
 
     def write(value: Any) -> str:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):

@@ -60,7 +60,6 @@ JOINED_TABLES = (
     "outer_join with no store, filter, outer_join",
     "left_join with a store, filter, outer_join",
     "versioned table, concat by letter",
-    "versioned table, filter with a store, filter, concat by key",
 )
 """Of tables of any kind a few: with each way to know what was there before, and when."""
 TRANSFORMED = (

@@ -341,10 +341,10 @@ _WORKING = (
     Key(
         "max.batch.records",
         Type.INT,
-        None,
+        200_000,
         _MEDIUM,
-        "The most records of a source in one micro-batch. By default there is no limit: a large backlog is "
-        "one batch, whose first results appear when all of it has been read.",
+        "About how many records a pipeline reads in one micro-batch at most, from all its sources together. If "
+        "more are waiting, the batch ends at the same time in all partitions.",
         least=1,
     ),
     Key(

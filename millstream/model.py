@@ -16,6 +16,7 @@ __all__ = [
     "MIN_TIMESTAMP_MS",
     "PARTS_HEADER",
     "BatchReport",
+    "FirstBatch",
     "HostInfo",
     "KeyValue",
     "LagInfo",
@@ -259,6 +260,18 @@ class TaskMetadata:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstBatch:
+    """The batch that a pipeline has not ended yet since its query started here.
+
+    `seconds` is the time since then; `waiting`, how many records were unread when the batch began, or None: it
+    has not begun, or repeats one that was interrupted.
+    """
+
+    seconds: float
+    waiting: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineMetadata:
     """A thread's report on one of its pipelines.
 
@@ -266,7 +279,8 @@ class PipelineMetadata:
     source partition, and `finished` the offsets up to which all results are written; None: up to `position`.
     `lag` is the number of unread records; None if it is unknown, or in Real-Time Mode. `dropped` counts the
     records dropped by a record-level handler's 'continue' since this query started. `lost_executors`
-    describes the executors that its Spark cluster has lost in the last ten minutes.
+    describes the executors that its Spark cluster has lost in the last ten minutes. `first_batch` is None once
+    a batch of this query has ended, or there was nothing to read.
     """
 
     name: str
@@ -280,6 +294,7 @@ class PipelineMetadata:
     dropped: int = 0
     lost_executors: tuple[str, ...] = ()
     finished: dict[TopicPartition, int] | None = None
+    first_batch: FirstBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from millstream.display import badge, block, facts, note, title
+from millstream.model import FirstBatch
 from millstream.runtime.failure import in_short
 from millstream.runtime.history import FailureRecord
 from millstream.states import State
@@ -28,8 +29,9 @@ class Health:
     Attributes:
         live: whether to keep it. False: it will not recover, so start a new one. Rebalancing, restoring and
             waiting for a retry are no reason to end a client.
-        ready: whether it does its work and its stores answer queries.
-        status: one word: created, running, paused, degraded, restoring, rebalancing, waiting, missing,
+        ready: whether it does its work and its stores answer queries. It does its work once each of its
+            pipelines has ended a batch, or had nothing to read; long batches that follow change nothing.
+        status: one word: created, running, paused, starting, degraded, restoring, rebalancing, waiting, missing,
             lost, empty, closing, closed or failed.
         reason: why, in a sentence.
         next_try: when the next retry is, in UTC; None: nothing waits.
@@ -102,6 +104,8 @@ class HealthView:
         waiting: the threads that wait for a retry, by name, whether or not they are among `threads`.
         pipelines_total: how many the topology has; `pipelines_owned`: how many this client has to run;
             `pipelines_running`: how many of these have a query that runs.
+        first_batches: the pipelines that run here and have not ended a batch since they were started, nor found
+            that there was nothing to read.
         unowned: pipelines that no client and no thread has, as far as this client knows.
         restoring: the stores that cannot be read yet, each with its lag in records; None: not known yet.
         member: whether it is a member of its group; True for a client that needs none.
@@ -120,6 +124,7 @@ class HealthView:
     pipelines_total: int = 0
     pipelines_owned: int = 0
     pipelines_running: int = 0
+    first_batches: Mapping[str, FirstBatch] = field(default_factory=dict)
     unowned: tuple[str, ...] = ()
     last_failure: FailureRecord | None = None
     restoring: Mapping[str, int | None] = field(default_factory=dict)
@@ -252,6 +257,17 @@ def _not_all_run(view: HealthView) -> str:
     )
 
 
+def _first_batches(view: HealthView) -> str:
+    told = [
+        f"pipeline {name} has not finished its first batch: "
+        + ("" if batch.waiting is None else f"{batch.waiting:,} record{_s(batch.waiting)} waiting, ")
+        + f"{batch.seconds:.0f} s"
+        for name, batch in sorted(view.first_batches.items())
+    ]
+    more = f"; and {len(told) - 3} more" if len(told) > 3 else ""
+    return "; ".join(told[:3]) + more
+
+
 def _paused(view: HealthView) -> str:
     return (
         "the client is paused, so it processes nothing; its stores still answer queries; resume() continues "
@@ -321,6 +337,7 @@ _ROWS: tuple[_Row, ...] = (
     _Row("degraded", True, False, lambda view: view.pipelines_running < view.pipelines_owned, _not_all_run),
     _Row("degraded", True, False, lambda view: bool(view.unowned), _unowned),
     _Row("degraded", True, False, lambda view: view.query_server_failure is not None, _serves_nobody),
+    _Row("starting", True, False, lambda view: bool(view.first_batches), _first_batches),
     _Row("degraded", True, True, lambda view: len(view.live_threads) < view.wanted_threads, _too_few),
     _Row("running", True, True, lambda view: True, _running),
 )
@@ -340,6 +357,10 @@ def _details(view: HealthView) -> dict[str, Any]:
             "owned": view.pipelines_owned,
             "running": view.pipelines_running,
             "unowned": sorted(view.unowned),
+        },
+        "first_batches": {
+            name: {"waiting": batch.waiting, "seconds": round(batch.seconds, 1)}
+            for name, batch in view.first_batches.items()
         },
         "restoring": dict(view.restoring),
         "paused": view.paused,

@@ -24,6 +24,7 @@ from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
 from millstream.serdes.serde import Serde
+from millstream.spark.backlog import Backlog
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles, check_location, checkpoint_files
 from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
 from millstream.spark.damage import find_damage
@@ -85,7 +86,7 @@ class SparkSettings:
         default_key_serde, default_value_serde: the default serdes, or None.
         cached: only a key's last value of each micro-batch is emitted, unless its store says otherwise.
         offset_reset: where sources start that have no setting of their own.
-        max_records_per_batch: bound of a micro-batch; None: unbounded.
+        max_records_per_batch: bound of a micro-batch, for all sources of a pipeline together.
         batch_interval: the shortest time from one micro-batch to the next.
         handlers: which failed records are dropped.
         transaction_timeout_ms: write exactly once, in transactions that the broker aborts after this time;
@@ -106,7 +107,7 @@ class SparkSettings:
     default_value_serde: Serde | None = None
     cached: bool = True
     offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
-    max_records_per_batch: int | None = None
+    max_records_per_batch: int = 1_000_000
     batch_interval: timedelta = timedelta(0)
     handlers: RecordHandlers = FAIL
     transaction_timeout_ms: int | None = None
@@ -197,15 +198,15 @@ class SparkEngine:
         with self._lock:
             if pipeline.name not in self._in_batches:
                 log.info("pipeline %s runs in micro-batches: %s", pipeline.name, why)
-                plan = compile_pipeline(pipeline, self._context(self._partitions))
+                plan = compile_pipeline(pipeline, self._context(pipeline, self._partitions))
                 self._in_batches[pipeline.name] = _told(pipeline, plan)
             return self._in_batches[pipeline.name]
 
     def _compiled(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> Compiled:
         modes = self._settings.modes
         if modes.is_real_time(pipeline):
-            run = f"{self._token}-{pipeline.name}"
-            compiled = compile_pipeline(pipeline, self._context(partitions, run))
+            run = self._run(pipeline.name)
+            compiled = compile_pipeline(pipeline, self._context(pipeline, partitions, is_real_time=True))
             why = _seen_now(compiled)
             if not why:
                 return replace(compiled, run=None if compiled.rows is None else run)
@@ -214,14 +215,20 @@ class SparkEngine:
             log.info("pipeline %s runs in micro-batches: %s", pipeline.name, " ".join(why))
         elif modes.of(pipeline) is Mode.AUTO and (why := modes.why_not(pipeline)):
             log.info("pipeline %s runs in micro-batches: %s", pipeline.name, " ".join(why))
-        return compile_pipeline(pipeline, self._context(partitions))
+        return compile_pipeline(pipeline, self._context(pipeline, partitions))
 
-    def _context(self, partitions: Mapping[str, int], run: str | None = None) -> CompileContext:
+    def _run(self, pipeline: str) -> str:
+        """The name of a pipeline's runs, under which the kernel's sources and sink meet."""
+        return f"{self._token}-{pipeline}"
+
+    def _context(
+        self, pipeline: Pipeline, partitions: Mapping[str, int], *, is_real_time: bool = False
+    ) -> CompileContext:
         return CompileContext(
             application_id=self._settings.application_id,
             partitions=partitions,
-            read=partial(self._read, run=run),
-            real_time=run is not None,
+            read=partial(self._read, run=self._run(pipeline.name), is_real_time=is_real_time),
+            real_time=is_real_time,
             default_key_serde=self._settings.default_key_serde,
             default_value_serde=self._settings.default_value_serde,
             handlers=self._settings.handlers,
@@ -251,7 +258,7 @@ class SparkEngine:
     def _patience_ms(self) -> int:
         return int(self._settings.consumer.get("max.poll.interval.ms", 300_000))
 
-    def _read(self, node: Source | TableSource | Repartition, run: str | None = None) -> DataFrame:
+    def _read(self, node: Source | TableSource | Repartition, run: str, is_real_time: bool) -> DataFrame:
         settings = self._settings
         return read_kafka(
             self.spark,
@@ -259,8 +266,9 @@ class SparkEngine:
             application_id=settings.application_id,
             options=kafka_options(self._consumer_options),
             default_reset=settings.offset_reset,
-            max_records_per_batch=settings.max_records_per_batch,
+            default_extractor=settings.timestamp_extractor,
             run=run,
+            is_real_time=is_real_time,
         )
 
     @property
@@ -411,7 +419,11 @@ class SparkEngine:
             take_over(self.spark, sink, self.checkpoint_files(claim.path), claim)
         query_name = f"{self._settings.application_id}-{name}"
         run = None
+        backlog = None
         try:
+            if plan.run is None:
+                files = self.checkpoint_files(claim.path)
+                backlog = Backlog(self.spark, self._run(name), self._settings.max_records_per_batch, files)
             if rows is not None and plan.run is not None:
                 slots = slots_of(self.spark, self._closing)
                 behind = tasks_behind_shuffles(rows, self.checkpoint_files(claim.path))
@@ -430,7 +442,7 @@ class SparkEngine:
                     .start()
                 )
         except (PySparkException, Py4JError, OSError) as error:
-            _forget(run)
+            _forget(run or backlog)
             report = Report.of_text(str(error))
             if may_be_damage(report):
                 report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
@@ -452,7 +464,7 @@ class SparkEngine:
         )
 
         def ended(end: PipelineEnd) -> None:
-            _forget(run)
+            _forget(run or backlog)
             # With an error class it is Spark's own report, such as of a user's function that reached no
             # server.
             told = getattr(end.error, "error_class", None) is not None
@@ -476,6 +488,7 @@ class SparkEngine:
             drops,
             self._executors.recent,
             run,
+            backlog,
         )
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
@@ -503,7 +516,7 @@ class SparkEngine:
             rebuild(
                 self.spark,
                 compiled,
-                self._context(self._partitions),
+                self._context(compiled.pipeline, self._partitions),
                 claim,
                 frozenset(changelogs),
                 self._sink_options(compiled),
@@ -563,7 +576,7 @@ def _seen_now(compiled: Compiled) -> tuple[str, ...]:
     return tuple(why)
 
 
-def _forget(run: RealTimeRun | None) -> None:
+def _forget(run: RealTimeRun | Backlog | None) -> None:
     if run is None:
         return
     try:

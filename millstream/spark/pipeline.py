@@ -13,8 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED
-from millstream.model import PipelineMetadata, TopicPartition
+from millstream.model import FirstBatch, PipelineMetadata, TopicPartition
 from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
+from millstream.spark.backlog import Backlog
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch, wait_and_watch
 from millstream.spark.ending import of_ended_jvm, raise_failure
@@ -47,6 +48,7 @@ class QueryPipeline:
         drops: DropWatch,
         lost_executors: Callable[[], tuple[str, ...]] = tuple,
         run: RealTimeRun | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         self._name = name
         self._claim = claim
@@ -58,10 +60,12 @@ class QueryPipeline:
         self._lost_executors = lost_executors
         self._stopping = False
         self._run = run
+        self._backlog = backlog
+        self._began = time.monotonic()
         self._stop_seconds = _STOP_SECONDS + (0.0 if run is None else _SETTLE_SECONDS)
         self._finishing = threading.Lock()
         self._first: int | None = None
-        self._last = PipelineMetadata(name, True)
+        self._last = PipelineMetadata(name, True, first_batch=FirstBatch(0.0))
         self._ended = threading.Event()
         self._waiter = threading.Thread(target=self._wait, name=f"pipeline-{name}-waiter", daemon=True)
         self._waiter.start()
@@ -157,15 +161,31 @@ class QueryPipeline:
                 progress = self._query._jsq.lastProgress()
                 if progress is not None:
                     self._last = self._parsed(_json(progress))
+                elif self._last.first_batch is not None:
+                    self._last = replace(self._last, first_batch=self._first_batch())
                 if self._run is not None:
                     self._last = _with_read(self._last, self._run.read(), self._run.records())
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
         elif self._last.running:
             self._last = replace(
-                self._last, running=False, records_per_second=0.0, batch_ms=0, dropped=self._dropped
+                self._last,
+                running=False,
+                records_per_second=0.0,
+                batch_ms=0,
+                dropped=self._dropped,
+                first_batch=None,
             )
         return self._last
+
+    def _first_batch(self) -> FirstBatch | None:
+        """What the query has not ended yet, as long as it has not reported anything."""
+        if self._run is not None and self._run.read():
+            return None  # in Real-Time Mode records are processed within a batch
+        unread = -1 if self._backlog is None else self._backlog.unfinished()
+        if unread is None:
+            return None
+        return FirstBatch(time.monotonic() - self._began, unread if unread >= 0 else None)
 
     def _parsed(self, progress: dict[str, Any]) -> PipelineMetadata:
         position: dict[TopicPartition, int] = {}

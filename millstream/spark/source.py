@@ -9,7 +9,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millstream.dsl.timestamps import Extractor
 from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from millstream.spark.backlog import limit_options
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.real_time import read_options
 from millstream.topology.names import internal_pattern
@@ -58,17 +60,21 @@ def read_kafka(
     application_id: str,
     options: Mapping[str, str],
     default_reset: OffsetResetPolicy,
-    max_records_per_batch: int | None,
-    run: str | None = None,
+    default_extractor: Extractor | None,
+    run: str,
+    is_real_time: bool,
 ) -> DataFrame:
     """The records of an input: `key`, `value` binary, and the columns of flow.CONTEXT.
 
     Args:
-        run: in Real-Time Mode, which has no bound for a batch.
+        run: the name of the query's runs. They limit its batches, except in Real-Time Mode.
     """
     reader = spark.readStream.format(FORMAT).options(**_OPTIONS)
-    if run is not None:
-        reader, max_records_per_batch = reader.options(**read_options(run)), None
+    if is_real_time:
+        reader = reader.options(**read_options(run))
+    elif not isinstance(node, GlobalRead):  # which comes first, whole
+        own = None if isinstance(node, Repartition) else node.timestamp_extractor or default_extractor
+        reader = reader.options(**limit_options(run, own))
     reader = reader.options(**options)
     reset: OffsetResetPolicy = default_reset
     if isinstance(node, FrameRead):
@@ -95,8 +101,6 @@ def read_kafka(
     else:  # with NONE there is a checkpoint, or the pipeline does not begin (runtime/starts.py)
         known = OffsetReset.EARLIEST if reset is OffsetReset.NONE else reset
         reader = reader.option("startingOffsets", known.value)
-    if max_records_per_batch is not None and not isinstance(node, GlobalRead):  # which comes first, whole
-        reader = reader.option("maxOffsetsPerTrigger", str(max_records_per_batch))
     return _records(reader.load())
 
 

@@ -11,6 +11,7 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.UnaryOperator;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -21,6 +22,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -32,10 +34,17 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Spark's own source has them in the order of a map, which comes from the offset log after a restart, and from the
  * broker's answer before. Exactly once relies on the same task reading the same records, so here partitions are sorted
  * by topic and number. In Real-Time Mode, with the option {@code real.time.run}, the batches of that run can be ended
- * early. The metrics in a progress report say how many bytes were read. Everything else is Spark's.
+ * early. With the option {@code batch.run}, all sources of that run share one limit ({@link Backlog}). The metrics in a
+ * progress report say how many bytes were read. Everything else is Spark's.
  */
 public final class KafkaSource implements TableProvider {
     private static final String RUN = "real.time.run";
+    /** The run whose limit this source shares. */
+    private static final String SHARED = "batch.run";
+    /** Whether the time of a record is the one that Kafka keeps: true or false. */
+    private static final String HAS_TIMES = "batch.times";
+
+    private static final String KAFKAS = "kafka.";
     private static final String SPARKS = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
     private static final String HEADERS = "includeHeaders";
 
@@ -76,11 +85,11 @@ public final class KafkaSource implements TableProvider {
         @Override
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
             Scan scan = sparks.newScanBuilder(options).build();
-            return () -> new Sorted(scan, options.get(RUN), options.getBoolean(HEADERS, false));
+            return () -> new Sorted(scan, options);
         }
     }
 
-    private record Sorted(Scan sparks, String run, boolean hasHeaders) implements Scan {
+    private record Sorted(Scan sparks, CaseInsensitiveStringMap options) implements Scan {
         @Override
         public StructType readSchema() {
             return sparks.readSchema();
@@ -93,12 +102,31 @@ public final class KafkaSource implements TableProvider {
 
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpoint) {
-            return sorted(sparks.toMicroBatchStream(checkpoint), run, hasHeaders);
+            MicroBatchStream stream = sparks.toMicroBatchStream(checkpoint);
+            int number = Integer.parseInt(checkpoint.substring(checkpoint.lastIndexOf('/') + 1));
+            Backlog backlog = Backlog.of(options.get(SHARED));
+            if (backlog != null) {
+                backlog.add(number, stream, client(options), options.getBoolean(HAS_TIMES, true));
+            }
+            UnaryOperator<Offset> endsAt = backlog == null ? null : start -> backlog.end(number, start);
+            return sorted(stream, endsAt, options.get(RUN), options.getBoolean(HEADERS, false));
         }
     }
 
-    /** The same stream, with all its other abilities. */
-    private static MicroBatchStream sorted(MicroBatchStream stream, String run, boolean hasHeaders) {
+    /** The settings of a Kafka client with these options. */
+    private static Map<String, Object> client(CaseInsensitiveStringMap options) {
+        Map<String, Object> settings = new TreeMap<>();
+        options.asCaseSensitiveMap().forEach((name, value) -> {
+            if (name.startsWith(KAFKAS)) {
+                settings.put(name.substring(KAFKAS.length()), value);
+            }
+        });
+        return settings;
+    }
+
+    /** The same stream, with all its other abilities; `endsAt` says where a batch ends if it is not Spark who does. */
+    private static MicroBatchStream sorted(
+            MicroBatchStream stream, UnaryOperator<Offset> endsAt, String run, boolean hasHeaders) {
         Class<?>[] all = stream.getClass().getInterfaces();
         int[] planned = {0};
         ReadBytes bytes = new ReadBytes();
@@ -113,7 +141,9 @@ public final class KafkaSource implements TableProvider {
                     if (arguments != null && arguments.length == 1 && arguments[0] instanceof PartitionOffset[] ends) {
                         check(planned[0], ends);
                     }
-                    Object found = called(stream, method, arguments);
+                    Object found = endsAt != null && arguments != null && method.getName().equals("latestOffset")
+                            ? endsAt.apply((Offset) arguments[0])
+                            : called(stream, method, arguments);
                     if (found instanceof InputPartition[] partitions) {
                         sort(partitions);
                         planned[0] = partitions.length;

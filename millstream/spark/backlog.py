@@ -1,0 +1,64 @@
+"""The limit of a micro-batch, which all sources of a query share, and whether a query has ended its first batch.
+
+The kernel decides where each batch ends (Backlog.java). A record counts once, although several sources read it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from millstream.dsl.timestamps import Extractor, TimestampExtractor, WallclockTimestampExtractor
+from millstream.ports import CheckpointFiles
+from millstream.spark.java_names import java_class
+
+__all__ = ["Backlog", "limit_options"]
+
+_BACKLOG = "io.millstream.kernel.source.Backlog"
+
+
+def limit_options(run: str, extractor: Extractor | None) -> dict[str, str]:
+    """Options of a source that shares the limit of the query of this run.
+
+    All partitions end at one time. That is only right if Kafka's time of a record is the one that counts; if an
+    extractor computes another one, each partition ends at the same share of what is unread.
+    """
+    kept = extractor is None or (
+        isinstance(extractor, TimestampExtractor) and not isinstance(extractor, WallclockTimestampExtractor)
+    )
+    return {"batch.run": run, "batch.times": str(kept).lower()}
+
+
+class Backlog:
+    """What one run of a query has still to read."""
+
+    def __init__(self, spark: SparkSession, run: str, limit: int, checkpoint: CheckpointFiles) -> None:
+        """Call before the query starts, with its checkpoint."""
+        self._run = run
+        self._class: Any = java_class(spark._jvm, _BACKLOG)
+        lines, repeats = _planned(checkpoint)
+        self._begun: Any = self._class.begin(run, limit, lines, repeats)
+
+    def unfinished(self) -> int | None:
+        """How many records were unread before the first batch, which has not ended; -1 if that is not known.
+
+        None: it has ended, or there was nothing to read.
+        """
+        found = self._begun.unfinished()
+        return None if found is None else int(found)
+
+    def forget(self) -> None:
+        """The query has ended."""
+        self._class.forget(self._run, self._begun)
+
+
+def _planned(checkpoint: CheckpointFiles) -> tuple[list[str], bool]:
+    """Where the sources of a query go on: the newest file of Spark's offset log, by line; and whether the batch
+    of that file is to be repeated."""
+    planned = max((int(name) for name in checkpoint.list("offsets") if name.isdecimal()), default=None)
+    content = None if planned is None else checkpoint.read(f"offsets/{planned}")
+    if content is None:
+        return [], False
+    done = max((int(name) for name in checkpoint.list("commits") if name.isdecimal()), default=-1)
+    return content.decode(errors="replace").rstrip("\n").split("\n")[2:], planned != done

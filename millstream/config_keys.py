@@ -341,10 +341,12 @@ _WORKING = (
     Key(
         "max.batch.records",
         Type.INT,
-        200_000,
+        None,
         _MEDIUM,
-        "About how many records a pipeline reads in one micro-batch at most, from all its sources together. If "
-        "more are waiting, the batch ends at the same time in all partitions.",
+        "About how many records a pipeline reads in one micro-batch at most, from all its sources together. "
+        "If more are waiting, all partitions end at one time. Default: 50,000 in the first micro-batch after "
+        "a start, and up to 500,000 in later ones as long as these take only seconds; with a "
+        "commit.interval.ms of more than a second, as many for each second of it.",
         least=1,
     ),
     Key(

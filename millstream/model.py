@@ -263,8 +263,8 @@ class TaskMetadata:
 class FirstBatch:
     """The batch that a pipeline has not ended yet since its query started here.
 
-    `seconds` is the time since then; `waiting`, how many records were unread when the batch began, or None: it
-    has not begun, or repeats one that was interrupted.
+    `seconds` is the time since then; `waiting`, how many records were unread when the batch began, or None:
+    it has not begun, or repeats one that was interrupted.
     """
 
     seconds: float
@@ -279,8 +279,8 @@ class PipelineMetadata:
     source partition, and `finished` the offsets up to which all results are written; None: up to `position`.
     `lag` is the number of unread records; None if it is unknown, or in Real-Time Mode. `dropped` counts the
     records dropped by a record-level handler's 'continue' since this query started. `lost_executors`
-    describes the executors that its Spark cluster has lost in the last ten minutes. `first_batch` is None once
-    a batch of this query has ended, or there was nothing to read.
+    describes the executors that its Spark cluster has lost in the last ten minutes. `first_batch` is None
+    once a batch of this query has ended, or there was nothing to read.
     """
 
     name: str

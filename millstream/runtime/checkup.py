@@ -64,9 +64,7 @@ def health_view(
         pipelines_owned=len(state.roster.pipelines),
         pipelines_running=sum(each.running for each in pipelines),
         first_batches={
-            each.name: each.first_batch
-            for each in pipelines
-            if each.running and each.first_batch is not None
+            each.name: each.first_batch for each in pipelines if each.running and each.first_batch is not None
         },
         unowned=tuple(name for name in every if agreed is not None and name not in taken),
         last_failure=records[-1] if records else None,

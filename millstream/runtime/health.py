@@ -30,9 +30,10 @@ class Health:
         live: whether to keep it. False: it will not recover, so start a new one. Rebalancing, restoring and
             waiting for a retry are no reason to end a client.
         ready: whether it does its work and its stores answer queries. It does its work once each of its
-            pipelines has ended a batch, or had nothing to read; long batches that follow change nothing.
-        status: one word: created, running, paused, starting, degraded, restoring, rebalancing, waiting, missing,
-            lost, empty, closing, closed or failed.
+            pipelines has ended a batch here, or had nothing to read. Later batches may take as long as they
+            do.
+        status: one word: created, running, paused, starting, degraded, restoring, rebalancing, waiting,
+            missing, lost, empty, closing, closed or failed.
         reason: why, in a sentence.
         next_try: when the next retry is, in UTC; None: nothing waits.
         details: the facts, ready for JSON.
@@ -104,8 +105,8 @@ class HealthView:
         waiting: the threads that wait for a retry, by name, whether or not they are among `threads`.
         pipelines_total: how many the topology has; `pipelines_owned`: how many this client has to run;
             `pipelines_running`: how many of these have a query that runs.
-        first_batches: the pipelines that run here and have not ended a batch since they were started, nor found
-            that there was nothing to read.
+        first_batches: the pipelines that run here and have not ended a batch since they were started, nor
+            found that there was nothing to read.
         unowned: pipelines that no client and no thread has, as far as this client knows.
         restoring: the stores that cannot be read yet, each with its lag in records; None: not known yet.
         member: whether it is a member of its group; True for a client that needs none.

@@ -62,7 +62,8 @@ ABOUT: Mapping[str, About] = {
         _SERVER,
     ),
     "ready": About(
-        "readiness, for orchestrators, without a token: 200 while it works and its stores answer, else 503",
+        "readiness, for orchestrators, without a token: 200 once its pipelines have ended a micro-batch and "
+        "its stores answer, else 503",
         "Ready",
         _SERVER,
     ),

@@ -1,10 +1,13 @@
-"""The limit of a micro-batch, which all sources of a query share, and whether a query has ended its first batch.
+"""The limit of a micro-batch, which all sources of a query share, and whether a query has ended its first
+batch.
 
-The kernel decides where each batch ends (Backlog.java). A record counts once, although several sources read it.
+The kernel decides where each batch ends (Backlog.java). A record counts once, although several sources read
+it.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,16 +16,32 @@ from millstream.dsl.timestamps import Extractor, TimestampExtractor, WallclockTi
 from millstream.ports import CheckpointFiles
 from millstream.spark.java_names import java_class
 
-__all__ = ["Backlog", "limit_options"]
+__all__ = ["Backlog", "limit_options", "limits"]
 
 _BACKLOG = "io.millstream.kernel.source.Backlog"
+_FIRST, _MOST = 50_000, 500_000
+"""By default (docs/decisions/0061): the first micro-batch of a run ends soon, so that something is done;
+larger ones read a backlog faster, and their results fit in memory."""
+
+
+def limits(given: int | None, interval: timedelta) -> tuple[int, int]:
+    """How many records the first micro-batch of a run reads at most, and how many later ones.
+
+    Args:
+        given: the configured limit.
+        interval: the shortest time between two micro-batches: it must not limit the throughput.
+    """
+    if given is not None:
+        return given, given
+    seconds = max(1.0, interval.total_seconds())
+    return int(_FIRST * seconds), int(_MOST * seconds)
 
 
 def limit_options(run: str, extractor: Extractor | None) -> dict[str, str]:
     """Options of a source that shares the limit of the query of this run.
 
-    All partitions end at one time. That is only right if Kafka's time of a record is the one that counts; if an
-    extractor computes another one, each partition ends at the same share of what is unread.
+    All partitions end at one time. That is only right if Kafka's time of a record is the one that counts; if
+    an extractor computes another one, each partition ends at the same share of what is unread.
     """
     kept = extractor is None or (
         isinstance(extractor, TimestampExtractor) and not isinstance(extractor, WallclockTimestampExtractor)
@@ -33,12 +52,20 @@ def limit_options(run: str, extractor: Extractor | None) -> dict[str, str]:
 class Backlog:
     """What one run of a query has still to read."""
 
-    def __init__(self, spark: SparkSession, run: str, limit: int, checkpoint: CheckpointFiles) -> None:
-        """Call before the query starts, with its checkpoint."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        run: str,
+        most: int | None,
+        interval: timedelta,
+        checkpoint: CheckpointFiles,
+    ) -> None:
+        """Call before the query starts, with its checkpoint. `most` and `interval` are as for `limits`."""
         self._run = run
         self._class: Any = java_class(spark._jvm, _BACKLOG)
         lines, repeats = _planned(checkpoint)
-        self._begun: Any = self._class.begin(run, limit, lines, repeats)
+        first, later = limits(most, interval)
+        self._begun: Any = self._class.begin(run, first, later, interval.total_seconds(), lines, repeats)
 
     def unfinished(self) -> int | None:
         """How many records were unread before the first batch, which has not ended; -1 if that is not known.
@@ -54,8 +81,8 @@ class Backlog:
 
 
 def _planned(checkpoint: CheckpointFiles) -> tuple[list[str], bool]:
-    """Where the sources of a query go on: the newest file of Spark's offset log, by line; and whether the batch
-    of that file is to be repeated."""
+    """Where the sources of a query go on: the newest file of Spark's offset log, by line; and whether the
+    batch of that file is to be repeated."""
     planned = max((int(name) for name in checkpoint.list("offsets") if name.isdecimal()), default=None)
     content = None if planned is None else checkpoint.read(f"offsets/{planned}")
     if content is None:

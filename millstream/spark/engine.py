@@ -86,7 +86,8 @@ class SparkSettings:
         default_key_serde, default_value_serde: the default serdes, or None.
         cached: only a key's last value of each micro-batch is emitted, unless its store says otherwise.
         offset_reset: where sources start that have no setting of their own.
-        max_records_per_batch: bound of a micro-batch, for all sources of a pipeline together.
+        max_records_per_batch: bound of a micro-batch, for all sources of a pipeline together; None: the
+            default.
         batch_interval: the shortest time from one micro-batch to the next.
         handlers: which failed records are dropped.
         transaction_timeout_ms: write exactly once, in transactions that the broker aborts after this time;
@@ -107,7 +108,7 @@ class SparkSettings:
     default_value_serde: Serde | None = None
     cached: bool = True
     offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
-    max_records_per_batch: int = 1_000_000
+    max_records_per_batch: int | None = None
     batch_interval: timedelta = timedelta(0)
     handlers: RecordHandlers = FAIL
     transaction_timeout_ms: int | None = None
@@ -422,8 +423,13 @@ class SparkEngine:
         backlog = None
         try:
             if plan.run is None:
-                files = self.checkpoint_files(claim.path)
-                backlog = Backlog(self.spark, self._run(name), self._settings.max_records_per_batch, files)
+                backlog = Backlog(
+                    self.spark,
+                    self._run(name),
+                    self._settings.max_records_per_batch,
+                    self._settings.batch_interval,
+                    self.checkpoint_files(claim.path),
+                )
             if rows is not None and plan.run is not None:
                 slots = slots_of(self.spark, self._closing)
                 behind = tasks_behind_shuffles(rows, self.checkpoint_files(claim.path))

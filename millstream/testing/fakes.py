@@ -14,7 +14,7 @@ from millstream.errors import (
     StreamsException,
     TaskMigratedException,
 )
-from millstream.model import BatchReport, PipelineMetadata, TopicPartition
+from millstream.model import BatchReport, FirstBatch, PipelineMetadata, TopicPartition
 from millstream.ports import (
     FENCE,
     ChangelogBatch,
@@ -459,6 +459,7 @@ class FakeEngine:
         rebuilt: pipelines, with the changelogs to be rewritten.
         refreshed: names of tables, in the order of events; changed: how many of their rows have changed then.
         next_batch: by pipeline, the first micro-batch that has no marker.
+        first_batches: by pipeline, the first batch that it has not ended; `progress` ends it.
         files: the checkpoints' files, by the requested root.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to delay Spark.
@@ -472,6 +473,7 @@ class FakeEngine:
         self.claims: list[CheckpointClaim] = []
         self.rebuilt: list[tuple[str, frozenset[str]]] = []
         self.next_batch: dict[str, int] = {}
+        self.first_batches: dict[str, FirstBatch] = {}
         self.refreshed: list[str] = []
         self.changed: dict[str, int] = {}
         self.files: dict[str, FakeCheckpointFiles] = {}
@@ -582,6 +584,7 @@ class FakeEngine:
         with self._changed:
             running = self._running[name]
             running.position, running.batch_id = {**running.position, **position}, batch_id
+            self.first_batches.pop(name, None)
 
     def report(self, report: BatchReport) -> None:
         """Let a running pipeline report."""
@@ -643,6 +646,7 @@ class FakePipeline:
             running=self.name in self._engine.running,
             batch_id=self.batch_id,
             position=dict(self.position),
+            first_batch=self._engine.first_batches.get(self.name),
         )
 
 

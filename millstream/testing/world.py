@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
-from millstream.model import BatchReport, TaskId, TopicPartition
+from millstream.model import BatchReport, FirstBatch, TaskId, TopicPartition
 from millstream.ports import (
     BytesStore,
     ChangelogBatch,
@@ -108,6 +108,7 @@ class _WorldsEngine(FakeEngine):
         super().__init__()
         self.gate, self.stop_gate = world.gate, world.stop_gate
         self.next_batch = world.next_batch
+        self.first_batches = world.first_batches
         self.client_id = ""
         self._world = world
 
@@ -131,8 +132,8 @@ class FakeWorld:
         topics: the cluster; connections: its clients' connections, in the order of opening.
         log: the changelogs, in memory.
         engine: the fake of Spark, for the last client that requested one; engines counts the requests.
-        gate, stop_gate, next_batch: for all engines, see FakeEngine. Closing a connection also waits for
-            stop_gate, so a client in which nothing is running can be delayed while it closes.
+        gate, stop_gate, next_batch, first_batches: for all engines, see FakeEngine. Closing a connection also
+            waits for stop_gate, so a client in which nothing is running can be delayed while it closes.
         spark_gate: a request for an engine waits for it; clear it to make Spark start slowly. spark_asked:
             set when an engine was requested.
         engine_made: set when a client has got an engine.
@@ -156,6 +157,7 @@ class FakeWorld:
         self.spark_asked = threading.Event()
         self.engine_made = threading.Event()
         self.next_batch: dict[str, int] = {}
+        self.first_batches: dict[str, FirstBatch] = {}
         self.engine = _WorldsEngine(self)
         self.engines = 0
         self.overlaps: list[Overlap] = []

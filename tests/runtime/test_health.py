@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import PipelineException, StreamsException
-from millstream.model import TaskId, TopicPartition
+from millstream.model import FirstBatch, TaskId, TopicPartition
 from millstream.runtime.failure import Failure, Response
 from millstream.runtime.health import Health, HealthView, Waiting, assess
 from millstream.runtime.history import FailureRecord
@@ -172,6 +172,23 @@ ROWS = {
         ("degraded", True, False),
         "0 of the 1 pipeline of this client run",
     ),
+    "a first batch has not ended": (
+        view(first_batches={"p0": FirstBatch(40.2, 154_000)}),
+        ("starting", True, False),
+        "pipeline p0 has not finished its first batch: 154,000 records waiting, 40 s",
+    ),
+    "first batches have not ended": (
+        view(
+            first_batches={
+                "p1": FirstBatch(0.3),
+                "p0": FirstBatch(7.0, 1),
+                **{f"p{number}": FirstBatch(1.0) for number in (2, 3, 4)},
+            },
+        ),
+        ("starting", True, False),
+        "pipeline p0 has not finished its first batch: 1 record waiting, 7 s; pipeline p1 has not finished "
+        "its first batch: 0 s; pipeline p2 has not finished its first batch: 1 s; and 2 more",
+    ),
     "nobody has a pipeline": (
         view(pipelines_running=1, pipelines_owned=1, unowned=("p1",)),
         ("degraded", True, False),
@@ -248,6 +265,7 @@ def test_health_is_ready_for_json() -> None:
         missing_topics=("lines",),
         failure=ERROR,
         lost="fenced",
+        first_batches={"p0": FirstBatch(40.23, 7)},
     )
     text = json.dumps(assess(facts).as_dict())
     assert "secret" not in text
@@ -270,6 +288,7 @@ def test_health_is_ready_for_json() -> None:
                 }
             },
             "pipelines": {"total": 2, "owned": 2, "running": 2, "unowned": ["p1"]},
+            "first_batches": {"p0": {"waiting": 7, "seconds": 40.2}},
             "restoring": {"counts": 7},
             "paused": False,
             "member": True,
@@ -316,6 +335,9 @@ VIEWS = st.builds(
     pipelines_total=st.integers(0, 2),
     pipelines_owned=st.integers(0, 2),
     pipelines_running=st.integers(0, 2),
+    first_batches=st.dictionaries(
+        st.sampled_from(["p0", "p1"]), st.builds(FirstBatch, st.floats(0, 9), st.none() | st.integers(0, 9))
+    ),
     unowned=st.sampled_from([(), ("p1",)]),
     last_failure=st.none() | st.just(RECORD),
     restoring=st.dictionaries(st.text(min_size=1, max_size=3), st.none() | st.integers(0, 9), max_size=7),
@@ -340,6 +362,7 @@ def test_whatever_the_view_health_is_no_nonsense(seen: HealthView) -> None:
         assert seen.live_threads
         assert seen.member
         assert not any((seen.waiting, seen.restoring, seen.missing_topics, seen.unowned))
+        assert not seen.first_batches
         assert seen.pipelines_running >= seen.pipelines_owned
     if seen.client_state is State.RUNNING and not seen.live_threads and not seen.waiting:
         assert not health.live

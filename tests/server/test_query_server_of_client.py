@@ -29,7 +29,7 @@ from millstream.errors import (
     StreamsException,
 )
 from millstream.metrics.prometheus import CONTENT_TYPE
-from millstream.model import TopicPartition
+from millstream.model import FirstBatch, TopicPartition
 from millstream.query.composite import QueryableStoreTypes
 from millstream.query.metadata import HostInfo, default_partition
 from millstream.query.parameters import StoreQueryParameters
@@ -195,6 +195,24 @@ def test_health_is_told_while_stores_are_restored(make: Make, world: FakeWorld) 
         world.gate.set()
         client.wait_until_running(SOON)
         assert counts.get("key-7") == 7
+
+
+def test_a_client_is_ready_once_its_pipelines_have_ended_a_batch(make: Make, world: FakeWorld) -> None:
+    """So a rolling update goes on only then; it is alive all the time, and its stores answer."""
+    world.first_batches["p0"] = FirstBatch(40.0, 154_000)
+    client = make("A")
+    client.start()
+    client.wait_until_running(SOON)
+    url = url_of(client)
+    wait_until(lambda: client.health.status == "starting", "the pipeline runs")
+    assert get(url, "/readyz") == (503, {"ready": False, "status": "starting"})
+    assert get(url, "/healthz")[0] == 200
+    health = get(url, "/v1/health")[1]
+    assert health["reason"] == "pipeline p0 has not finished its first batch: 154,000 records waiting, 40 s"
+    with RemoteStore(url, "counts") as counts:
+        assert counts.get("key-7") == 7
+    world.engine.progress("p0", {TopicPartition("lines", 0): 50})
+    assert get(url, "/readyz")[0] == 200
 
 
 def test_global_stores_are_answered_by_each_client(make: Make) -> None:

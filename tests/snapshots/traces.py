@@ -50,6 +50,7 @@ is with the result named "with", which is on its right. Times are in millisecond
                      if it has one, and "foreign_key", as in select_key, if the left rows name right ones so.
                      Of two streams: "before", "after" and "grace". Of a stream with a table:
                      "grace", if it has one. Of a stream with a global table: "key", as in select_key
+    merge            "with"
     suppress         "until": "window closes", or "time limit" with "ms"; "records" and "bytes" limit the
                      buffer, and "full" is "stop" if it ends the program when it is full
     map_values       "function": "twice", "upper", "upper unless x" (null then) or "null"; "store", if a table

@@ -164,6 +164,7 @@ public class TraceAll {
                     }
                 }
                 case "join", "left_join", "outer_join" -> join(op);
+                case "merge" -> node = ((KStream) node).merge((KStream) named.get(text(op, "with")).node);
                 case "suppress" -> node = ((KTable) node).suppress(suppressed(op));
                 case "to_stream" -> node = ((KTable) node).toStream();
                 case "to_table" -> node = ((KStream) node).toTable(materialized(op));

@@ -51,35 +51,47 @@ public final class Backlog {
         }
     }
 
-    private final long limit;
+    private final long least;
+    private final long most;
+    private final double pause;
     private final List<String> log;
     private final Map<Integer, Source> sources = new TreeMap<>();
     private final Map<Integer, Optional<Offset>> planned = new HashMap<>();
     private final BatchEnds chosen = new BatchEnds();
     private Map<String, Object> client;
     private boolean isByTime = true;
+    private long limit;
+    /** When the last batch was planned, by the nano time, if it left something unread; or else 0. */
+    private long fullSince;
+
     private volatile Admin admin;
     /** How many batches were planned, with the one that is repeated; and what was unread before the first of them. */
     private volatile int batches;
 
     private volatile long unreadAtFirst = -1;
 
-    private Backlog(long limit, List<String> log, boolean isRepeating) {
-        this.limit = limit;
+    private Backlog(long least, long most, double pause, List<String> log, boolean isRepeating) {
+        this.least = least;
+        this.most = most;
+        this.pause = pause;
         this.log = log;
+        limit = least;
         batches = isRepeating ? 1 : 0;
     }
 
     /**
      * Called on the driver when a query of this name is about to start.
      *
-     * @param limit about how many records a batch reads at most
+     * @param least about how many records the first batch reads at most
+     * @param most and later ones, if they take only seconds
+     * @param pause the shortest time between two batches, in seconds
      * @param log the lines of the newest file of Spark's offset log, one for each source; none if there is no file
      * @param isRepeating whether the batch of that file is not done, so that it comes first
      * @return until it is forgotten
      */
-    public static Backlog begin(String run, long limit, List<String> log, boolean isRepeating) {
-        Backlog backlog = new Backlog(limit, List.copyOf(log), isRepeating);
+    public static Backlog begin(
+            String run, long least, long most, double pause, List<String> log, boolean isRepeating) {
+        Backlog backlog = new Backlog(least, most, pause, List.copyOf(log), isRepeating);
         RUNS.put(run, backlog);
         return backlog;
     }
@@ -166,8 +178,13 @@ public final class Backlog {
         TopicPartition[] places = unread.keySet().toArray(TopicPartition[]::new);
         long[] from = unread.values().stream().mapToLong(range -> range[0]).toArray();
         long[] to = unread.values().stream().mapToLong(range -> range[1]).toArray();
+        long now = System.nanoTime();
+        if (fullSince != 0) {
+            limit = BatchEnds.next(limit, least, most, (now - fullSince) / 1e9, pause);
+        }
         long[] found =
                 chosen.of(from, to, limit, isByTime ? time -> at(places, time) : null, System.currentTimeMillis());
+        fullSince = Arrays.equals(found, to) ? 0 : now;
         if (batches == 0) {
             unreadAtFirst = Arrays.stream(to).sum() - Arrays.stream(from).sum();
         }

@@ -14,6 +14,8 @@ import java.util.function.LongFunction;
  */
 final class BatchEnds {
     private static final long HOUR_MS = 3_600_000;
+    private static final double SHORT_S = 5;
+    private static final double LONG_S = 20;
 
     /** The time at which the last batch ended, and that which a full one covers; they make the next search short. */
     private long last = -1;
@@ -74,6 +76,22 @@ final class BatchEnds {
 
     private static boolean isEnough(long records, long limit) {
         return records >= 0.75 * limit;
+    }
+
+    /**
+     * The limit of the next batch: more if the last one was short although it was full, less if it was long.
+     *
+     * @param limit that of the last batch
+     * @param least the limit of the first batch of a run, which therefore ends soon
+     * @param most what it grows to
+     * @param seconds from the start of the last batch to now
+     * @param pause the shortest time between two starts, in seconds
+     */
+    static long next(long limit, long least, long most, double seconds, double pause) {
+        if (seconds < Math.max(SHORT_S, 2 * pause)) {
+            return Math.min(most, 2 * limit);
+        }
+        return seconds > Math.max(LONG_S, 4 * pause) ? Math.max(least, limit / 2) : limit;
     }
 
     /** Each partition gets the same share of what it has; one that would get nothing, a single record. */

@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -88,4 +89,14 @@ def _planned(checkpoint: CheckpointFiles) -> tuple[list[str], bool]:
     if content is None:
         return [], False
     done = max((int(name) for name in checkpoint.list("commits") if name.isdecimal()), default=-1)
-    return content.decode(errors="replace").rstrip("\n").split("\n")[2:], planned != done
+    lines = content.decode(errors="replace").rstrip("\n").split("\n")
+    # What is damaged is left for Spark to report.
+    known = lines[0] == "v1" and all(map(_is_offset, lines[2:]))
+    return lines[2:] if known else [], planned != done
+
+
+def _is_offset(line: str) -> bool:
+    try:
+        return line == "-" or isinstance(json.loads(line), dict | int)
+    except ValueError:
+        return False

@@ -159,7 +159,7 @@ class Backlog:
                 found[key.decode(), value, record.timestamp] += 1
                 continue
             windowed = WindowedSerdes.time_windowed_serde_from(Serdes.string(), timedelta(hours=6))
-            at = windowed.deserialize(topic, key)
+            at = windowed.deserialize(key)
             found[at.key, int(value), record.timestamp, at.window.start_ms, at.window.end_ms] += 1
         return found
 

@@ -132,14 +132,19 @@ public final class Backlog {
     /** Where the source's next batch ends, which begins at `start`; null if it has no partitions. */
     synchronized Offset end(int number, Offset start) {
         Source source = sources.get(number);
-        source.start = start;
-        Optional<Offset> end = planned.remove(number);
-        if (end == null) {
+        if (!planned.containsKey(number)) {
+            source.start = start;
             plan();
-            end = planned.remove(number);
         }
-        source.start = end.orElse(start);
-        return end.orElse(null);
+        Offset end = planned.remove(number).orElse(null);
+        if (end != null && !start.equals(source.start)) { // the log was not as expected, so that was a guess
+            Map<TopicPartition, Long> known = positions(start);
+            Map<TopicPartition, Long> ends = positions(end);
+            ends.replaceAll((at, last) -> Math.max(last, known.getOrDefault(at, last)));
+            end = source.stream.deserializeOffset(json(ends));
+        }
+        source.start = end == null ? start : end;
+        return end;
     }
 
     private void plan() {

@@ -103,12 +103,13 @@ public final class KafkaSource implements TableProvider {
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpoint) {
             MicroBatchStream stream = sparks.toMicroBatchStream(checkpoint);
-            int number = Integer.parseInt(checkpoint.substring(checkpoint.lastIndexOf('/') + 1));
             Backlog backlog = Backlog.of(options.get(SHARED));
+            UnaryOperator<Offset> endsAt = null;
             if (backlog != null) {
+                int number = Integer.parseInt(checkpoint.substring(checkpoint.lastIndexOf('/') + 1));
                 backlog.add(number, stream, client(options), options.getBoolean(HAS_TIMES, true));
+                endsAt = start -> backlog.end(number, start);
             }
-            UnaryOperator<Offset> endsAt = backlog == null ? null : start -> backlog.end(number, start);
             return sorted(stream, endsAt, options.get(RUN), options.getBoolean(HEADERS, false));
         }
     }

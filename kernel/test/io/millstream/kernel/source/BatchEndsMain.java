@@ -9,8 +9,8 @@ import java.util.stream.Collectors;
  * Prints where each batch ends that reads given partitions.
  *
  * <p>A line of the input is a case: the limit, whether records have times, and for each partition the times of its
- * records, with commas between them. A line of the output has the ends of one batch, and how often times were looked up;
- * an empty line follows the last batch of a case. A line that begins with "limits" is about these alone.
+ * records, with commas between them. A line of the output has the ends of one batch, and how often times were looked
+ * up; an empty line follows the last batch of a case. A line that begins with "limits" is about these alone.
  */
 public final class BatchEndsMain {
     private BatchEndsMain() {}

@@ -354,7 +354,8 @@ class Jobs:
             "bootstrap.servers": lab.bootstrap_servers,
             "state.dir": str(state),
             "isolation.level": "read_committed",
-            **({} if case.per_batch is None else {"max.batch.records": str(case.per_batch)}),
+            # Spark's limit is of each source, ours of both together.
+            **({} if case.per_batch is None else {"max.batch.records": str(2 * case.per_batch)}),
             **case.settings,
         }
         left = self._written_stream()

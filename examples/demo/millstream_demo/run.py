@@ -470,7 +470,7 @@ class DemoRun:
                 "bootstrap.servers": servers,
                 "state.dir": self.work / "state",
                 "num.stream.threads": THREADS,
-                # To show progress; by default the backlog would be a single batch.
+                # To show progress; by default there would be few batches.
                 "max.batch.records": max(_LEAST_BATCH, self.corpus.size // 35 // _BATCHES),
                 # So that everything that Spark and Java write is removed with the rest.
                 "spark.local.dir": str(self.work / "spark"),

@@ -1,5 +1,5 @@
-"""Where a batch ends if more is unread than it may read (BatchEnds.java), without Spark and without a
-broker."""
+"""Where a batch ends if more is unread than it may read (BatchEnds.java, Backlog.java), without Spark and
+without a broker."""
 
 from __future__ import annotations
 
@@ -132,4 +132,30 @@ def test_the_limit_grows_while_batches_take_seconds(kernel_java: KernelJava) -> 
         "50 100 200 400 500 500 500 500 250 125 250",
         "50 100 200 200 200 100",
         "70 70 70 70",
+    ]
+
+
+def test_the_sources_of_a_query_share_one_limit_and_tell_of_the_first_batch(kernel_java: KernelJava) -> None:
+    """Whoever is asked first plans for all, from where each goes on after a restart; what several read counts
+    once. How many records were unread is told until the first batch has ended: one that is repeated comes
+    before that, and there is none if nothing is there. Where the log is not as expected, nothing is read
+    again."""
+    assert kernel_java("io.millstream.kernel.source.BacklogMain").splitlines() == [
+        "new: unfinished -1",
+        '{"a":{"1":40,"0":60}} {"b":{"0":1}} unfinished 1010',
+        '{"a":{"1":80,"0":120}} {"b":{"0":2}} unfinished null',
+        '{"a":{"1":120,"0":180}} {"b":{"0":3}} unfinished null',
+        "again: unfinished -1",
+        '{"a":{"1":400,"0":399}} {"b":{"0":6}} unfinished 305',
+        '{"a":{"1":400,"0":498}} {"b":{"0":7}} unfinished null',
+        "repeating: unfinished -1",
+        '{"a":{"1":400,"0":397}} {"b":{"0":3}} unfinished null',
+        "another log: unfinished -1",
+        '{"a":{"1":2,"0":302}} {"b":{"0":9}} unfinished 710',
+        "read twice: unfinished -1",
+        '{"a":{"1":40,"0":60}} {"a":{"1":40,"0":60}} unfinished 1000',
+        "nothing: unfinished -1",
+        "null null unfinished null",
+        "the new one is there: true",
+        "forgotten: true",
     ]

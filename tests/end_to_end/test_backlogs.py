@@ -177,7 +177,7 @@ def test_a_backlog_gives_what_kafka_streams_makes_of_it_whatever_the_limit(
     assert 80 < expected["join"].total() < expected["left"].total()
     assert all(rows.total() > 100 for name, rows in expected.items() if name != "join")
     backlog = Backlog(world, records)
-    for limit in (100_000, backlog.records // 8):
+    for limit in (100_000, backlog.records // 6):
         name = world.name(f"limit-{limit}")
         out = {each: world.topic(f"{each}-{limit}", 1) for each in PROGRAMS}
         program = topology(backlog.topics, out)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
-from operator import index, itemgetter, methodcaller
+from operator import index, itemgetter
 from typing import Any
 
 from millstream.errors import SerializationException
@@ -71,10 +71,10 @@ class StringSerde(Serde):
             raise self._refuse_value(value, "a str that UTF-8 can express (no lone surrogates)") from error
 
     def _decode(self, data: bytes) -> str:
-        return data.decode(errors="replace")
+        return _as_text(data)
 
     def decoder(self, offset: int = 0) -> Callable[[bytes], Any]:
-        return (lambda data: data[offset:].decode("utf-8", "replace")) if offset else _AS_TEXT
+        return (lambda data: _as_text(data[offset:])) if offset else _as_text
 
     def many_decoder(self, offset: int = 0) -> Callable[[list[bytes]], list[Any]]:
         cut = _from(offset)
@@ -84,7 +84,7 @@ class StringSerde(Serde):
             try:
                 return list(map(bytes.decode, texts))  # a third of the time that the other takes
             except UnicodeDecodeError:
-                return list(map(_AS_TEXT, texts))
+                return list(map(_as_text, texts))
 
         return decode
 
@@ -102,7 +102,15 @@ class StringSerde(Serde):
         return encode
 
 
-_AS_TEXT = methodcaller("decode", "utf-8", "replace")
+def _as_text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        # Java makes one character of half a pair, for which Python makes three.
+        return _HALF_A_PAIR.sub(b"\xef\xbf\xbd", data).decode(errors="replace")
+
+
+_HALF_A_PAIR = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]")
 
 
 def _from(offset: int) -> Callable[[list[bytes]], list[bytes]]:

@@ -583,3 +583,14 @@ def test_no_message_has_the_value_or_the_bytes(serde: Serde) -> None:
         with pytest.raises(SerializationException) as caught:
             serde.deserialize(b"secret")
         assert "secret" not in str(caught.value)
+
+
+def test_text_that_is_not_utf_8_is_read_as_java_reads_it() -> None:
+    """Half a pair is one character there, though it has three bytes; so is what is cut off."""
+    read = Serdes.string().deserialize
+    assert [read(each) for each in (b"\xed\xa0\x80z", b"\xe2\x82", b"\xff\xfe", b"\xc0\x80")] == [
+        "\ufffdz",
+        "\ufffd",
+        "\ufffd\ufffd",
+        "\ufffd\ufffd",
+    ]

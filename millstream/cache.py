@@ -32,7 +32,7 @@ def cache_dir(*parts: str) -> Path:
     """
     path = cache_path(*parts)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise SetupException(
             f"the cache directory {path} cannot be created: {error.strerror or error}; fix that, or set "

@@ -414,7 +414,7 @@ class LocalCheckpointFiles:
     def make_directories(self, path: str) -> None:
         """Create a directory with its parents."""
         with self._told("made", path):
-            (self._root / path).mkdir(parents=True, exist_ok=True)
+            os.makedirs(self._root / path, exist_ok=True)
 
     def rename(self, old: str, new: str) -> bool:
         """Rename a file or a directory. False: `old` does not exist.
@@ -426,7 +426,7 @@ class LocalCheckpointFiles:
         with self._told("renamed", old):
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, f"'{target}' already exists")
-            target.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(target.parent, exist_ok=True)
             # With the slash the system refuses if the directory has become a file, so a fence is never moved.
             slash = "/" if source.is_dir() else ""
             try:
@@ -439,7 +439,7 @@ class LocalCheckpointFiles:
         """Create an empty file. False: something of that name already exists."""
         file = self._root / path
         with self._told("made", path):
-            file.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(file.parent, exist_ok=True)
             try:
                 os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
             except FileExistsError:
@@ -471,7 +471,7 @@ class LocalCheckpointFiles:
         """Replace a file's content as a whole."""
         file = self._root / path
         with self._told("written", path):
-            file.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(file.parent, exist_ok=True)
             draft = _draft(file, content)
             try:
                 os.replace(draft, file)
@@ -529,7 +529,7 @@ def checkpoint_identity(root: str) -> str:
     directory = Path(unquote(parsed.path) if parsed.scheme else root)
     file = directory / _IDENTITY
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        os.makedirs(directory, exist_ok=True)
         if not file.exists():
             draft = _draft(file, uuid.uuid4().hex.encode())
             try:

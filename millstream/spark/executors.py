@@ -8,6 +8,7 @@ executors, and a query listener receives no events about them.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import uuid
@@ -192,7 +193,7 @@ def _missing(spark: SparkSession, root: Path, tasks: int, closing: threading.Eve
     """The reports of executors that lack the directory; some must be running, or still arrive."""
     context: Any = spark.sparkContext
     marker = root / f".executors-look-for-this-{uuid.uuid4().hex}"
-    root.mkdir(parents=True, exist_ok=True)
+    os.makedirs(root, exist_ok=True)
     marker.touch()
     group, done = str(marker), threading.Event()
 

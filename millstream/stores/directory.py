@@ -217,7 +217,7 @@ class StateDirectory:
                 if path.exists():
                     shutil.rmtree(path)
             if known != topic_id:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                os.makedirs(path.parent, exist_ok=True)
                 note.write_text(f"{topic_id}\n")
         except OSError as error:
             raise self._failure("changed", error) from error

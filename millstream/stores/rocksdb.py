@@ -23,6 +23,7 @@ Observed properties of the binding, which shape this file:
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import threading
 import time
@@ -417,7 +418,8 @@ class RocksDBStore:
 
     def _open(self) -> Rdict:
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
+            # Path.mkdir raises one exception from another for each parent that is missing.
+            os.makedirs(self._path, exist_ok=True)
             if (self._path / _DAMAGED).exists():
                 return self._start_afresh("a read in the last run found damaged data")
             try:
@@ -438,7 +440,7 @@ class RocksDBStore:
             reason,
         )
         shutil.rmtree(self._path)
-        self._path.mkdir(parents=True)
+        os.makedirs(self._path)
         return self._open_database()
 
     def _open_database(self) -> Rdict:

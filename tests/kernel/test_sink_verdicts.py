@@ -10,7 +10,7 @@ from java_programs import KernelJava
 def test_only_what_a_record_is_refused_for_goes_to_the_handler(kernel_java: KernelJava) -> None:
     """What the cluster or the rights are at fault for does not. The sentence names sizes, reason and fix."""
     lines = kernel_java("io.millstream.kernel.sink.VerdictMain").splitlines()
-    verdicts = [tuple(line.split()) for line in lines[:-4]]
+    verdicts = [tuple(line.split()) for line in lines[:-5]]
     assert verdicts == [
         ("RecordTooLargeException", "REFUSED"),
         ("RecordBatchTooLargeException", "REFUSED"),
@@ -29,6 +29,14 @@ def test_only_what_a_record_is_refused_for_goes_to_the_handler(kernel_java: Kern
         ("KafkaException", "FAILED"),
         ("IllegalStateException", "FAILED"),
     ]
+    # What the handler says is not asked about a changelog's record.
+    assert lines[-5] == (
+        "topic 'out' did not take a record (key: null, value: 2000 bytes, 1 header; about 2099 bytes in all)"
+        ": RecordTooLargeException: too large for the broker; "
+        "raise the topic's max.message.bytes and the producer's limit (producer.max.request.size), "
+        "or keep less in each of the store's values; "
+        "no handler may drop a changelog's record, because the store would lack it"
+    )
     assert lines[-4] == (
         "topic 'out' did not take a record (key: null, value: 2000 bytes, 1 header; about 2099 bytes in all)"
         ": RecordTooLargeException: too large for the broker; "

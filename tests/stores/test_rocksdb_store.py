@@ -108,6 +108,16 @@ def test_a_store_that_is_open_cannot_be_opened_again(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_path_of_which_many_parents_are_missing_is_one_cause() -> None:
+    """Not one more for each directory that could not be created on the way."""
+    missing = Path("/proc/nonesuch/state/app/global/rocksdb/counts")  # no one may create anything there
+    with pytest.raises(ProcessorStateException, match="could not be opened") as caught:
+        open_at(missing)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.__cause__ is None
+    assert caught.value.__cause__.__context__ is None
+
+
 def test_a_path_that_cannot_be_a_directory_is_told_with_its_cause(tmp_path: Path) -> None:
     """A file is in the way: the error names the path."""
     (tmp_path / "file").write_text("x")

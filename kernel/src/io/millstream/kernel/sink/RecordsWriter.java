@@ -326,8 +326,10 @@ final class RecordsWriter implements DataWriter<InternalRow> {
 
     private RuntimeException thrown(Failure failure) {
         if (failure.verdict.isAboutRecords()) {
+            var record = failure.sent.record;
             return new RecordRefusedException(
-                    Verdict.sentence(failure.sent.record, failure.error), failure.error);
+                    Verdict.sentence(record, failure.error, options.complete().contains(record.topic())),
+                    failure.error);
         }
         if (failure.verdict == Verdict.FENCED) {
             return sender.lost(failure.error);

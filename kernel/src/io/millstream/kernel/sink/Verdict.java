@@ -68,15 +68,23 @@ enum Verdict {
 
     /** What went wrong with a record, and what to do about it, in one sentence. */
     static String sentence(ProducerRecord<byte[], byte[]> record, Throwable error) {
-        return "topic '" + record.topic() + "' did not take a record " + sizes(record) + ": "
-                + error.getClass().getSimpleName() + ": " + error.getMessage() + "; " + fix(error);
+        return sentence(record, error, false);
     }
 
-    private static String fix(Throwable error) {
-        String drop = "production.exception.handler=continue drops such records";
+    /** The same; {@code complete}: it is a record of a changelog, which no handler may drop. */
+    static String sentence(ProducerRecord<byte[], byte[]> record, Throwable error, boolean complete) {
+        return "topic '" + record.topic() + "' did not take a record " + sizes(record) + ": "
+                + error.getClass().getSimpleName() + ": " + error.getMessage() + "; " + fix(error, complete);
+    }
+
+    private static String fix(Throwable error, boolean complete) {
+        String drop = complete
+                ? "no handler may drop a changelog's record, because the store would lack it"
+                : "production.exception.handler=continue drops such records";
         if (error instanceof RecordTooLargeException || error instanceof RecordBatchTooLargeException) {
+            String smaller = complete ? "or keep less in each of the store's values; " : "or make records smaller; ";
             return "raise the topic's max.message.bytes and the producer's limit "
-                    + "(producer.max.request.size), or make records smaller; " + drop;
+                    + "(producer.max.request.size), " + smaller + drop;
         }
         if (error instanceof InvalidTimestampException || says(error, "imestamp")) {
             return "make the topic accept such times (message.timestamp.before.max.ms, "

@@ -43,6 +43,7 @@ public final class VerdictMain {
         }
         ProducerRecord<byte[], byte[]> record = new ProducerRecord<>("out", null, new byte[2000]);
         record.headers().add("h", new byte[10]);
+        System.out.println(Verdict.sentence(record, new RecordTooLargeException("too large for the broker"), true));
         System.out.println(Verdict.sentence(record, new RecordTooLargeException("too large for the broker")));
         System.out.println(Verdict.sentence(record, new NoSuchPartitionException(9, "out", 3)));
         System.out.println(Verdict.sentence(record, new InvalidRecordException("Timestamp 9 is out of range")));

@@ -143,8 +143,13 @@ def launch_settings(
         our_workers: Python workers find this package.
     """
     chosen = {**_LAUNCH_DEFAULTS, "spark.app.name": app_name}
-    if {**chosen, **told, **settings}["spark.master"].startswith("local"):
+    master = {**chosen, **told, **settings}["spark.master"]
+    if master.startswith("local"):
         chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        if not master.startswith("local-cluster"):
+            # Any user of this machine can reach these addresses. In local mode Spark makes the secret itself,
+            # and keeps it in memory.
+            chosen["spark.authenticate"] = "true"
         if our_workers:
             chosen["spark.python.daemon.module"] = "millstream.spark.daemon"
     chosen |= {**told, **settings}

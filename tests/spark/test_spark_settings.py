@@ -28,6 +28,7 @@ def test_the_users_word_goes_before_our_defaults_and_the_configuration_before_bo
         "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.authenticate": "true",
         "spark.python.daemon.module": "millstream.spark.daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -41,7 +42,18 @@ def test_the_users_word_goes_before_our_defaults_and_the_configuration_before_bo
     chosen = launch_settings("app", {"spark.y": "2"}, told, our_workers=True)
     assert chosen.items() >= {**told, "spark.y": "2", "spark.app.name": "app"}.items()
     # Executors elsewhere have to reach the driver, and have no package of ours.
-    assert not chosen.keys() & {"spark.driver.host", "spark.python.daemon.module", "spark.ui.retainedJobs"}
+    assert not chosen.keys() & {
+        "spark.driver.host",
+        "spark.authenticate",
+        "spark.python.daemon.module",
+        "spark.ui.retainedJobs",
+    }
+    # Spark makes a secret for threads of its own process, and none for executors in others.
+    assert "spark.authenticate" not in launch_settings(
+        "app", {"spark.master": "local-cluster[1,1,1024]"}, {}, our_workers=True
+    )
+    told = {"spark.authenticate": "false"}
+    assert launch_settings("app", {}, told, our_workers=True)["spark.authenticate"] == "false"
     assert (
         launch_settings("app", {"spark.master": "local[1]"}, told, our_workers=False).items()
         >= {

@@ -46,7 +46,7 @@ class MisfitError(Exception):
     @property
     def field(self) -> str:
         """The field's name, with the names of the fields around it."""
-        return ".".join(reversed(self.path)).replace(".[]", "[]")
+        return ".".join(reversed(self.path)).replace(".[]", "[]").replace(".{}", "{}")
 
 
 class _UnknownError(Exception):
@@ -478,7 +478,8 @@ def _map(values: _Type) -> _Type:
     def read(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise MisfitError(shown, value)
-        return {key: None if one is None else _part(values.read, key, one) for key, one in value.items()}
+        # A key is of the record, and does not belong in a message.
+        return {key: None if one is None else _part(values.read, "{}", one) for key, one in value.items()}
 
     def write(value: Any) -> str:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):

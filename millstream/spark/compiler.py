@@ -23,11 +23,12 @@ from millstream.spark.asking import Asking
 from millstream.spark.building import Building, CompileContext
 from millstream.spark.frames import UserWriter
 from millstream.spark.handlers import FAIL
+from millstream.spark.misfits import ReadWith
 from millstream.spark.operators import BY_SPARK, build_operators, operators
 from millstream.spark.record_failures import asking, needs_letters
 from millstream.spark.settled import settled
 from millstream.spark.sink import output_rows, with_epoch
-from millstream.spark.trace import translated
+from millstream.spark.trace import planned, translated
 from millstream.topology import nodes
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Node
@@ -113,6 +114,8 @@ class Compiled:
     """Whether any of them uses the time of day."""
     asking: Asking | None = None
     """Calls the user's own handlers; None: there are none."""
+    read_with: ReadWith = field(default_factory=dict)
+    """The serdes of its inputs."""
     user_writer: UserWriter | None = None
     """Writes what the pipeline reads, in place of rows to Kafka."""
     run: str | None = None
@@ -120,7 +123,8 @@ class Compiled:
 
     def rows_at(self, epoch: int | None) -> DataFrame | None:
         """The rows of a query that runs under this epoch (sink.with_epoch). Traces nothing anew."""
-        return None if self.rows is None else settled(with_epoch(self.rows, epoch))
+        with planned("the rows of a pipeline"):
+            return None if self.rows is None else settled(with_epoch(self.rows, epoch))
 
 
 def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
@@ -132,11 +136,13 @@ def compile_pipeline(pipeline: Pipeline, context: CompileContext) -> Compiled:
 
     Raises:
         TopologyException: a function is wrong, or a serde does not fit its column.
+        StreamsException: Spark does not accept the plan that was made of right functions.
     """
     if pipeline.spark_sink is not None:
         # Its input was written by this application, and it writes no dead letters.
         context = replace(context, handlers=FAIL)
-    return _compile(Building(pipeline, context))
+    with planned(f"pipeline {pipeline.name}"):
+        return _compile(Building(pipeline, context))
 
 
 def _compile(building: Building) -> Compiled:
@@ -166,6 +172,7 @@ def _compile(building: Building) -> Compiled:
         processes=bool(building.linked),
         by_clock=building.by_clock,
         asking=asking(building),
+        read_with=dict(building.read_with),
     )
 
 

@@ -283,8 +283,11 @@ class DropWatch:
         return "with errors.dead.letter.queue.topic.name set they would be in a topic"
 
 
-def wait_and_watch(query: StreamingQuery, watch: DropWatch) -> PipelineException | None:
-    """Wait until a query has ended, and watch what it drops meanwhile.
+def wait_and_watch(
+    query: StreamingQuery, watch: DropWatch, answered: Callable[[], None] = lambda: None
+) -> PipelineException | None:
+    """Wait until a query has ended, and watch what it drops meanwhile; `answered` is called after each answer
+    of the JVM.
 
     Returns:
         None, or, when too much was dropped, why it was stopped.
@@ -294,6 +297,7 @@ def wait_and_watch(query: StreamingQuery, watch: DropWatch) -> PipelineException
     """
     try:
         while not wait_for_end(query, _LOOK_SECONDS):
+            answered()
             error = watch.look(new_reports(query, watch.seen))
             if error is not None:
                 query.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -10,11 +11,15 @@ from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.spark.session import has_jvm_ended
+from millstream.spark.session import has_jvm_ended, is_jvm_ending
 
 __all__ = ["of_ended_jvm", "raise_failure", "wait_for_end"]
 
 log = logging.getLogger(__name__)
+
+_FATAL = re.compile(r"\bjava\.lang\.(\w+MemoryError|StackOverflowError|InternalError|UnknownError)\b")
+"""What Spark ends its process for, after it has reported the task."""
+_SOON_SECONDS = 2.0
 
 
 def wait_for_end(query: StreamingQuery, timeout_s: float | None = None) -> bool:
@@ -44,10 +49,19 @@ def of_ended_jvm(error: Exception) -> Exception:
     """The same, or an error that says that the JVM has ended, if that is the reason.
 
     A call that waits for an answer while the JVM is killed fails with an error of py4j that names no reason.
+    And while a JVM ends itself, its queries fail with what they meet in a Spark that is being stopped.
     """
-    if type(error) is not Py4JError or not has_jvm_ended():
+    if isinstance(error, StreamingQueryException):
+        text = str(error._desc)  # its own `__str__` calls the JVM
+        # Spark reports the task before it ends the JVM.
+        gone = is_jvm_ending(_SOON_SECONDS if _FATAL.search(text) else 0.0)
+        error_said = text.strip().split("\n", 1)[0]
+    else:
+        gone = type(error) is Py4JError and has_jvm_ended()
+        error_said = str(error)
+    if not gone:
         return error
-    said: Exception = Py4JNetworkError(f"the JVM has ended: {error}")
+    said: Exception = Py4JNetworkError(f"the JVM has ended: {error_said}")
     said.__cause__ = error
     return said
 

@@ -18,9 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.dsl.timestamps import Extractor
-from millstream.errors import StreamsException, TopologyException
+from millstream.errors import SerializationException, StreamsException, TopologyException
 from millstream.locations import Kind, kind_of, scheme_of
 from millstream.model import BatchReport
+from millstream.periodic import PeriodicThread
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.settings import RegistrySettings
 from millstream.serdes.serde import Serde
@@ -30,10 +31,19 @@ from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch
 from millstream.spark.ending import of_ended_jvm
 from millstream.spark.executors import Executors, slots_of
-from millstream.spark.failures import Report, first_line, is_fenced, is_jvm_lost, may_be_damage, translate
+from millstream.spark.failures import (
+    Report,
+    first_line,
+    is_fenced,
+    is_jvm_lost,
+    may_be_damage,
+    translate,
+    without_plan,
+)
 from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, pause_s, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
+from millstream.spark.misfits import sharpened_unfit
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.programs import end_query, python_program
@@ -50,7 +60,7 @@ from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import FORMAT, Transactions, sink_options
-from millstream.spark.source import kafka_options, read_kafka, read_topic
+from millstream.spark.source import kafka_options, read_kafka, read_record, read_topic
 from millstream.spark.transactions import (
     check_session,
     end_run,
@@ -164,6 +174,36 @@ class SparkEngine:
         if settings.transaction_timeout_ms is not None:
             check_session(self.spark)
         self._executors = Executors(self.spark)
+        self._silence_s = self._patience_ms / 1000
+        self._watch = PeriodicThread(
+            "spark-watch",
+            min(_WATCH_SECONDS, self._silence_s / 4),
+            self._end_silent,
+            log=log,
+            failure="the watch of Spark's Java process",
+        )
+        self._watch.start()
+
+    def _end_silent(self) -> None:
+        """End a JVM that has not answered for as long as Kafka Streams allows a thread not to poll: a frozen
+        one, or one that does nothing but collect garbage. Who waits for its answers would wait for ever."""
+        with self._lock:
+            running = [pipeline for pipeline in self._running if not pipeline.ended]
+        silent_s = max((pipeline.silent_s for pipeline in running), default=0.0)
+        if silent_s < min(_WARN_SECONDS, self._silence_s):
+            return
+        said = f"it has not answered for {silent_s:.0f} s"
+        if silent_s < self._silence_s:
+            log.warning("Spark's Java process: %s; after %g s it is ended", said, self._silence_s)
+            return
+        reason = (
+            f"{said} (max.poll.interval.ms) and was ended: it was frozen, or did nothing but collect "
+            "garbage; if so, give it more memory (spark.driver.memory)"
+        )
+        self._session.end_silent(reason)
+        for pipeline in running:
+            if pipeline.silent_s >= self._silence_s:
+                pipeline.give_up(reason)
 
     @property
     def spark(self) -> SparkSession:
@@ -431,10 +471,11 @@ class SparkEngine:
                 )
         except (PySparkException, Py4JError, OSError) as error:
             _forget(run)
-            report = Report.of_text(str(error))
+            said = without_plan(error)
+            report = Report.of_text(str(said))
             if may_be_damage(report):
                 report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
-            raise translate(name, topics, error, claim=claim, report=report)  # noqa: B904 - it has a cause
+            raise translate(name, topics, said, claim=claim, report=report)  # noqa: B904 - it has a cause
         handlers = self._settings.handlers
 
         def initial(source: int) -> str:
@@ -476,11 +517,20 @@ class SparkEngine:
             drops,
             self._executors.recent,
             run,
+            partial(self._sharpened, plan),
         )
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
         return running
+
+    def _sharpened(self, plan: Compiled, unfit: SerializationException) -> SerializationException:
+        record = partial(read_record, self.spark, kafka_options(self._consumer_options))
+        try:
+            return sharpened_unfit(unfit, plan.read_with, record)
+        except Exception:  # the failure itself is told in any case
+            log.debug("a record that cannot be read could not be looked at", exc_info=True)
+            return unfit
 
     @property
     def _real_time_ms(self) -> int:
@@ -532,10 +582,13 @@ class SparkEngine:
             running, self._running = self._running, []
         for pipeline in running:
             pipeline.stop()
+        self._watch.stop(0.0)
         self._executors.close()
         self._session.close()
 
 
+_WATCH_SECONDS = 5.0
+_WARN_SECONDS = 15.0
 _WRITER = "io.millstream.kernel.sink.TableWriter"
 _REFRESH_TRIES = 20
 """How often other clients' refreshes may fence one: normally far more often than there are clients."""

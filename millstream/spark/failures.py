@@ -15,13 +15,14 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException
 
 from millstream.errors import (
     CheckpointException,
@@ -53,6 +54,7 @@ __all__ = [
     "said_once",
     "translate",
     "unreadable",
+    "without_plan",
 ]
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ log = logging.getLogger(__name__)
 _ERROR_CLASS = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _GENERIC = {"STREAM_FAILED", "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"}
 _PYTHON = "PYTHON_EXCEPTION"
+_RAISED = "USER_RAISED_EXCEPTION"
 _PYTHON_BATCH = "FOREACH_BATCH_USER_FUNCTION_ERROR"
 """A user's function that gets micro-batches, on the driver."""
 _STATEFUL = "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"
@@ -186,7 +189,7 @@ _DAMAGING = re.compile(r"log file|com\.fasterxml\.jackson|java\.lang\.AssertionE
 # and matching from each of its characters would take hours.
 _UNREADABLE = re.compile(
     r"(?<![\w.-])(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,10}) offset (?P<offset>\d+) (?:key|value): "
-    r"serde '[^']+' cannot read these \d+ bytes[^\n\[]*?(?= SQLSTATE|\n|\Z)"
+    r"serde '[^']+' cannot read these \d+ bytes[^\n]*?(?= SQLSTATE|\n|\Z)"
 )
 _NO_TIMESTAMP = re.compile(
     r"Record at topic (?P<topic>\S+) partition (?P<partition>\d+) offset (?P<offset>\d+) "
@@ -237,6 +240,7 @@ class Report:
         start, end: the offsets before and after the failing micro-batch, as Spark writes them.
         batch_id: the micro-batch that was running or next; None: unknown.
         damage: the damaged file of the checkpoint, if one was found.
+        jvm: how the JVM ended, if it has.
     """
 
     text: str
@@ -245,6 +249,7 @@ class Report:
     end: str = ""
     batch_id: int | None = None
     damage: Damage | None = None
+    jvm: str = ""
 
     @classmethod
     def of_text(cls, text: str) -> Report:
@@ -297,6 +302,7 @@ def translate(
     *,
     claim: CheckpointClaim | None = None,
     report: Report | None = None,
+    sharpen: Callable[[SerializationException], SerializationException] = lambda unfit: unfit,
 ) -> StreamsException:
     """The exception that a thread sees for a query that ended with `error`; that, or what a Python function
     raised, is its `__cause__`.
@@ -305,6 +311,7 @@ def translate(
         topics: the pipeline's source topics, for Spark's errors that name none.
         claim: what the query ran under, to tell a checkpoint that was taken away from one that is broken.
         report: what `report_of` found; by default, what the text of `error` says.
+        sharpen: says more about a record that cannot be read, where more is known.
     """
     report = report or Report.of_text(_text(error))
     head = f"pipeline {pipeline}: its query failed"
@@ -314,10 +321,12 @@ def translate(
     translated: StreamsException
     cause = error
     if is_jvm_lost(error):
+        how = f"{report.jvm or _LOST}{_at_that_time(offsets)}"
         translated = PipelineException(
-            f"pipeline {pipeline}: Spark's Java process is gone; it was killed, or ran out of memory "
-            f"(spark.driver.memory); {type(error).__name__}: {error}",
+            f"pipeline {pipeline}: Spark's Java process is gone: {how}; {type(error).__name__}: {error}",
             pipeline=pipeline,
+            offsets=offsets,
+            batch_id=report.batch_id if offsets else None,
         )
     elif _is_fenced(report, classes, claim):
         epoch = "" if claim is None else f" at epoch {claim.epoch}"
@@ -364,7 +373,7 @@ def translate(
             cause.__cause__ = error
             message = f"{head}: {said}"
         elif unfit := _unfit(report, classes):
-            cause = unfit
+            cause = unfit = sharpen(unfit)
             cause.__cause__ = error
             message = f"{head}: {_which(unfit)}\n{unfit}{_remedy(str(unfit))}"
         elif (said := _said_by_damage(report, claim)) is not None:
@@ -393,6 +402,26 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
+def without_plan(error: Exception) -> Exception:
+    """An AnalysisException without the plan in its message, which the log gets instead, at DEBUG; any other
+    exception as it is.
+
+    The plan of a pipeline is a hundred thousand characters, in which the sentence before it is lost.
+    """
+    if not isinstance(error, AnalysisException):
+        return error
+    log.debug("Spark's analysis failed: %s", error)
+    line = first_line(_text(error)).rstrip(";")
+    if len(line) > _SENTENCE:
+        line = f"{line[:_SENTENCE]}..."
+    condition = error.getCondition()
+    return AnalysisException(line.removeprefix(f"[{condition}] "), errorClass=condition)
+
+
+_SENTENCE = 600
+"""How much of the sentence is given: it may have the whole type of a row in it."""
+
+
 def said_once(line: str) -> str:
     """A line without the repetition at its end: S3A writes `<class>: <message>: <message>`."""
     line, state, number = line.partition(" SQLSTATE: ")
@@ -411,6 +440,21 @@ def said_once(line: str) -> str:
 def is_jvm_lost(error: BaseException | None) -> bool:
     """Whether Spark's JVM did not answer because it is gone."""
     return isinstance(error, (ConnectionError, EOFError, Py4JNetworkError))
+
+
+_LOST = "it was killed, or ran out of memory (spark.driver.memory)"
+_MOST_SHOWN = 5
+
+
+def _at_that_time(offsets: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """What the micro-batch was reading: if the next process ends there, too, it is for one of these."""
+    read = [
+        f"{at} offsets {first} to {end - 1}" for at, (first, end) in sorted(offsets.items()) if end > first
+    ]
+    if not read:
+        return ""
+    more = f" and {len(read) - _MOST_SHOWN} more partitions" if len(read) > _MOST_SHOWN else ""
+    return f". It was processing {', '.join(read[:_MOST_SHOWN])}{more}"
 
 
 def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None) -> bool:
@@ -544,8 +588,9 @@ def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
     for name, message in report.causes:
         if name == _UNWRITTEN:
             return SerializationException(first_line(message))
-    if classes[:1] != ["USER_RAISED_EXCEPTION"]:
+    if _RAISED not in classes:
         return None
+    said = "\n".join(message for _, message in report.causes if message.startswith(f"[{_RAISED}]")) or said
     if read := _UNREADABLE.search(said):
         return SerializationException(
             read[0], topic=read["topic"], partition=int(read["partition"]), offset=int(read["offset"])

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.spark.failures import without_plan
 from millstream.spark.flow import Names
 from millstream.spark.java_names import java_class
 
@@ -94,7 +95,7 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
     except AnalysisException as error:
         raise NotMergeableError(
             f"it has an aggregate function that cannot be. There are {MERGEABLE}"
-        ) from error
+        ) from without_plan(error)
     if len(taken.parts) == 1 and _function(expression) == cutter.function:
         taken.of_result = _TELL_ALL.get(cutter.function or "")
     return taken

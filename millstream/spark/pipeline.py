@@ -9,18 +9,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.errors import PipelineException
+from millstream.errors import PipelineException, SerializationException
 from millstream.foreign import ESCAPED
 from millstream.model import PipelineMetadata, TopicPartition
 from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
 from millstream.spark.damage import find_damage
 from millstream.spark.dropped import DropWatch, wait_and_watch
 from millstream.spark.ending import of_ended_jvm, raise_failure
-from millstream.spark.failures import report_of, translate
+from millstream.spark.failures import Report, is_jvm_lost, report_of, translate
 from millstream.spark.progress import positions
 from millstream.spark.real_time import RealTimeRun
+from millstream.spark.session import how_jvm_ended
+from millstream.spark.unfinished import unfinished
 
 __all__ = ["IdlePipeline", "QueryPipeline"]
 
@@ -47,10 +51,12 @@ class QueryPipeline:
         drops: DropWatch,
         lost_executors: Callable[[], tuple[str, ...]] = tuple,
         run: RealTimeRun | None = None,
+        sharpen: Callable[[SerializationException], SerializationException] = lambda unfit: unfit,
     ) -> None:
         self._name = name
         self._claim = claim
         self._files = files
+        self._sharpen = sharpen
         self._topics = topics
         self._query = query
         self._on_end = on_end
@@ -60,6 +66,8 @@ class QueryPipeline:
         self._run = run
         self._stop_seconds = _STOP_SECONDS + (0.0 if run is None else _SETTLE_SECONDS)
         self._finishing = threading.Lock()
+        self._answered_at = time.monotonic()
+        self._gateway = SparkContext._gateway
         self._first: int | None = None
         self._last = PipelineMetadata(name, True)
         self._ended = threading.Event()
@@ -69,7 +77,7 @@ class QueryPipeline:
     def _wait(self) -> None:
         error: BaseException | None = None
         try:
-            error = wait_and_watch(self._query, self._drops)
+            error = wait_and_watch(self._query, self._drops, self._note_answer)
             if error is None:
                 raise_failure(self._query)
         except Exception as raised:
@@ -80,10 +88,26 @@ class QueryPipeline:
                 error = self._translated(RuntimeError("the query was stopped from outside"))
         self._finish(error)
 
-    def _translated(self, raised: BaseException) -> BaseException:
+    def _note_answer(self) -> None:
+        self._answered_at = time.monotonic()
+
+    @property
+    def silent_s(self) -> float:
+        """How long Spark has not answered this pipeline, which asks twice a second; 0.0 once it has ended."""
+        return 0.0 if self._ended.is_set() else time.monotonic() - self._answered_at
+
+    def give_up(self, reason: str) -> None:
+        """Count as failed, because Spark does not answer; what it may answer later is ignored."""
+        self._finish(self._translated(Py4JNetworkError("no answer"), how=reason))
+
+    def _translated(self, raised: BaseException, how: str | None = None) -> BaseException:
         try:
             report = report_of(self._query, raised, self._initial, lambda: find_damage(self._files()))
-            return translate(self._name, self._topics, raised, claim=self._claim, report=report)
+            if is_jvm_lost(raised):
+                report = self._of_lost_jvm(report, how_jvm_ended(self._gateway) if how is None else how)
+            return translate(
+                self._name, self._topics, raised, claim=self._claim, report=report, sharpen=self._sharpen
+            )
         except Exception as error:  # our own mistake must not hide that the query has ended
             log.exception("pipeline %s: its failure could not be translated", self._name)
             failed = PipelineException(
@@ -93,6 +117,13 @@ class QueryPipeline:
             )
             failed.__cause__ = raised
             return failed
+
+    def _of_lost_jvm(self, report: Report, how: str) -> Report:
+        report = replace(report, jvm=how)
+        left = unfinished(self._claim.path)
+        if left is None:
+            return report
+        return replace(report, start=left.start, end=left.end, batch_id=left.batch)
 
     def _initial(self) -> str:
         """The offsets that the query started from when its checkpoint was new, as stored by Spark."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from millstream.jars import connector_set, ensure_jars, object_store_set
 from millstream.java import JavaHome, find_java, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
+from millstream.polling import looks
 from millstream.scratch import PrivateDirectory
 from millstream.spark import direct, machine_learning
 from millstream.spark.archived import Launched, start_with_archive
@@ -56,6 +58,8 @@ __all__ = [
     "class_data_archive",
     "hadoop_version",
     "has_jvm_ended",
+    "how_jvm_ended",
+    "is_jvm_ending",
     "with_settings",
 ]
 
@@ -70,7 +74,7 @@ _UMASK = "spark.hadoop.fs.permissions.umask-mode"
 _LOCAL_FILES = "spark.hadoop.fs.file.impl"
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _PYTHON = "PYSPARK_PYTHON"
-_END_SECONDS = 2.0
+_HOOKS_SECONDS = 10.0
 
 
 class SharedSession:
@@ -153,6 +157,14 @@ class SharedSession:
     def is_alive(self) -> bool:
         """Whether its JVM is running. One that this process did not start is assumed to be."""
         return not self._closed and not self._lost and _process_runs(self._gateway)
+
+    def end_silent(self, reason: str) -> None:
+        """Kill the JVM, which does not answer any more: a call that waits for it then fails. The reason is
+        for the failures that this leads to. One that this process did not start is left alone."""
+        if self._lost or not self._owned or getattr(self._gateway, "proc", None) is None:
+            return
+        self._gateway.ended_because = reason
+        self._gateway.proc.kill()
 
     def note_lost(self) -> None:
         """Note that a call found the JVM gone. The process itself may take a moment longer to end."""
@@ -249,12 +261,12 @@ def _process_runs(gateway: Any) -> bool:
     return process is None or process.poll() is None
 
 
-def _ends_soon(gateway: Any) -> bool:
+def _ends_soon(gateway: Any, within_s: float = 2.0) -> bool:
     process = getattr(gateway, "proc", None)
     if process is None:
         return False
     try:
-        process.wait(timeout=_END_SECONDS)
+        process.wait(timeout=within_s)
     except Exception:  # subprocess.TimeoutExpired; the process is PySpark's
         return False
     return True
@@ -277,6 +289,50 @@ def has_jvm_ended() -> bool:
     """Whether the JVM of this process is gone. One that was just killed gets a moment to end."""
     gateway = SparkContext._gateway
     return gateway is not None and _ends_soon(gateway)
+
+
+def is_jvm_ending(within_s: float = 0.0) -> bool:
+    """Whether the JVM is gone or about to be, now or `within_s`; if so, waits for its end.
+
+    A fatal error in a task ends it, and meanwhile its queries fail for any reason that a Spark that stops
+    gives them.
+    """
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return False
+    try:
+        hooks: Any = getattr(SparkContext._jvm, "org.apache.spark.util.ShutdownHookManager")
+        if not any(hooks.inShutdown() for _ in looks(within_s, every_s=_LOOK_SECONDS)):
+            return False
+    except Exception:  # it does not answer
+        return _ends_soon(gateway)
+    if not _ends_soon(gateway, _HOOKS_SECONDS) and getattr(gateway, "proc", None) is not None:
+        gateway.ended_because = "it lacked memory, or met another fatal error, and did not end by itself"
+        gateway.proc.kill()
+    return True
+
+
+def how_jvm_ended(gateway: Any) -> str:
+    """What is known of how a JVM ended; "": nothing."""
+    because: str | None = getattr(gateway, "__dict__", {}).get("ended_because")
+    if because is not None:
+        return because
+    return meaning_of_exit(gateway.proc.returncode) if _ends_soon(gateway) else ""
+
+
+def meaning_of_exit(code: int) -> str:
+    """What the exit code of a JVM says; -9 is signal 9, as `subprocess` has it."""
+    if code in _OUT_OF_MEMORY:
+        return "it ran out of memory; give it more (spark.driver.memory), or less to do (max.batch.records)"
+    if code == -signal.SIGKILL:
+        return "it was killed (SIGKILL), perhaps by the operating system, which was short of memory"
+    if code < 0:
+        return f"signal {-code} ended it; of a crash Java writes a file hs_err_pid<number>.log"
+    return f"it ended with exit code {code}"
+
+
+_OUT_OF_MEMORY = (3, 52)
+"""The exit codes of Java with the option ExitOnOutOfMemoryError, and of Spark after an OutOfMemoryError."""
 
 
 def _has_jvm() -> bool:
@@ -358,6 +414,7 @@ def _start(
                 forget_java_halves()
             SharedSession._starts += 1
             session = SparkSession(SparkContext.getOrCreate(conf))
+        _end_if_a_thread_lacks_memory(session)
         _keep_quiet(session)
         _write_no_checksum_files(session)
         _forget_origins(session)
@@ -449,6 +506,23 @@ def _keep_quiet(session: SparkSession) -> None:
     logging.getLogger().addFilter(_is_not_py4js)
     server: Any = session.sparkContext._accumulatorServer
     server.handle_error = lambda *_: log.debug("PySpark's accumulators", exc_info=True)
+
+
+def _end_if_a_thread_lacks_memory(spark: SparkSession) -> None:
+    """Have the JVM end if an OutOfMemoryError ends any of its threads, as Spark has it for its executors.
+
+    One of Spark's own would be missing from then on, and its jobs would wait for ever. An error that Spark
+    catches, because it can spill, ends nothing; so this is not Java's option ExitOnOutOfMemoryError.
+    """
+    try:
+        java: Any = spark._jvm
+        thread = java.java.lang.Thread
+        if thread.getDefaultUncaughtExceptionHandler() is None:
+            thread.setDefaultUncaughtExceptionHandler(
+                java.org.apache.spark.util.SparkUncaughtExceptionHandler(False)
+            )
+    except Py4JError:  # a Spark version that has none, or hides it
+        log.debug("threads of Spark that lack memory", exc_info=True)
 
 
 def _write_no_checksum_files(spark: SparkSession) -> None:

@@ -11,7 +11,8 @@ import builtins
 import inspect
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -23,6 +24,7 @@ from pyspark.sql import functions as F
 
 from millstream.errors import StreamsException, TopologyException
 from millstream.spark import hints
+from millstream.spark.failures import first_line, without_plan
 from millstream.spark.guarded import CLOCKS, SlipError, guarded, refuse_text, slip_with_method
 from millstream.spark.session import has_jvm_ended
 from millstream.spark.stale import is_java_unreachable
@@ -36,7 +38,7 @@ from millstream.topology.functions import (
 )
 from millstream.topology.nodes import Function, Node
 
-__all__ = ["as_column", "called", "trace", "translated"]
+__all__ = ["as_column", "called", "planned", "trace", "translated"]
 
 # PySpark logs every error of a DataFrame call as a JSON line with a JVM stack trace on stderr. The same
 # error is raised, and reaches the user as a TopologyException; the log line would only bury it.
@@ -155,13 +157,16 @@ def translated(node: Node, function: Function | None, step: Callable[[], Any]) -
     except SlipError as error:
         raise TopologyException(f"{where}: {error}\n{_ONCE}") from error
     except AnalysisException as error:
-        raise TopologyException(f"{where}: {_first_line(error)}{_meant(error)}") from error
+        cause = without_plan(error)
+        raise TopologyException(f"{where}: {cause}{_meant(error)}") from cause
     except PySparkException as error:
         if error.getCondition() == "CANNOT_CONVERT_COLUMN_INTO_BOOL":
             asked = hints.of_builtin(_called(error))
             said = _BOOL.format(where=where)
             raise TopologyException(said if asked is None else f"{where}: {asked}\n{_ONCE}") from error
-        raise TopologyException(f"{where}: {_slip_of(error) or _first_line(error)}") from error
+        raise TopologyException(
+            f"{where}: {_slip_of(error) or first_line(str(error)).rstrip(';')}"
+        ) from error
     except Exception as error:
         if is_java_unreachable(error):
             raise _unreachable(where) from error
@@ -170,6 +175,19 @@ def translated(node: Node, function: Function | None, step: Callable[[], Any]) -
         # The user's own function: whatever it raises is shown with its place.
         said = _slip_of(error) or f"{type(error).__name__}: {error}"
         raise TopologyException(f"{where}: {said}\n{_ONCE}") from error
+
+
+@contextmanager
+def planned(what: str) -> Iterator[None]:
+    """What Spark's analysis refuses here is about a plan as a whole, and no function of the program's."""
+    try:
+        yield
+    except AnalysisException as error:
+        cause = without_plan(error)
+        raise StreamsException(
+            f"{what}: Spark does not accept its plan, which the log has at level DEBUG: {cause}; if there is "
+            "no DataFrame of the program's in it, this is a bug, please report it"
+        ) from cause
 
 
 def _slip_of(error: Exception) -> str | None:
@@ -220,11 +238,6 @@ def _unreachable(where: str) -> StreamsException:
         f"{where}: it uses a Column, or another object of Spark's, that was made before Spark's Java process "
         "ended and another one was started; make it inside the function, which is called anew each time"
     )
-
-
-def _first_line(error: BaseException) -> str:
-    """Spark's message without the plan that follows it."""
-    return str(error).strip().split("\n", 1)[0].rstrip(";")
 
 
 _ONCE = "The function runs once, on Spark Columns, when the topology is compiled; not once per record."

@@ -7,6 +7,7 @@ import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -43,14 +45,16 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 from millstream.model import TopicPartition
-from millstream.ports import CompiledPipeline, PipelineEnd
+from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd
 from millstream.runtime.policies import causes
 from millstream.spark.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.dropped import DropWatch
-from millstream.spark.engine import SparkEngine
+from millstream.spark.engine import SparkEngine, SparkSettings
+from millstream.spark.failures import is_jvm_lost
 from millstream.spark.handlers import RecordHandlers
 from millstream.spark.pipeline import QueryPipeline
 from millstream.spark.remote import RemoteException
+from millstream.spark.session import is_jvm_ending, meaning_of_exit
 
 pytestmark = pytest.mark.spark
 
@@ -491,18 +495,20 @@ def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serd
     numbers = world.topic("numbers")
     builder = StreamsBuilder()
     copies = world.topic("copies")
-    builder.stream(numbers, Consumed.with_(Serdes.string(), Serdes.long())).to(copies)
+    builder.stream(numbers, Consumed.with_(Serdes.string(), Serdes.json("n BIGINT"))).to(copies)
     topology = builder.build()
     [compiled] = world.compiled(topology)
-    world.produce(numbers, b"\0" * 8, b"no number")
+    world.produce(numbers, b'{"n":1}', b'{"n":["no number"]}')
     world.start(compiled, world.claim(directory="numbers"))
     error = failed(world)
     unfit = error.__cause__
     assert isinstance(unfit, SerializationException)
     assert (unfit.topic, unfit.partition, unfit.offset) == (numbers, 0, 1)
     assert str(unfit).startswith(
-        f"{numbers}-0 offset 1 value: serde 'long' cannot read these 9 bytes: it takes 8"
+        f"{numbers}-0 offset 1 value: serde 'json' cannot read these 19 bytes: "
+        "it takes BIGINT in the field 'n'"
     )
+    assert "no number" not in str(error)
     head, remedy = str(error).split(f"\n{unfit}; ")
     assert head == f"pipeline p0: its query failed: the record at {numbers}-0 offset 1 cannot be read"
     assert remedy.startswith("to skip such records, set deserialization.exception.handler")
@@ -512,12 +518,12 @@ def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serd
     world.engine = SparkEngine(replace(world.engine._settings, handlers=handlers), world.engine.spark)
     [compiled] = world.compiled(topology)
     running = world.start(compiled, world.claim(epoch=2, directory="numbers"))
-    world.produce(numbers, b"\1" * 8)
+    world.produce(numbers, b'{"n":2}')
 
     def copied() -> set[bytes | None]:
         return {record.value() for record in world.read(copies, world.end_of(copies))}
 
-    wait_until(lambda: copied() == {b"\0" * 8, b"\1" * 8}, "the record behind it is copied")
+    wait_until(lambda: copied() == {b'{"n":1}', b'{"n":2}'}, "the record behind it is copied")
     running.stop()
 
 
@@ -576,6 +582,56 @@ def test_stopping_is_bounded_when_the_jvm_does_not_answer() -> None:
     query.answer.set()
     running._waiter.join(5)
     assert ends.empty()
+
+
+def test_a_jvm_that_does_not_answer_is_ended_and_its_pipelines_fail(spark: SparkSession) -> None:
+    """After max.poll.interval.ms, as a thread of Kafka Streams counts as lost that does not poll so long: a
+    call that waits for an answer would wait for ever, and the client be RUNNING."""
+
+    class Silent:
+        """A query of a JVM that hangs."""
+
+        def __init__(self) -> None:
+            self.answer = threading.Event()
+            self._jsq = self
+
+        def streamingQuery(self) -> Any:
+            self.answer.wait(30)
+            raise RuntimeError("the JVM was gone")
+
+    settings = SparkSettings("silent", "localhost:1", consumer={"max.poll.interval.ms": "200"})
+    engine = SparkEngine(settings, spark)
+    java = subprocess.Popen(["sleep", "100"])
+    gateway: Any = SimpleNamespace(proc=java)
+    engine._session._owned, engine._session._gateway = True, gateway
+    query: Any = Silent()
+    ends: queue.Queue[PipelineEnd] = queue.Queue()
+    running = QueryPipeline(
+        "p0", (), query, ends.put, CheckpointClaim("p0", "/nonesuch", 1), lambda: query, DropWatch("p0")
+    )
+    engine._running.append(running)
+    error = ends.get(timeout=10).error
+    assert isinstance(error, PipelineException)
+    assert re.search(
+        r"Java process is gone: it has not answered for \d+ s \(max.poll.interval.ms\)", str(error)
+    )
+    assert is_jvm_lost(error.__cause__)
+    assert java.wait(10) == -signal.SIGKILL
+    query.answer.set()
+    running._waiter.join(5)
+    assert ends.empty()
+    engine._session._owned = False
+    engine.close()
+
+
+def test_a_thread_of_spark_that_lacks_memory_ends_the_jvm(spark: SparkSession) -> None:
+    """By Spark's own handler, which has the exit code that is told as a lack of memory. What Spark catches
+    itself, because it can spill, ends nothing."""
+    java: Any = spark._jvm
+    handler = java.java.lang.Thread.getDefaultUncaughtExceptionHandler()
+    assert handler.getClass().getName() == "org.apache.spark.util.SparkUncaughtExceptionHandler"
+    assert "ran out of memory" in meaning_of_exit(java.org.apache.spark.util.SparkExitCode.OOM())
+    assert not is_jvm_ending()
 
 
 def test_checkpoint_files_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors.exceptions.captured import StreamingQueryException
 
 from millstream import (
     CheckpointException,
@@ -27,6 +29,8 @@ from millstream.spark.damage import find_damage
 from millstream.spark.ending import of_ended_jvm
 from millstream.spark.failures import Report, is_jvm_lost, said_once, translate
 from millstream.spark.remote import RemoteException
+from millstream.spark.session import meaning_of_exit
+from millstream.spark.unfinished import unfinished
 
 UNKNOWN_TOPIC = (
     "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
@@ -341,6 +345,18 @@ def test_a_message_that_quotes_a_large_record_is_read_at_once(named: str, record
             ("or-ders", 3, 17),
         ),
         (
+            "[USER_RAISED_EXCEPTION] in-0 offset 5 value: serde 'avro' cannot read these 9 bytes: it takes "
+            "an array, such as [1] SQLSTATE: P0001",
+            "in-0 offset 5 value: serde 'avro' cannot read these 9 bytes: it takes an array, such as [1]",
+            ("in", 0, 5),
+        ),
+        (
+            "[STREAM_FAILED] terminated: [OTHER_NAME] see below: [USER_RAISED_EXCEPTION] in-0 offset 5 key: "
+            "serde 'long' cannot read these 9 bytes: it takes 8 bytes",
+            "in-0 offset 5 key: serde 'long' cannot read these 9 bytes: it takes 8 bytes",
+            ("in", 0, 5),
+        ),
+        (
             "[USER_RAISED_EXCEPTION] a value with the serde 'uuid' is not the 36 characters of a UUID\nx",
             "a value with the serde 'uuid' is not the 36 characters of a UUID",
             (None, None, None),
@@ -558,3 +574,62 @@ def test_a_jvm_that_ends_while_a_query_is_put_away_is_noticed(monkeypatch: pytes
     assert not engine._answers(unanswered)
     monkeypatch.setattr(ending, "has_jvm_ended", lambda: False)
     assert engine._answers(unanswered)
+
+
+def test_a_fatal_error_in_a_task_is_the_end_of_the_jvm_whatever_its_queries_fail_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark reports the task, and then ends its process; meanwhile queries fail because it is stopping."""
+
+    class Failed(StreamingQueryException):
+        """As PySpark makes it of a JVM's exception."""
+
+        def __init__(self, desc: str) -> None:
+            self._desc = desc
+
+    fatal = Failed("[STREAM_FAILED] Lost task 0.0: java.lang.StackOverflowError\n\tat x.y")
+    stopped = Failed("[STREAM_FAILED] Job 0 cancelled because SparkContext was shut down")
+    monkeypatch.setattr(ending, "is_jvm_ending", lambda within_s: False)
+    assert of_ended_jvm(fatal) is fatal
+    assert of_ended_jvm(stopped) is stopped
+    monkeypatch.setattr(ending, "is_jvm_ending", lambda within_s: within_s > 0)
+    assert is_jvm_lost(of_ended_jvm(fatal))
+    assert of_ended_jvm(stopped) is stopped
+    monkeypatch.setattr(ending, "is_jvm_ending", lambda within_s: True)
+    said = of_ended_jvm(stopped)
+    assert is_jvm_lost(said)
+    assert said.__cause__ is stopped
+
+
+def test_of_an_ended_jvm_is_told_how_it_ended_and_what_it_was_processing(tmp_path: Path) -> None:
+    """By its exit code, and by the micro-batch that its checkpoint has as begun: a record may be why."""
+    for code, words in (
+        (3, "ran out of memory"),
+        (52, "ran out of memory"),
+        (-9, "SIGKILL"),
+        (-11, "signal 11"),
+    ):
+        assert words in meaning_of_exit(code)
+    files = {
+        "sources/0/0": 'v1\n{"in":{"0":4}}',
+        "offsets/0": 'v1\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n{"in":{"0":7}}',
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert unfinished(str(tmp_path / "nonesuch")) is None
+    left = unfinished(str(tmp_path))
+    assert left is not None
+    report = Report("", start=left.start, end=left.end, batch_id=left.batch, jvm=meaning_of_exit(3))
+    error = translate("p0", ("in",), ConnectionRefusedError(111, "refused"), report=report)
+    assert isinstance(error, PipelineException)
+    assert (error.offsets, error.batch_id) == ({TopicPartition("in", 0): (4, 7)}, 0)
+    assert "is gone: it ran out of memory; give it more (spark.driver.memory)" in str(error)
+    assert ". It was processing in-0 offsets 4 to 6; ConnectionRefusedError" in str(error)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits/0").write_text("v1\n{}")
+    assert unfinished(str(tmp_path)) is None
+    (tmp_path / "offsets/1").write_text(files["offsets/0"].replace("7", "9"))
+    left = unfinished(str(tmp_path))
+    assert left is not None
+    assert (left.batch, left.start, left.end) == (1, '{"in":{"0":7}}', '{"in":{"0":9}}')

@@ -103,7 +103,7 @@ def test_each_handler_is_asked_about_its_own_failures(asked: list[Asked]) -> Non
             running,
             "in",
             ("a", b'{"n":"1","d":1}', 5, (("h", b"x"),)),
-            ("b", b"junk", 6, (("h", b"y"),)),
+            ("b", b'{"d":[]}', 6, (("h", b"y"),)),
             ("c", b'{"n":"6","d":0}', 7, (("h", b"z"),)),
             ("d", b'{"n":"6","d":2000}', 8),
             ("e", b'{"n":"%s","d":1}' % uuid.encode(), 9),
@@ -129,10 +129,16 @@ def test_each_handler_is_asked_about_its_own_failures(asked: list[Asked]) -> Non
 
     ((_, context, record, error),) = by_kind["Reading"]
     assert (record.topic, record.partition, record.offset) == ("in", 0, 1)
-    assert (record.key, record.value, record.timestamp, record.headers) == (b"b", b"junk", 6, (("h", b"y"),))
+    assert (record.key, record.value, record.timestamp, record.headers) == (
+        b"b",
+        b'{"d":[]}',
+        6,
+        (("h", b"y"),),
+    )
     assert isinstance(error, SerializationException)
     assert (error.topic, error.partition, error.offset) == ("in", 0, 1)
-    assert "in-0 offset 1 value: serde 'json' cannot read these 4 bytes" in str(error)
+    unread = "in-0 offset 1 value: serde 'json' cannot read these 8 bytes: it takes INT in the field 'd'"
+    assert unread in str(error)
     assert context.processor_node_id == "KSTREAM-SOURCE-0000000000"
     assert context.task_id == TaskId(0, 0)
 

@@ -24,6 +24,7 @@ from millstream import (
     Produced,
     Repartitioned,
     Serdes,
+    SerializationException,
     StreamsBuilder,
     StreamsException,
 )
@@ -95,6 +96,26 @@ def test_a_handler_that_fails_ends_the_pipeline(config: dict[str, Any], offset: 
         assert "CAST_INVALID_INPUT" in str(raised.value) or "DIVIDE_BY_ZERO" in str(raised.value)
 
 
+def test_the_field_is_named_that_does_not_fit_and_the_exception_is_in_the_chain() -> None:
+    """Python's half of the serde is asked about a record that ends a pipeline; its content is not told."""
+
+    def program(builder: StreamsBuilder) -> None:
+        schema = Serdes.json("m MAP<STRING, STRUCT<b: ARRAY<STRUCT<c: BIGINT>>>>")
+        builder.stream("in", Consumed.with_(Serdes.string(), schema)).to("out")
+
+    with driver(program, {}) as running, pytest.raises(PipelineException) as raised:
+        pipe(running, "in", ("a", b'{"m":{"secret":{"b":[{"c":1},{"c":"secret"}]}}}'), value="bytes")
+    unread = raised.value.__cause__
+    assert isinstance(unread, SerializationException)
+    assert (unread.topic, unread.partition, unread.offset) == ("in", 0, 0)
+    assert str(unread) == (
+        "in-0 offset 0 value: serde 'json' cannot read these 47 bytes: it takes BIGINT in the field "
+        "'m{}.b[].c'"
+    )
+    assert str(unread) in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
 @pytest.mark.parametrize("queue", [{}, QUEUE], ids=["no queue", "queue"])
 def test_good_records_go_on_and_bad_ones_are_counted(queue: dict[str, Any]) -> None:
     """Of five records, one cannot be read, a cast and a division fail; two arrive, with their headers."""
@@ -151,6 +172,11 @@ UNREADABLE: dict[str, tuple[Any, bytes, str]] = {
         ),
         b"none",
         "cannot read these 4 bytes",
+    ),
+    "own": (
+        Serdes.custom("own", serialize=lambda value: str(value).encode(), deserialize=int, type="INT"),
+        b"",
+        "cannot read these 0 bytes",
     ),
 }
 """For each serde, bytes that it cannot read, and what it says of them."""

@@ -48,6 +48,7 @@ __all__ = [
     "sink_options",
     "with_epoch",
     "written_fields",
+    "written_type",
 ]
 
 FORMAT = "io.millstream.kernel.sink.KafkaRecords"
@@ -56,7 +57,14 @@ FORMAT = "io.millstream.kernel.sink.KafkaRecords"
 FENCED = "fenced"
 """The column that is true for records of changelogs."""
 
-_COLUMNS = ("topic", "key", "value", "partition", "route", "timestamp")
+_COLUMNS: Mapping[str, T.DataType] = {
+    "topic": T.StringType(),
+    "key": T.BinaryType(),
+    "value": T.BinaryType(),
+    "partition": T.IntegerType(),
+    "route": T.BinaryType(),
+    "timestamp": T.LongType(),
+}
 LETTER = "letter"
 _LETTER_TYPE = T.StructType(
     [
@@ -197,6 +205,15 @@ def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
     if letters:
         fields.append(_letter(flow, output.letter, output.question).alias(LETTER))
     return fields
+
+
+def written_type(letters: bool) -> T.StructType:
+    """The type of `written_fields`, as a struct in which anything may be NULL."""
+    type_ = T.StructType()
+    for name, of_column in _COLUMNS.items():
+        type_.add(name, of_column)
+    type_.add("headers", HEADERS_TYPE).add(FENCED, T.BooleanType())
+    return type_.add(LETTER, _LETTER_TYPE) if letters else type_
 
 
 def _or_null(column: Column | None, type_: str) -> Column:

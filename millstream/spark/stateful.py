@@ -41,7 +41,7 @@ from millstream.spark.joins import (
 )
 from millstream.spark.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.programs import python_program
-from millstream.spark.sink import Output, written_fields
+from millstream.spark.sink import Output, written_fields, written_type
 from millstream.spark.trace import translated
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
@@ -528,10 +528,7 @@ def _rows_of(
         df = df.where(item.pending.belongs)
         return df.select(F.lit(number).alias("tag"), _key(item, df).alias("key"), at, *_parts_of(item, every))
     df = df.withColumn("at", at)
-    type_: T.DataType = T.NullType()
-    if passing:
-        sample = F.struct(*written_fields(flow, passing[0][1], letters)).alias("passed")
-        type_ = df.select(sample).schema["passed"].dataType
+    type_ = written_type(letters)  # of all: what one of them never has NULL, another one may
     elements = []
     for number, item in items:
         fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *_parts_of(item, every)]

@@ -102,7 +102,7 @@ _PROGRAM = textwrap.dedent(
     assert streams.state.name == "RUNNING", streams.state
     [failure] = handled
     assert isinstance(failure, PipelineException), failure
-    assert "Java process is gone" in str(failure), failure
+    assert "Java process is gone: it was killed (SIGKILL)" in str(failure), failure
     [after] = temporary.iterdir()  # nothing is left of the dead, and all that lives has one place
     assert after != before
     for line in ("[in]: k, c", "seen 'c'"):

@@ -54,11 +54,7 @@ _PROGRAM = textwrap.dedent(
     words = builder.stream("jvm-words", Consumed.with_(Serdes.string(), Serdes.string()))
     words.print(Printed.to_sys_out().with_label("in"))
     words.foreach(lambda key, value: print("seen", repr(value)))
-    def fatal(value):  # takes more memory than there is, in a task, unless this process says otherwise
-        disarmed = F.expr("java_method('java.lang.System', 'getenv', 'DISARMED')")
-        too_much = F.size(F.array_repeat(value, 2_000_000_000)).cast("string")
-        return F.when((value == "poison") & disarmed.isNull(), too_much).otherwise(value)
-    loud = words.map_values(fatal).map_values(lambda value: upper(Held.strip(value)))
+    loud = words.map_values(lambda value: upper(Held.strip(value)))
     by_word = loud.select_key(lambda key, value: upper(value)).group_by_key()
     by_word.count(Materialized.as_("counts"))
     words.map_values(lambda value: marked(upper(value))).map_values(lambda value: marked(value)).to("udf-out")
@@ -74,8 +70,6 @@ _PROGRAM = textwrap.dedent(
     handled = []
     def handler(error):
         handled.append(error)
-        if len(handled) == 3:
-            os.environ["DISARMED"] = "yes"  # the next process of Java inherits it
         return StreamThreadExceptionResponse.REPLACE_THREAD
     streams.set_uncaught_exception_handler(handler)
     expected = Counter()
@@ -109,16 +103,6 @@ _PROGRAM = textwrap.dedent(
     [failure] = handled
     assert isinstance(failure, PipelineException), failure
     assert "Java process is gone: it was killed (SIGKILL)" in str(failure), failure
-    produce("poison", "c")
-    wait_until(lambda: len(handled) == 3, "the record has ended two processes", 150)
-    for failure in handled[1:]:
-        assert isinstance(failure, PipelineException), failure
-        assert "is gone: it ran out of memory" in str(failure), failure
-        assert "It was processing jvm-words-0 offsets 5 to " in str(failure), failure
-        assert [*failure.offsets.values()][0][0] == 5, failure.offsets
-    holds("counts", expected)
-    holds("lengths", {word: count * len(word) for word, count in expected.items()})
-    assert len(handled) == 3, handled
     [after] = temporary.iterdir()  # nothing is left of the dead, and all that lives has one place
     assert after != before
     for line in ("[in]: k, c", "seen 'c'"):
@@ -134,10 +118,9 @@ def test_python_functions_of_a_program_run_again_after_the_jvm_was_killed(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Functions of all kinds, kept in a module and in a class, used by several lambdas, beside a fold in
-    Python: the handler is asked once, and the counts are exact. So they are when a record takes more memory
-    than there is: each process that it ends is told of, with the offset. What the killed ones left in the
-    temporary directory is gone when the next one has started, and all of it at the end. What the program
-    prints of its records is in its stdout, and nothing else."""
+    Python: the handler is asked once, and the counts are exact. What the killed one left in the temporary
+    directory is gone when the next one has started, and all of it at the end. What the program prints of its
+    records is in its stdout, and nothing else."""
     kafka.create_topic("jvm-words", 1)
     kafka.create_topic("udf-out", 1)
     tests = Path(__file__).resolve().parent.parent
@@ -153,8 +136,8 @@ def test_python_functions_of_a_program_run_again_after_the_jvm_was_killed(
     )
     assert result.returncode == 0, result.stderr[-5000:]
     *printed, exact = result.stdout.splitlines()
-    assert exact == "exact: {'A': 2, 'B': 2, 'C': 2, 'POISON': 1}"
-    values = ("a ", "b", " a", "c", "poison")
+    assert exact == "exact: {'A': 2, 'B': 2, 'C': 1}"
+    values = ("a ", "b", " a", "c")
     assert set(printed) <= {f"[in]: k, {value}" for value in values} | {f"seen {value!r}" for value in values}
     assert {"[in]: k, c", "seen 'c'"} <= set(printed)
     assert list(temporary.iterdir()) == []

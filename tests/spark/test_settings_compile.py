@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_joins_on_spark as joins
 import test_traces_on_spark as folds
 from driving import STRINGS
 from pyspark.errors import AnalysisException
@@ -49,16 +48,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "processing.guarantee": ("at_least_once", "exactly_once_v2"),
     "statestore.cache.max.bytes": (0, 1_000_000),
 }
-OF_FOLDS = (*folds.HELD_BY_CORES, "chains", "own_windows")
-OF_JOINS = (
-    "foreign_key",
-    "grouped_table",
-    "stream_stream",
-    "stream_table",
-    "table_filter",
-    "table_table",
-    "transformed",
-)
+FILES = (*folds.HELD_BY_CORES, "chains", "own_windows")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -88,7 +78,7 @@ class Compiling:
         self.engine = SparkEngine(SparkSettings("app", "localhost:1"), spark)
 
     def compile(self, topology: Topology, setting: Setting, **more: Any) -> None:
-        config = {"application.id": "app", "bootstrap.servers": "localhost:1", **more, **setting}
+        config = {**more, "application.id": "app", "bootstrap.servers": "localhost:1", **setting}
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(engine, "SparkEngine", lambda settings, *_, **__: settings)
             settings: Any = _engine(StreamsConfig(config), threading.Event(), None)
@@ -139,24 +129,20 @@ def kind(trace: Trace) -> Any:
 
 
 def programs() -> Iterator[tuple[str, Topology]]:
-    """One program of each kind of trace that has one in Python, behind a join whose results are written."""
+    """One program of each kind of trace of aggregations, behind a join whose results are written."""
     seen = set()
-    for trace in traces(*OF_FOLDS, *OF_JOINS):
-        if trace.name.partition("/")[0] in OF_FOLDS:
-            can_be_said, program = folds.can_be_said(trace, in_python=False), folds.Program(0, trace)
-        else:
-            can_be_said, program = joins.can_be_said(trace), joins.Program(0, trace)
-        if can_be_said and kind(trace) not in seen:
+    for trace in traces(*FILES):
+        if folds.can_be_said(trace, in_python=False) and kind(trace) not in seen:
             seen.add(kind(trace))
             builder = StreamsBuilder()
-            program.build(told_first(builder, 0))
+            folds.Program(0, trace).build(told_first(builder, 0))
             yield trace.name, builder.build()
 
 
 def spread(every: Mapping[str, Topology]) -> Mapping[str, Topology]:
     """So many of them as random tests try."""
     names = list(every)
-    count = examples(len(names))
+    count = min(len(names), examples(100))
     return {name: every[name] for name in (names[place * len(names) // count] for place in range(count))}
 
 
@@ -180,25 +166,28 @@ def test_results_of_a_join_that_are_written_and_go_on_compile_under_all_settings
 def test_programs_of_the_traces_compile_under_all_settings(compiling: Compiling) -> None:
     """Each under one of settings that have every two choices together."""
     every = dict(programs())
-    assert len(every) > 100
+    assert len(every) > 50
     wrong = compiling.all_refused(spread(every))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.timeout(600)
 def test_all_examples_compile_under_all_settings(
-    compiling: Compiling, monkeypatch: pytest.MonkeyPatch
+    compiling: Compiling, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each under one of settings that have every two choices together."""
+    """With its own configuration, each under one of settings that have every two choices together."""
     for folder in (EXAMPLES, EXAMPLES / "tutorials"):
         monkeypatch.syspath_prepend(str(folder))
     found = {}
     for path in sorted((*EXAMPLES.glob("ported/*.py"), *EXAMPLES.glob("tutorials/[!t]*.py"))):
-        made = runpy.run_path(str(path)).get("topology")
-        if isinstance(made, Topology):
-            found[path.stem] = made
+        made = runpy.run_path(str(path))
+        if isinstance(made.get("topology"), Topology):
+            found[path.stem] = made["topology"], made.get("config", {})
     assert len(found) > 25
-    wrong = compiling.all_refused(found, **{"schema.registry.url": "mock://ported"})
+    wrong = []
+    for (name, (topology, own)), setting in zip(found.items(), itertools.cycle(SETTINGS), strict=False):
+        more = {"schema.registry.url": "mock://ported", **own, "state.dir": str(tmp_path)}
+        wrong += compiling.refused(name, topology, setting, **more)
     assert not wrong, "\n".join(wrong)
 
 

@@ -255,7 +255,7 @@ def _bytes(source: _Source) -> bytes:
     at = source.at
     end = at + length
     if length < 0 or end > len(source.data):
-        raise MisreadError("Avro that is whole")
+        raise MisreadError("Avro that its schema can read (EOFError)")
     source.at = end
     return source.data[at:end]
 
@@ -280,7 +280,7 @@ def _of_fixed(size: int) -> Read:
         at = source.at
         end = at + size
         if end > len(source.data):
-            raise MisreadError("Avro that is whole")
+            raise MisreadError("Avro that its schema can read (EOFError)")
         source.at = end
         return source.data[at:end]
 
@@ -343,13 +343,13 @@ def _block(source: _Source, *, skips: bool = False) -> int:
             count = -count
             break
         if size < 0 or source.at + size > len(source.data):
-            raise MisreadError("Avro that is whole")
+            raise MisreadError("Avro that its schema can read (EOFError)")
         source.at += size
         count = _long(source)
     source.elements += count
     size = len(source.data)
     if count > size - source.at + _MOST_EMPTY or source.elements > size + _MOST_EMPTY:
-        raise MisreadError("Avro that is whole")
+        raise MisreadError("Avro that its schema can read (EOFError)")
     return count
 
 

@@ -552,7 +552,7 @@ def _map(values: _Type) -> _Type:
         if not isinstance(value, dict):
             raise MisfitError(shown, value)
         # A key is of the record, and does not belong in a message.
-        return {key: None if one is None else _part(values.read, "{}", one) for key, one in value.items()}
+        return {key: None if one is None else _part(values.read, "[]", one) for key, one in value.items()}
 
     def write(value: Any) -> str:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):

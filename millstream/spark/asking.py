@@ -36,7 +36,6 @@ from millstream.dsl.error_handlers import (
 from millstream.errors import SerializationException, StreamsException
 from millstream.model import TaskId
 from millstream.serdes.serde import Serde
-from millstream.spark.misfits import sharpened
 
 __all__ = ["FAIL", "GO_ON", "REFUSED", "Answer", "Asking", "HandlerError", "Place", "Question", "Reader"]
 
@@ -57,8 +56,7 @@ class Place:
     Attributes:
         kind: 'deserialization', 'processing' or 'production'.
         node: the node's name.
-        key, value: how the record's key and value are read in Python; None: as bytes. Where they could not be
-            read: how they were to be, if Python says more about why.
+        key, value: how the record's key and value are read in Python; None: as bytes.
         origin: what could not be written; None: the failure was not a write.
     """
 
@@ -218,11 +216,8 @@ def _record(place: Place, question: Question) -> Any:
 
 def _exception(place: Place, question: Question, task: TaskId | None) -> Exception:
     if place.kind == "deserialization":
-        reader, data = place.value, question.raw_value
-        if f"offset {question.offset} key: " in question.message:
-            reader, data = place.key, question.raw_key
         return SerializationException(
-            sharpened(question.message, None if reader is None else reader.serde, data),
+            question.message,
             topic=question.topic,
             partition=question.partition,
             offset=question.offset,

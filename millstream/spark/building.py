@@ -131,8 +131,6 @@ class Building:
     outputs: dict[Node, Output] = field(default_factory=dict)
     """The outputs of pinned lanes."""
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
-    read_with: dict[Node, tuple[Serde, Serde]] = field(default_factory=dict)
-    """The serdes that its inputs are read with."""
     layouts: dict[str, str] = field(default_factory=dict)
     """The layout of each store's state, in words."""
     parts: dict[Node, str] = field(default_factory=dict)

@@ -23,7 +23,6 @@ from millstream.spark.asking import Asking
 from millstream.spark.building import Building, CompileContext
 from millstream.spark.frames import UserWriter
 from millstream.spark.handlers import FAIL
-from millstream.spark.misfits import ReadWith
 from millstream.spark.operators import BY_SPARK, build_operators, operators
 from millstream.spark.record_failures import asking, needs_letters
 from millstream.spark.settled import settled
@@ -114,8 +113,6 @@ class Compiled:
     """Whether any of them uses the time of day."""
     asking: Asking | None = None
     """Calls the user's own handlers; None: there are none."""
-    read_with: ReadWith = field(default_factory=dict)
-    """The serdes of its inputs."""
     user_writer: UserWriter | None = None
     """Writes what the pipeline reads, in place of rows to Kafka."""
     run: str | None = None
@@ -172,7 +169,6 @@ def _compile(building: Building) -> Compiled:
         processes=bool(building.linked),
         by_clock=building.by_clock,
         asking=asking(building),
-        read_with=dict(building.read_with),
     )
 
 

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.dsl.timestamps import Extractor
-from millstream.errors import SerializationException, StreamsException, TopologyException
+from millstream.errors import StreamsException, TopologyException
 from millstream.locations import Kind, kind_of, scheme_of
 from millstream.model import BatchReport
 from millstream.periodic import PeriodicThread
@@ -44,7 +44,6 @@ from millstream.spark.failures import (
 from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, pause_s, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
-from millstream.spark.misfits import sharpened_unfit
 from millstream.spark.moved import put_right
 from millstream.spark.pipeline import IdlePipeline, QueryPipeline
 from millstream.spark.programs import end_query, python_program
@@ -61,7 +60,7 @@ from millstream.spark.rebuild import rebuild
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.session import SharedSession
 from millstream.spark.sink import FORMAT, Transactions, sink_options
-from millstream.spark.source import kafka_options, read_kafka, read_record, read_topic
+from millstream.spark.source import kafka_options, read_kafka, read_topic
 from millstream.spark.transactions import (
     check_session,
     end_run,
@@ -539,20 +538,11 @@ class SparkEngine:
             self._executors.recent,
             run,
             backlog,
-            partial(self._sharpened, plan),
         )
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
         return running
-
-    def _sharpened(self, plan: Compiled, unfit: SerializationException) -> SerializationException:
-        record = partial(read_record, self.spark, kafka_options(self._consumer_options))
-        try:
-            return sharpened_unfit(unfit, plan.read_with, record)
-        except Exception:  # the failure itself is told in any case
-            log.debug("a record that cannot be read could not be looked at", exc_info=True)
-            return unfit
 
     @property
     def _real_time_ms(self) -> int:

@@ -302,7 +302,6 @@ def translate(
     *,
     claim: CheckpointClaim | None = None,
     report: Report | None = None,
-    sharpen: Callable[[SerializationException], SerializationException] = lambda unfit: unfit,
 ) -> StreamsException:
     """The exception that a thread sees for a query that ended with `error`; that, or what a Python function
     raised, is its `__cause__`.
@@ -311,7 +310,6 @@ def translate(
         topics: the pipeline's source topics, for Spark's errors that name none.
         claim: what the query ran under, to tell a checkpoint that was taken away from one that is broken.
         report: what `report_of` found; by default, what the text of `error` says.
-        sharpen: says more about a record that cannot be read, where more is known.
     """
     report = report or Report.of_text(_text(error))
     head = f"pipeline {pipeline}: its query failed"
@@ -373,7 +371,7 @@ def translate(
             cause.__cause__ = error
             message = f"{head}: {said}"
         elif unfit := _unfit(report, classes):
-            cause = unfit = sharpen(unfit)
+            cause = unfit
             cause.__cause__ = error
             message = f"{head}: {_which(unfit)}\n{unfit}{_remedy(str(unfit))}"
         elif (said := _said_by_damage(report, claim)) is not None:

@@ -10,7 +10,6 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -32,7 +31,6 @@ from millstream.spark.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIME
 from millstream.spark.frames import StaticFrame, dataframe_of, refuse_doubles
 from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.spark.java_names import java_class
-from millstream.spark.misfits import sharpened_unfit
 from millstream.spark.programs import end_query
 from millstream.spark.progress import new_reports
 from millstream.spark.session import SharedSession
@@ -191,7 +189,6 @@ class MemoryPipeline:
         self._asking = compiled.asking
         self._counts_drops = handlers.any or compiled.drops
         self.store_serdes = compiled.store_serdes
-        self._read_with = compiled.read_with
         self._stream = stream
         self._has_processors = compiled.processes
         self.goes_by_clock = compiled.by_clock
@@ -233,13 +230,7 @@ class MemoryPipeline:
         except Exception as error:
             topics = tuple({record.topic for batch in records.values() for record in batch})
             report = report_of(self._query, error)
-            raise translate(  # noqa: B904 - it has its cause
-                self.pipeline.name,
-                topics,
-                error,
-                report=report,
-                sharpen=lambda unfit: sharpened_unfit(unfit, self._read_with, partial(_record_at, records)),
-            )
+            raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
         if self._counts_drops:
             too_many = self.drops.look(new_reports(self._query, self.drops.seen))
             if too_many is not None:
@@ -416,13 +407,3 @@ def _encoded(number: int, record: Record) -> str:
             "h": [{"key": k, "value": None if v is None else v.hex()} for k, v in record.headers] or None,
         }
     )
-
-
-def _record_at(
-    records: Mapping[Input, list[Record]], topic: str, partition: int, offset: int
-) -> tuple[bytes | None, bytes | None]:
-    at = (topic, partition, offset)
-    for record in (each for batch in records.values() for each in batch):
-        if (record.topic, record.partition, record.offset) == at:
-            return record.key, record.value
-    return None, None

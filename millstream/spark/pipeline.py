@@ -13,7 +13,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.errors import PipelineException, SerializationException
+from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED
 from millstream.model import FirstBatch, PipelineMetadata, TopicPartition
 from millstream.ports import CheckpointClaim, CheckpointFiles, PipelineEnd
@@ -53,12 +53,10 @@ class QueryPipeline:
         lost_executors: Callable[[], tuple[str, ...]] = tuple,
         run: RealTimeRun | None = None,
         backlog: Backlog | None = None,
-        sharpen: Callable[[SerializationException], SerializationException] = lambda unfit: unfit,
     ) -> None:
         self._name = name
         self._claim = claim
         self._files = files
-        self._sharpen = sharpen
         self._topics = topics
         self._query = query
         self._on_end = on_end
@@ -109,9 +107,7 @@ class QueryPipeline:
             report = report_of(self._query, raised, self._initial, lambda: find_damage(self._files()))
             if is_jvm_lost(raised):
                 report = self._of_lost_jvm(report, how_jvm_ended(self._gateway) if how is None else how)
-            return translate(
-                self._name, self._topics, raised, claim=self._claim, report=report, sharpen=self._sharpen
-            )
+            return translate(self._name, self._topics, raised, claim=self._claim, report=report)
         except Exception as error:  # our own mistake must not hide that the query has ended
             log.exception("pipeline %s: its failure could not be translated", self._name)
             failed = PipelineException(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +26,7 @@ from millstream.topology.nodes import (
     TableSource,
 )
 
-__all__ = ["in_range", "kafka_options", "read_kafka", "read_record", "read_topic"]
+__all__ = ["in_range", "kafka_options", "read_kafka", "read_topic"]
 
 FORMAT = "io.millstream.kernel.source.KafkaSource"
 """Spark's Kafka source, with its partitions in the same order whenever a batch is run."""
@@ -124,24 +123,6 @@ def read_topic(
     reader: Any = spark.readStream.format(FORMAT) if streaming else spark.read.format("kafka")
     df: DataFrame = reader.options(**_OPTIONS).options(**options).option("subscribe", topic).load()
     return _records(df)
-
-
-def read_record(
-    spark: SparkSession, options: Mapping[str, str], topic: str, partition: int, offset: int
-) -> tuple[bytes | None, bytes | None]:
-    """The bytes of the key and the value of one record; None if it is gone."""
-    chosen = {
-        "assign": json.dumps({topic: [partition]}),
-        "startingOffsets": json.dumps({topic: {partition: offset}}),
-        "endingOffsets": json.dumps({topic: {partition: offset + 1}}),
-    }
-    reader: Any = spark.read.format("kafka")
-    row = reader.options(**_OPTIONS).options(**options).options(**chosen).load().select("key", "value").head()
-    return (None, None) if row is None else (_bytes(row[0]), _bytes(row[1]))
-
-
-def _bytes(data: bytearray | None) -> bytes | None:
-    return None if data is None else bytes(data)
 
 
 def in_range(time_ms: Column) -> Column:

@@ -11,12 +11,11 @@ from pyspark.sql import types as T
 
 from millstream.dsl.timestamps import FailOnInvalidTimestamp
 from millstream.errors import TopologyException
-from millstream.serdes.formats import JsonSerde
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.spark import serdes
 from millstream.spark.applying import add_result, apply
-from millstream.spark.asking import Place, Reader
+from millstream.spark.asking import Place
 from millstream.spark.building import Building
 from millstream.spark.dropped import UNTIMED
 from millstream.spark.flow import (
@@ -101,7 +100,6 @@ def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Ser
 
 def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -> tuple[Flow, Lane]:
     flow = Flow(building.context.read(node), building.names, scans=(Scan(input_label(node)),))
-    building.read_with[node] = key_serde, value_serde
     where = place_of_record()
     where_key, where_value = F.concat(where, F.lit(" key")), F.concat(where, F.lit(" value"))
     read_key = serdes.from_bytes(key_serde, F.col("key"), where_key)
@@ -128,10 +126,7 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
         ),
     )
     if "deserialization" in building.context.handlers.own:
-        key_reader, value_reader = (
-            Reader(each) if isinstance(each, JsonSerde) else None for each in (key_serde, value_serde)
-        )
-        place = Place("deserialization", node.name, key_reader, value_reader)
+        place = Place("deserialization", node.name)
         nothing = F.lit(None).cast("binary")
         ask(building, node, flow, failed, place, exception, message, (nothing, nothing))
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from millstream.locations import scheme_of
+from millstream.small_files import read_text
 
 __all__ = ["Unfinished", "unfinished"]
 
@@ -48,5 +49,5 @@ def _numbers(log: Path) -> set[int]:
 
 def _offsets(file: Path) -> str:
     """Its lines with JSON, but for the one with the settings of the batch."""
-    lines = [line for line in file.read_text("utf-8").splitlines() if line.startswith("{")]
+    lines = [line for line in (read_text(file) or "").splitlines() if line.startswith("{")]
     return "\n".join(line for line in lines if "batchWatermarkMs" not in json.loads(line))

@@ -252,20 +252,25 @@ def test_days_are_those_that_windows_for_has(kernel_java: KernelJava) -> None:
 @pytest.mark.disk
 @pytest.mark.parametrize(("capacity", "length"), [(1, 3), (7, 3), (1_000, 200)])
 def test_records_are_summed_by_key(capacity: int, length: int, kernel_java: KernelJava) -> None:
-    """Each key once, as they first came, until so many are there; whatever their bytes are."""
+    """Each key once, as they first came, until so many are there; with the headers of its last record."""
     chance = random.Random(capacity)
     keys = [b"", *(chance.randbytes(chance.randint(0, length)) for _ in range(1_500))]
-    records = [(chance.choice(keys), chance.randint(-9, 9), chance.randint(-9, 9)) for _ in range(5_000)]
-    said = kernel_java(
-        SUMS, "".join(f"{key.hex()},{at},{number}\n" for key, at, number in records), str(capacity)
-    )
+    records = [
+        (chance.choice(keys), chance.randint(-9, 9), chance.randint(-9, 9), chance.choice(("", f"h{place}")))
+        for place in range(5_000)
+    ]
+    asked = "".join(f"{key.hex()},{at},{number},{headers}\n" for key, at, number, headers in records)
     expected: list[str] = []
-    sums: dict[bytes, list[int]] = {}
-    for key, at, number in records:
-        latest, total = sums.get(key, (at, 0))
-        sums[key] = [max(latest, at), total + number]
+    sums: dict[bytes, tuple[int, int, str]] = {}
+
+    def told() -> list[str]:
+        return [*(f"{key.hex()},{at},{total},{last}" for key, (at, total, last) in sums.items()), ""]
+
+    for key, at, number, headers in records:
+        latest, total, _ = sums.get(key, (at, 0, ""))
+        sums[key] = max(latest, at), total + number, headers
         if len(sums) == capacity:
-            expected += [*(f"{key.hex()},{at},{total}" for key, (at, total) in sums.items()), ""]
+            expected += told()
             sums = {}
-    expected += [*(f"{key.hex()},{at},{total}" for key, (at, total) in sums.items()), ""]
-    assert said.splitlines() == expected
+    expected += told()
+    assert kernel_java(SUMS, asked, str(capacity)).splitlines() == expected

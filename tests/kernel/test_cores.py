@@ -20,6 +20,7 @@ from snapshots.traces import Row, Step, Trace, difference, step, traces
 from millstream import DailyTimeWindows
 
 MAIN = "io.millstream.kernel.core.TracesMain"
+COMBINED = "io.millstream.kernel.state.CombinedMain"
 SUMS = "io.millstream.kernel.core.SumsMain"
 FOLDS = ("count", "reduce", "aggregate")
 OPERATIONS = {*FOLDS, "stream", "table", "group_by_key", "windowed_by", "suppress", "to_stream"}
@@ -274,3 +275,21 @@ def test_records_are_summed_by_key(capacity: int, length: int, kernel_java: Kern
             sums = {}
     expected += told()
     assert kernel_java(SUMS, asked, str(capacity)).splitlines() == expected
+
+
+@pytest.mark.disk
+def test_the_last_of_combined_rows_has_the_headers_of_the_last_record(kernel_java: KernelJava) -> None:
+    """However often the combining begins anew. Where no record has headers, there is nothing for the sort."""
+    chance = random.Random(3)
+    some = [(chance.choice("abcdefg"), chance.choice(("", f"h{place}"))) for place in range(2_000)]
+    records = [*((key, "") for key in "abcdefg" * 3), *some, ("g", "")]
+    for capacity in (1, 3, 100):
+        sent = "".join(f"{key} {headers}\n" for key, headers in records)
+        rows = [line.split(" ") for line in kernel_java(COMBINED, sent, str(capacity)).splitlines()]
+        found = {}
+        for key, _, headers in sorted(rows, key=lambda row: bytes.fromhex(row[2])):  # as Spark sorts them
+            found[key] = bytes.fromhex(headers)[8:].decode()
+        assert found == dict(records)
+        assert sum(int(count) for _, count, _ in rows) == len(records)
+        without = kernel_java(COMBINED, "a\nb\na\n", str(capacity)).splitlines()
+        assert all(row.endswith(" ") for row in without)

@@ -48,8 +48,8 @@ public final class Table {
     }
 
     /** What changes from now on comes from a record with these headers. */
-    void of(byte[] headers) {
-        this.headers = headers;
+    void of(byte[] ofRecord) {
+        headers = ofRecord;
     }
 
     byte[] headers() {

@@ -25,10 +25,12 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
 
     private final Plan plan;
     private final int columns;
+    private final int capacity;
 
-    private Combined(Plan plan, int columns) {
+    Combined(Plan plan, int columns, int capacity) {
         this.plan = plan;
         this.columns = columns;
+        this.capacity = capacity;
     }
 
     /**
@@ -42,7 +44,7 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
      * @param description as for {@link Operator#of}
      */
     public static Dataset<Row> of(Dataset<Row> rows, String description) {
-        Combined combined = new Combined(Plan.of(description, rows.schema()), rows.columns().length);
+        Combined combined = new Combined(Plan.of(description, rows.schema()), rows.columns().length, CAPACITY);
         return rows.mapPartitions(combined, Encoders.row(rows.schema()));
     }
 
@@ -56,7 +58,7 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
         private final List<PartsOfRows> items =
                 plan.items.stream().map(PartsOfRows::new).toList();
         private final Sums[] sums = plan.items.stream()
-                .map(item -> new Sums(item.parts(), CAPACITY))
+                .map(item -> new Sums(item.parts(), capacity))
                 .toArray(Sums[]::new);
         /** The next sum: its aggregation, and its number there, which is 0 while the sums are computed. */
         private int tag;

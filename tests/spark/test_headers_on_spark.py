@@ -53,7 +53,7 @@ def headers_to_text() -> type[FixedKeyProcessor]:
             self.context = context
 
         def process(self, record: FixedKeyRecord) -> None:
-            _, *others = record.headers
+            others = record.headers[1:]
             texts = (f"{name}={'_' if value is None else value.decode()}" for name, value in others)
             self.context.forward(record.with_value(",".join(texts)))
 

@@ -36,8 +36,8 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
     /**
      * Fewer rows with the same results, for aggregations for which the order of records does not matter.
      *
-     * <p>Which record is a key's last one does matter for the headers. So these are preceded by 8 bytes: of the rows of a
-     * key, the last one is that with the greatest. If there are no headers, there is nothing.
+     * <p>Which record is a key's last one does matter for the headers. So these are preceded by 8 bytes: of the rows
+     * of a key, the last one is that with the greatest. If there are no headers, there is nothing.
      *
      * @param rows the number of the aggregation, int; the key, binary; the timestamp, bigint; the headers, binary; then
      *     the parts
@@ -98,7 +98,8 @@ public final class Combined implements MapPartitionsFunction<Row, Row> {
             while (!isFull && rows.hasNext()) {
                 Row row = rows.next();
                 int of = row.getInt(TAG);
-                sums[of].add((byte[]) row.get(KEY), row.getLong(AT), items.get(of).read(row), (byte[]) row.get(HEADERS));
+                byte[] headers = (byte[]) row.get(HEADERS);
+                sums[of].add((byte[]) row.get(KEY), row.getLong(AT), items.get(of).read(row), headers);
                 isFull = sums[of].isFull();
             }
         }

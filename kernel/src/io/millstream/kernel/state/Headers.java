@@ -28,13 +28,13 @@ public final class Headers {
 
     /** Bytes of headers. */
     public static Column packed(Column headers) {
-        UDF1<scala.collection.Seq<Row>, byte[]> packed = Headers::packed;
+        UDF1<scala.collection.Iterable<Row>, byte[]> packed = Headers::packed;
         return unlessNull(headers, functions.udf(packed, DataTypes.BinaryType).apply(headers));
     }
 
     /** Headers from such bytes. */
     public static Column unpacked(Column bytes) {
-        UDF1<byte[], scala.collection.Seq<Row>> unpacked = Headers::unpacked;
+        UDF1<byte[], scala.collection.Iterable<Row>> unpacked = Headers::unpacked;
         return unlessNull(bytes, functions.udf(unpacked, TYPE).apply(bytes));
     }
 
@@ -43,8 +43,9 @@ public final class Headers {
         return functions.when(asked.isNotNull(), made);
     }
 
-    private static byte[] packed(scala.collection.Seq<Row> headers) {
-        List<Row> all = CollectionConverters.asJava(headers);
+    private static byte[] packed(scala.collection.Iterable<Row> headers) {
+        List<Row> all = new ArrayList<>();
+        CollectionConverters.asJava(headers).forEach(all::add);
         if (all.isEmpty()) {
             return null;
         }
@@ -68,7 +69,7 @@ public final class Headers {
         return bytes.array();
     }
 
-    private static scala.collection.Seq<Row> unpacked(byte[] headers) {
+    private static scala.collection.Iterable<Row> unpacked(byte[] headers) {
         if (headers.length == 0) {
             return null;
         }

@@ -27,8 +27,8 @@ public final class CombinedMain {
                 .add("at", DataTypes.LongType)
                 .add("headers", DataTypes.BinaryType)
                 .add("n", DataTypes.LongType);
-        String description =
-                "[{\"core\":\"whole\",\"settings\":{},\"at_once\":false,\"parts\":[{\"name\":\"n\",\"rule\":\"sum\"}]}]";
+        String description = "[{\"core\":\"whole\",\"settings\":{},\"at_once\":false,"
+                + "\"parts\":[{\"name\":\"n\",\"rule\":\"sum\"}]}]";
         List<Row> records = new ArrayList<>();
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).lines().forEach(line -> {
             String[] record = line.split(" ");
@@ -40,7 +40,8 @@ public final class CombinedMain {
         for (Iterator<Row> rows = combined.call(records.iterator()); rows.hasNext(); ) {
             Row row = rows.next();
             String headers = row.isNullAt(3) ? "" : HexFormat.of().formatHex((byte[]) row.get(3));
-            System.out.println(new String((byte[]) row.get(1), StandardCharsets.UTF_8) + " " + row.get(4) + " " + headers);
+            String key = new String((byte[]) row.get(1), StandardCharsets.UTF_8);
+            System.out.println(key + " " + row.get(4) + " " + headers);
         }
     }
 }

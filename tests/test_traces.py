@@ -83,7 +83,7 @@ def test_a_program_of_several_sources_is_read_as_it_is_written() -> None:
     )
     assert own.inputs == ((), (0,), (1,), (0, 2))
     headers = traces("headers")[0]
-    assert (headers.records[0].header, headers.records[0].topic) == ("h1", "in")
+    assert (headers.records[0].headers, headers.records[0].topic) == ((("h", "h1"),), "in")
 
 
 def test_steps_and_the_metric_agree() -> None:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from millstream.errors import TopologyException
 from millstream.serdes.serde import Serde
-from millstream.spark.flow import CONTEXT, TIMESTAMP, Flow, Lane, Names
+from millstream.spark.flow import CONTEXT, HEADERS, TIMESTAMP, Flow, Lane, Names
 from millstream.spark.joins import Lookup, Side, takes_null_keys
 from millstream.spark.trace import as_column, trace, translated
 from millstream.topology.functions import describe_function
@@ -123,7 +123,7 @@ def group(pending: list[Pending], names: Names) -> Made:
         columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
     df = df.withColumns(columns)
     results = [names.new("v") for _ in pending]
-    expressions = [F.max(TIMESTAMP).alias(stamp)]
+    expressions = [F.max(TIMESTAMP).alias(stamp), F.last(HEADERS).alias(HEADERS)]
     for i, item in enumerate(pending):
         result, _ = column_of(item, keys[i], values[i])
         expressions.append(F.when(F.col(tag) == i, result).alias(results[i]))
@@ -214,8 +214,9 @@ def _analyses(make: Callable[[], DataFrame]) -> bool:
 
 
 def with_context(df: DataFrame, stamp: str) -> DataFrame:
-    """Give an aggregation's rows the columns of flow.CONTEXT. They have only the timestamp so far."""
-    nulls = {name: F.lit(None).cast(type_) for name, type_ in CONTEXT.items() if name != TIMESTAMP}
+    """Give an aggregation's rows the columns of flow.CONTEXT. They have only timestamp and headers so far."""
+    there = (TIMESTAMP, HEADERS)
+    nulls = {name: F.lit(None).cast(type_) for name, type_ in CONTEXT.items() if name not in there}
     return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
 
 

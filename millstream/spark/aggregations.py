@@ -100,17 +100,19 @@ def item_of_aggregation(building: Building, pending: Pending) -> Item:
     )
     partitions = building.buckets(node)
     using = _fold_serdes(building, pending) if pending.is_fold else None
+    is_cached = building.context.cached and (store is None or store.cached)
     item = item_of(
         pending,
         flow.df,
         building.names,
         key_serde if using is None else using.key,
         partitions,
-        at_once=not building.context.cached
-        or (store is not None and not store.cached)
-        or is_joined(building, building.stands_for.get(node, node)),
+        at_once=not is_cached or is_joined(building, building.stands_for.get(node, node)),
         using=using,
     )
+    if item.core == "sessions" and not is_cached:
+        # Source: KStreamSessionWindowAggregate, which then forwards records of its own.
+        item = replace(item, settings={**item.settings, "bare": 1})
     if isinstance(node, nodes.Aggregate) and not node.on_close:
         item = replace(item, held_back=tuple(_right_behind(building, building.stands_for.get(node, node))))
     return item

@@ -319,4 +319,5 @@ def _send(
 ) -> None:
     where = building.internal(topic.topic)
     lane, key, value = writable(building, node, flow, lane, key, value, where)
-    building.pin(node, flow, lane, Output(topic=where, key=key, value=value, route=key, letter=node.name))
+    output = Output(topic=where, key=key, value=value, route=key, headers=True, letter=node.name)
+    building.pin(node, flow, lane, output)

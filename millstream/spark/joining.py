@@ -172,10 +172,9 @@ def item_of_join(building: Building, pending: Pending) -> Item:
         building.context.default_key_serde,
         flow.type_of(lane.key),
     )
-    carried = [HEADERS]
-    if _asks_for_context(building.context.handlers, building.pipeline) or (
-        isinstance(node, StreamTableJoin) and node.grace_ms is not None
-    ):
+    waits = isinstance(node, StreamTableJoin) and node.grace_ms is not None
+    carried = [HEADERS] if waits else []  # otherwise the kernel tells those of the record at hand
+    if waits or _asks_for_context(building.context.handlers, building.pipeline):
         carried += [TOPIC, PARTITION, OFFSET]
     if isinstance(node, StreamGlobalTableJoin):
         before, place = building.found_by[node]

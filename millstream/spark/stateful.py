@@ -25,7 +25,7 @@ from pyspark.sql import types as T
 from millstream.serdes.serde import Serde
 from millstream.spark import serdes
 from millstream.spark.aggregate import Made, Pending, column_of, fold_of, windowed_key, with_context
-from millstream.spark.flow import TIMESTAMP, Flow, Lane, Names
+from millstream.spark.flow import HEADERS, TIMESTAMP, Flow, Lane, Names
 from millstream.spark.folding import Folding, FoldSerdes
 from millstream.spark.grouped_tables import change, of_both, retractable
 from millstream.spark.java_names import java_class
@@ -67,7 +67,7 @@ PASSED = -1
 """What the column `tag` has in rows that pass through the operator, in place of an aggregation's number."""
 
 
-_OWN = ("tag", "kind", "key", "start", "end", "at", "time")
+_OWN = ("tag", "kind", "key", "start", "end", "at", "time", "headers")
 """The columns that each row of the operator has, before the parts."""
 
 
@@ -295,6 +295,7 @@ def aggregate(
     called = {name: names.new(name[0]) for name in _OWN}
     made = made.withColumnsRenamed(called)
     made = made.withColumn(called["at"], F.timestamp_millis(called["at"]))
+    made = made.withColumn(HEADERS, _unpacked(F.col(called["headers"]))).drop(called["headers"])
     new = Flow(with_context(made, called["at"]), names)
     results = Results((new, {}))
     has_kinds = (
@@ -485,7 +486,7 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
 
 
 def _rows(items: Sequence[Item], passing: Sequence[tuple[Lane, Output]], letters: bool) -> DataFrame:
-    """One row for each item that a record belongs to: `tag`, `key`, `at`, and the parts.
+    """One row for each item that a record belongs to: `tag`, `key`, `at`, `headers`, and the parts.
 
     And one for each output that it is passing to, with what is to be written in the column `passed`.
     """
@@ -500,6 +501,11 @@ def _rows(items: Sequence[Item], passing: Sequence[tuple[Lane, Output]], letters
     in_order = sorted(numbered.items(), key=lambda each: not any(_is_of_table(item) for _, item in each[1]))
     made = [_rows_of(flows[flow], mine, parts, passing, letters) for flow, mine in in_order]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), made)
+
+
+def _is_looked_up(item: Item) -> bool:
+    """Whether it has rows that are only looked up: a change of them is not told."""
+    return isinstance(item.pending.node, Side) and isinstance(item.pending.node.join, Lookup)
 
 
 def _is_of_table(item: Item) -> bool:
@@ -527,12 +533,14 @@ def _rows_of(
     if all(isinstance(item.pending.node, Side) and item.pending.node.is_global for _, item in items):
         at = F.lit(_BEFORE_ALL).cast("bigint").alias("at")
     has_since = any(_is_of_table(item) and item.pending.lane.since is not None for _, item in items)
+    is_told = any(not _is_looked_up(item) for _, item in items)
+    headers = (_packed(F.col(HEADERS)) if is_told else F.lit(None).cast("binary")).alias("headers")
     if len(items) == 1 and not passing:
         ((number, item),) = items
         df = df.where(item.pending.belongs)
-        row = [F.lit(number).alias("tag"), _key(item, df).alias("key"), at, *_parts_of(item, every)]
+        row = [F.lit(number).alias("tag"), _key(item, df).alias("key"), at, headers, *_parts_of(item, every)]
         return df.select(*row, _since(item)) if has_since else df.select(*row)
-    df = df.withColumn("at", at)
+    df = df.withColumns({"at": at, "headers": headers})
     type_ = written_type(letters)  # of all: what one of them never has NULL, another one may
     elements = []
     for number, item in items:
@@ -552,11 +560,15 @@ def _rows_of(
             nulls.append(F.lit(None).cast("bigint").alias("since"))
         element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
         elements.append(F.when(flow.kept(lane), element))
-    df = df.select("at", F.explode(F.array(*elements)).alias("each")).where(F.col("each").isNotNull())
+    df = df.select("at", "headers", F.explode(F.array(*elements)).alias("each"))
+    df = df.where(F.col("each").isNotNull())
+    # What passes has its own among what is written.
+    headers = F.when(F.col("each")["tag"] != PASSED, F.col("headers")) if passing else F.col("headers")
     return df.select(
         F.col("each")["tag"].alias("tag"),
         F.col("each")["key"].alias("key"),
         "at",
+        headers.alias("headers"),
         *(F.col("each")[part.name].alias(part.name) for part in every),
         *([F.col("each")["passed"].alias("passed")] if passing else []),
         *([F.col("each")["since"].alias("since")] if has_since else []),
@@ -610,8 +622,10 @@ def _ordered(rows: DataFrame, *, any_order: bool) -> DataFrame:
     are mixed as their stream times go. With `any_order`, a bucket's rows only stand together.
     """
     if any_order:
-        # Not as they come from other machines: what runs again gives the same, in the same order.
-        return rows.repartition("bucket").sortWithinPartitions("bucket", "tag", "key")
+        # Not as they come from other machines: what runs again gives the same, in the same order. And the
+        # last row of a key has the headers of its last record; the kernel's Combined numbers them.
+        rows = rows.repartition("bucket").sortWithinPartitions("bucket", "tag", "key", "headers")
+        return rows.withColumn("headers", F.expr("substring(headers, 9)"))
     columns = rows.columns
     so_far = largest_so_far(F.col("bucket"), F.col("at"))
     rows = rows.withColumns({"_so_far": so_far, "_place": F.monotonically_increasing_id()})
@@ -633,6 +647,14 @@ def _is_of_any_order(item: Item) -> bool:
             for part in item.parts.parts
         )
     )
+
+
+def _packed(headers: Column) -> Column:
+    return Column(_of_kernel("Headers").packed(headers._jc))
+
+
+def _unpacked(content: Column) -> Column:
+    return Column(_of_kernel("Headers").unpacked(content._jc))
 
 
 def _core(pending: Pending) -> tuple[str, dict[str, int]]:
@@ -696,7 +718,9 @@ def _limits(node: Suppress) -> dict[str, int]:
     }
 
 
-_MAY_CHANGE = frozenset(("retention", "records", "bytes", "stops", "logged", "silent", "old", "alone"))
+_MAY_CHANGE = frozenset(
+    ("retention", "records", "bytes", "stops", "logged", "silent", "old", "alone", "bare")
+)
 """Settings that what is kept does not depend on."""
 
 
@@ -707,9 +731,11 @@ def layout(item: Item) -> str:
     )
     parts = ", ".join(f"{part.rule} {part.type.simpleString()}" for part in item.parts.parts)
     held = "".join(
-        f"; held back, until_close={int(node.until_close)} delay={node.delay_ms}" for node in item.held_back
+        f"; held back with headers, until_close={int(node.until_close)} delay={node.delay_ms}"
+        for node in item.held_back
     )
-    return f"{item.core}{settings} of {parts}; {item.partitions} buckets{held}"
+    headers = " and headers" if item.core == "suppress" else ""
+    return f"{item.core}{settings} of {parts}{headers}; {item.partitions} buckets{held}"
 
 
 # --- what is kept ----------------------------------------------------------------------------------------
@@ -740,6 +766,7 @@ def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
                 end.alias("end"),
                 window["at"].alias("at"),
                 F.lit(None).cast("bigint").alias("time"),
+                F.lit(None).cast("binary").alias("headers"),
                 *(own.get(part.name, F.lit(None)).cast(part.type).alias(part.name) for part in every),
             )
         )

@@ -47,7 +47,8 @@ class RecordContext:
     """The third parameter of a function: the record's origin, as Columns.
 
     `topic` string, `partition` int, `offset` bigint, `timestamp` timestamp,
-    `headers` array<struct<key: string, value: binary>>. After an aggregation only `timestamp` is set.
+    `headers` array<struct<key: string, value: binary>>. Behind an aggregation, only `timestamp`
+    and `headers` are set.
 
     Source: org.apache.kafka.streams.processor.api.RecordMetadata, RecordContext.
     """

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from snapshots.trace_headers import header_cases
 from snapshots.trace_joins import JOINS
 from snapshots.trace_programs import (
     BY_KEY,
@@ -22,6 +23,7 @@ from snapshots.trace_programs import (
     MIN,
     SUM,
     TO_STREAM,
+    UNTIL_CLOSED,
     Case,
     Op,
     Record,
@@ -29,6 +31,7 @@ from snapshots.trace_programs import (
     at_random,
     folded,
     length,
+    limit,
     numbers,
     random_records,
     rows,
@@ -464,12 +467,6 @@ def close_cases() -> Iterator[Case]:
 
 # --- suppress --------------------------------------------------------------------------------------------
 
-UNTIL_CLOSED: Op = {"op": "suppress", "until": "window closes"}
-
-
-def limit(ms: int, **more: Any) -> Op:
-    return {"op": "suppress", "until": "time limit", "ms": ms, **more}
-
 
 def suppress_cases() -> Iterator[Case]:
     def closed(windows: Op, fold: Op, suppress: Op = UNTIL_CLOSED, **more: Any) -> list[Op]:
@@ -665,32 +662,6 @@ def chain_cases() -> Iterator[Case]:
         for number in range(2):
             seed = f"chain {name} {number}"
             yield f"{name}, random {number}", program, random_records(seed, 10, FORGET, count=14, late=12)
-
-
-# --- headers ---------------------------------------------------------------------------------------------
-
-
-def header_cases() -> Iterator[Case]:
-    plain = rows("a=x@3 b=y@1 a=z@8 a=v@22 a=-@15 a=w@60 b=u@61")
-    records = [[*row, f"h{number}"] for number, row in enumerate(plain, 1)]
-    close = {"emit": "close", "retention": LONG}
-    yield "map_values", [source(), {"op": "map_values", "function": "upper"}], records
-    yield "select_key", [source(), {"op": "select_key", "key": "value"}], records
-    yield "table", [source(op="table"), TO_STREAM], records
-    yield "count", folded(None, COUNT), records
-    yield "count by another key", [source(), {"op": "group_by", "key": "value"}, COUNT, TO_STREAM], records
-    yield (
-        "filter of a count",
-        [source(), BY_KEY, COUNT, {"op": "filter", "function": "even"}, TO_STREAM],
-        records,
-    )
-    for each in (time(10, 5, 10), sliding(10, 10), session(7, 10)):
-        yield f"{each['windows']} windows", folded(each, CONCAT), records
-        yield f"{each['windows']} windows that close", folded(each, CONCAT, **close), records
-        until = [source(), BY_KEY, each, CONCAT, UNTIL_CLOSED, TO_STREAM]
-        yield f"{each['windows']} windows until they close", until, records
-    yield "time limit", [source(op="table"), limit(5), TO_STREAM], records
-    yield "time limit, 1 record", [source(op="table"), limit(50, records=1), TO_STREAM], records
 
 
 # --- own windows -----------------------------------------------------------------------------------------

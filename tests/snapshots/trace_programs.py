@@ -35,6 +35,11 @@ def session(gap: int, grace: int) -> Op:
     return {"op": "windowed_by", "windows": "session", "gap": gap, "grace": grace}
 
 
+def limit(ms: int, **more: Any) -> Op:
+    return {"op": "suppress", "until": "time limit", "ms": ms, **more}
+
+
+UNTIL_CLOSED: Op = {"op": "suppress", "until": "window closes"}
 BY_KEY: Op = {"op": "group_by_key"}
 TO_STREAM: Op = {"op": "to_stream"}
 

@@ -5,10 +5,11 @@ Each line there is one trace, a JSON object:
     "name"     no other trace has it: the file, a slash, and what it is about
     "program"  operations, each an object with "op" and its arguments; what the last one gives is the output
     "records"  the input in its order: [key, value, timestamp]; a value is a text, a number or null. If the
-               program names topics, each has its topic as well; in the file "headers", the text of a header
+               program names topics, each has its topic as well; in the file "headers", its headers come last,
+               a list of [name, value], where a value is a text or null
     "steps"    one for each record, in the same order, with what there is of
                  "out":     rows that came out, in Kafka's order
-                 "headers": the header of each of them, if the records have any
+                 "headers": those of each of them, if the records have any
                  "log":     rows that each store wrote to its changelog: {store: rows}
                  "dropped": how many records the metric dropped-records-total counted
                  "error":   how the program ended; no step follows, and the stores are left out
@@ -51,6 +52,8 @@ is with the result named "with", which is on its right. Times are in millisecond
                      Of two streams: "before", "after" and "grace". Of a stream with a table:
                      "grace", if it has one. Of a stream with a global table: "key", as in select_key
     merge            "with"
+    cogroup          "with", another group, and "store"; both are folded as by "concat"
+    process_values   a processor that makes a text of each record's headers (`h=1,h=_`, `_` for null)
     suppress         "until": "window closes", or "time limit" with "ms"; "records" and "bytes" limit the
                      buffer, and "full" is "stop" if it ends the program when it is full
     map_values       "function": "twice", "upper", "upper unless x" (null then) or "null"; "store", if a table
@@ -61,7 +64,8 @@ is with the result named "with", which is on its right. Times are in millisecond
                      "function": "even", "above 1", or "not x" or another text; "store", if a table has one
     to_table         "store"
 
-There are no caches, so each update is there. What goes out when a window closes, and what found no match in a
+There are no caches, so each update is there; if the source is "cached", there are, and the driver empties
+them after each record. What goes out when a window closes, and what found no match in a
 join of streams, does not wait for Kafka Streams' clock (a second, in a real program).
 
 Programs and records are in `trace_cases.py` and `trace_joins.py`, beside this file; `traces/TraceAll.java`
@@ -82,12 +86,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDER", "Record", "Row", "Step", "Trace", "difference", "traces", "without_false_results"]
+__all__ = [
+    "FOLDER",
+    "Headers",
+    "Record",
+    "Row",
+    "Step",
+    "Trace",
+    "difference",
+    "traces",
+    "without_false_results",
+]
 
 FOLDER = Path(__file__).parent / "traces"
 SOURCES = ("stream", "table", "global_table")
 
 Value = str | int | None
+Headers = tuple[tuple[str, str | None], ...]
+"""The headers of a record: names and values."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +113,7 @@ class Record:
     key: str | None
     value: Value
     timestamp: int
-    header: str | None = None
+    headers: Headers = ()
     topic: str = "in"
 
     def __str__(self) -> str:
@@ -123,14 +139,14 @@ class Step:
 
     Attributes:
         out: what came out, in order.
-        headers: for each row of `out` the value of its header, if the records of the trace have headers.
+        headers: for each row of `out` its headers, if the records of the trace have headers.
         log: what each store wrote to its changelog, in order; no entry for a store that wrote nothing.
         dropped: how many records were counted as dropped, in any part of the program.
         error: the message of the failure that ended the program.
     """
 
     out: tuple[Row, ...] = ()
-    headers: tuple[str | None, ...] = ()
+    headers: tuple[Headers, ...] = ()
     log: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     dropped: int = 0
     error: str | None = None
@@ -263,11 +279,15 @@ def step(written: Mapping[str, Any]) -> Step:
     """A step from its JSON form."""
     return Step(
         out=_rows(written.get("out", [])),
-        headers=tuple(written.get("headers", ())),
+        headers=tuple(map(_headers, written.get("headers", ()))),
         log={store: _rows(rows) for store, rows in written.get("log", {}).items()},
         dropped=written.get("dropped", 0),
         error=written.get("error"),
     )
+
+
+def _headers(written: Iterable[Sequence[Any]]) -> Headers:
+    return tuple((name, value) for name, value in written)
 
 
 def _rows(written: Iterable[Sequence[Any]]) -> tuple[Row, ...]:
@@ -280,9 +300,8 @@ def _trace(line: str) -> Trace:
 
     def record(written: Sequence[Any]) -> Record:
         key, value, timestamp, *more = written
-        if topics:
-            return Record(key, value, timestamp, topic=more[0])
-        return Record(key, value, timestamp, *more)
+        topic = more.pop(0) if topics else "in"
+        return Record(key, value, timestamp, _headers(more[0]) if more else (), topic)
 
     return Trace(
         name=written["name"],

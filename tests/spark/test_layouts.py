@@ -83,5 +83,7 @@ def test_a_retention_and_the_limits_of_a_buffer_may_change(spark: SparkSession) 
     """What is kept does not depend on them."""
     buffer = BufferConfig.max_records(7)
     before = layouts(spark, held_back(timedelta(hours=3), buffer))
-    assert before["b"].startswith("sessions gap=3600000 grace=0 of sum bigint; 2 buckets; held back")
+    assert before["b"].startswith(
+        "sessions gap=3600000 grace=0 of sum bigint; 2 buckets; held back with headers"
+    )
     assert before == layouts(spark, held_back(timedelta(days=30), buffer.with_max_bytes(1000)))

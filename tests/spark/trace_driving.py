@@ -18,7 +18,7 @@ from snapshots.traces import Record, Row, Trace
 from millstream import KStream, Serde, Serdes, StreamsBuilder, Topology, Windowed
 from millstream.testing import TestRecord, TopologyTestDriver
 
-__all__ = ["TOGETHER", "Driven", "came", "ms", "own", "pipe_part", "stamped", "topology_of"]
+__all__ = ["TOGETHER", "Driven", "came", "ms", "own", "pipe_part", "row_of", "stamped", "topology_of"]
 
 TOGETHER = 8
 """How many programs read one source: all of these are one operator. Fewer are more queries, which take long
@@ -84,10 +84,11 @@ def pipe_part(driver: TopologyTestDriver, programs: Sequence[Driven], part: int,
 def came(driver: TopologyTestDriver, program: Driven) -> list[Row]:
     """What the program has written since it was asked last."""
     found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
-    return [_row(each) for each in found]
+    return [row_of(each) for each in found]
 
 
-def _row(record: TestRecord) -> Row:
+def row_of(record: TestRecord) -> Row:
+    """What came out, as a row of a trace."""
     key = record.key
     if isinstance(key, Windowed):
         return Row(key.key, record.value, record.timestamp, key.window.start_ms, key.window.end_ms)

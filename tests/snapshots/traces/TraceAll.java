@@ -79,6 +79,8 @@ import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.kstream.Windows;
 import org.apache.kafka.streams.kstream.internals.TimeWindow;
 import org.apache.kafka.streams.processor.ProcessorContext;
+import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
+import org.apache.kafka.streams.processor.api.FixedKeyRecord;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.Stores;
 import org.apache.kafka.streams.state.TimestampedKeyValueStore;
@@ -165,6 +167,17 @@ public class TraceAll {
                 }
                 case "join", "left_join", "outer_join" -> join(op);
                 case "merge" -> node = ((KStream) node).merge((KStream) named.get(text(op, "with")).node);
+                case "cogroup" -> {
+                    final Aggregator adder = (k, v, a) -> fold("concat", (String) a, v);
+                    final KGroupedStream other = (KGroupedStream) named.get(text(op, "with")).node;
+                    values = Serdes.String();
+                    final Materialized store = materialized(op);
+                    node = ((KGroupedStream) node).cogroup(adder).cogroup(other, adder).aggregate(() -> "", store);
+                }
+                case "process_values" -> {
+                    values = Serdes.String();
+                    node = ((KStream) node).processValues(HeadersToText::new);
+                }
                 case "suppress" -> node = ((KTable) node).suppress(suppressed(op));
                 case "to_stream" -> node = ((KTable) node).toStream();
                 case "to_table" -> node = ((KStream) node).toTable(materialized(op));
@@ -561,6 +574,22 @@ public class TraceAll {
         public void close() { }
     }
 
+    /** A text of the headers that a processor gets: `h=1,h=_`. */
+    static final class HeadersToText extends ContextualFixedKeyProcessor<Object, Object, Object> {
+        @Override
+        public void process(final FixedKeyRecord<Object, Object> record) {
+            final List<String> all = new ArrayList<>();
+            for (final Header header : record.headers()) {
+                all.add(header.key() + "=" + text(content(header)));
+            }
+            context().forward(record.withValue(String.join(",", all)));
+        }
+    }
+
+    static String content(final Header header) {
+        return header.value() == null ? null : new String(header.value(), StandardCharsets.UTF_8);
+    }
+
     static Predicate predicate(final String function) {
         return switch (function) {
             case "even" -> (k, v) -> v != null && (Long) v % 2 == 0;
@@ -604,7 +633,8 @@ public class TraceAll {
         config.put(StreamsConfig.STATE_DIR_CONFIG, directory.toString());
         // Every update is there; and what is sent when a window closes, and what found no match, does not wait
         // for a clock.
-        config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
+        final boolean cached = each.get("program").findValue("cached") != null;
+        config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, cached ? 10_000_000 : 0);
         config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0);
         config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0);
         if (each.get("program").findValue("foreign_key") != null) { // tables that are mapped have no serde
@@ -631,8 +661,9 @@ public class TraceAll {
                 final JsonNode value = record.get(1);
                 try {
                     final Headers headers = new RecordHeaders();
-                    if (record.has(3) && !topics) {
-                        headers.add("h", record.get(3).asText().getBytes(StandardCharsets.UTF_8));
+                    for (final JsonNode header : record.path(topics ? 4 : 3)) {
+                        headers.add(header.get(0).asText(), header.get(1).isNull() ? null
+                            : header.get(1).asText().getBytes(StandardCharsets.UTF_8));
                     }
                     in.get(topics ? record.get(3).asText() : "in").pipeInput(new TestRecord(record.get(0).isNull() ? null : record.get(0).asText(),
                         value.isNull() ? null : value.isTextual() ? value.asText() : (Object) value.asLong(),
@@ -646,12 +677,14 @@ public class TraceAll {
                 for (final Object one : out.readRecordsToList()) {
                     final TestRecord output = (TestRecord) one;
                     outs.add(row(output.key(), output.value(), output.timestamp()));
-                    final Header header = output.headers().lastHeader("h");
-                    headers.add(header == null ? null : new String(header.value(), StandardCharsets.UTF_8));
+                    final ArrayNode all = headers.addArray();
+                    for (final Header header : output.headers()) {
+                        all.addArray().add(header.key()).add(content(header));
+                    }
                 }
                 if (!outs.isEmpty()) {
                     step.set("out", outs);
-                    if (each.get("records").get(0).has(3) && !topics) {
+                    if (each.get("records").get(0).has(topics ? 4 : 3)) {
                         step.set("headers", headers);
                     }
                 }

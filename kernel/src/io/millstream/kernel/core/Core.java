@@ -27,10 +27,17 @@ public abstract class Core {
      * @param key not null; kept without a copy
      * @param at its timestamp
      * @param record its parts; they are neither changed nor kept without a copy
+     * @param headers what it changes is told with them; null for none
      */
-    public final void record(byte[] key, long at, Object[] record) {
+    public final void record(byte[] key, long at, Object[] record, byte[] headers) {
         table.makeRoom();
+        table.of(headers);
         process(key, at, record);
+    }
+
+    /** Processes a record without headers. */
+    public final void record(byte[] key, long at, Object[] record) {
+        record(key, at, record, null);
     }
 
     /**

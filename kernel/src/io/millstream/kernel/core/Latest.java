@@ -15,9 +15,11 @@ public final class Latest extends Keyed {
      * Processes the update of a row that is computed from rows elsewhere.
      *
      * @param since the latest time of these rows, which may be before the update's, if that was a deletion
+     * @param headers what it changes is told with them; null for none
      */
-    public void record(byte[] key, long at, long since, Object[] record) {
+    public void record(byte[] key, long at, long since, Object[] record, byte[] headers) {
         table.makeRoom();
+        table.of(headers);
         update(key, at, since, record);
     }
 

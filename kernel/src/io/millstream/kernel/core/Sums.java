@@ -21,6 +21,9 @@ public final class Sums {
     private final int[] ends;
     private final long[] times;
     private final Object[][] sums;
+    /** Those of each key's last record; null as long as no record has had any. */
+    private byte[][] headers;
+
     private int size;
 
     /** @param capacity the number of keys at which it is full */
@@ -35,8 +38,23 @@ public final class Sums {
         Arrays.fill(slots, FREE);
     }
 
-    /** Adds a record, which is not kept itself. */
-    public void add(byte[] key, long at, Object[] record) {
+    /**
+     * Adds a record, which is not kept itself.
+     *
+     * @param last its headers, kept without a copy; null for none
+     */
+    public void add(byte[] key, long at, Object[] record, byte[] last) {
+        int number = add(key, at, record);
+        if (last != null && headers == null) {
+            headers = new byte[sums.length][];
+        }
+        if (headers != null) {
+            headers[number] = last;
+        }
+    }
+
+    /** Returns the number of the record's key. */
+    private int add(byte[] key, long at, Object[] record) {
         int hash = SliceName.mixed(Arrays.hashCode(key));
         int slot = hash & slots.length - 1;
         while (slots[slot] != FREE) {
@@ -44,12 +62,13 @@ public final class Sums {
             if (hashes[number] == hash && is(number, key)) {
                 times[number] = Math.max(times[number], at);
                 parts.add(sums[number], record);
-                return;
+                return number;
             }
             slot = slot + 1 & slots.length - 1;
         }
         slots[slot] = size;
         begin(hash, key, at, record);
+        return size - 1;
     }
 
     private boolean is(int number, byte[] key) {
@@ -95,10 +114,23 @@ public final class Sums {
         return sums[number];
     }
 
+    /** Whether any record has had headers, also of the keys that were removed. */
+    public boolean hasHeaders() {
+        return headers != null;
+    }
+
+    /** Those of its last record; null for none. */
+    public byte[] headers(int number) {
+        return headers == null ? null : headers[number];
+    }
+
     /** Removes all keys. */
     public void clear() {
         Arrays.fill(slots, FREE);
         Arrays.fill(sums, 0, size, null);
+        if (headers != null) {
+            Arrays.fill(headers, 0, size, null);
+        }
         size = 0;
     }
 }

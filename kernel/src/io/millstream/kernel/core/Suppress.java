@@ -54,12 +54,14 @@ public final class Suppress extends Core {
             @Override
             public void update(byte[] key, Window window) {
                 first.update(key, window);
+                table.of(window.headers);
                 hold(key, window.start, window.end, window.at, window.parts, false);
             }
 
             @Override
             public void gone(byte[] key, Window window) {
                 first.gone(key, window);
+                table.of(window.headers);
                 hold(key, window.start, window.end, window.at, new Object[parts.size()], true);
             }
 
@@ -138,9 +140,11 @@ public final class Suppress extends Core {
             window.parts = parts.copy(value);
             window.gone = gone;
         }
-        clock.own[BYTES] += size(name, slice.windows.get(0));
+        Window last = slice.windows.get(0);
+        last.headers = table.headers();
+        clock.own[BYTES] += size(name, last);
         if (limits.isLogged) {
-            table.changed(slice.windows.get(0));
+            table.changed(last);
         } else {
             table.mark(slice);
         }
@@ -171,9 +175,13 @@ public final class Suppress extends Core {
         }
     }
 
-    /** About the size that Kafka Streams would count: of key, value, two times, and the record's position. */
+    /** About the size that Kafka Streams would count: of key, value, headers, two times, and the record's position. */
     private static long size(byte[] name, Window window) {
-        return name.length + Long.BYTES + Integer.BYTES + size(Arrays.asList(window.parts));
+        return name.length + Long.BYTES + Integer.BYTES + size(Arrays.asList(window.parts)) + length(window.headers);
+    }
+
+    private static int length(byte[] bytes) {
+        return bytes == null ? 0 : bytes.length;
     }
 
     private static long size(Object value) {

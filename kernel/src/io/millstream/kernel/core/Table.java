@@ -33,6 +33,8 @@ public final class Table {
     private boolean isTelling;
     /** The state has no slices with greater numbers. */
     private long newest = Long.MAX_VALUE;
+    /** The headers of the record that changes come from. */
+    private byte[] headers;
 
     /**
      * @param atOnce tell each change as it comes, instead of the last one of a micro-batch
@@ -43,6 +45,15 @@ public final class Table {
         this.told = told;
         this.atOnce = atOnce;
         this.capacity = capacity;
+    }
+
+    /** What changes from now on comes from a record with these headers. */
+    void of(byte[] ofRecord) {
+        headers = ofRecord;
+    }
+
+    byte[] headers() {
+        return headers;
     }
 
     /** Slices with greater numbers are not in the state, so they need not be looked up there, which is slow. */
@@ -121,6 +132,7 @@ public final class Table {
     /** The value of a window has changed. */
     void changed(Window window) {
         mark(window.slice);
+        window.headers = headers;
         if (atOnce) {
             boolean isNested = isTelling;
             isTelling = true; // receivers may look up slices, and the window's previous value has to stay
@@ -134,6 +146,7 @@ public final class Table {
     /** The window stays, but is told as gone and as new. Call {@link #changed} afterwards. */
     void again(Window window) {
         if (atOnce) {
+            window.headers = headers;
             told.gone(window.slice.key, window);
         }
     }
@@ -141,6 +154,7 @@ public final class Table {
     /** Removes a window, and tells that it is gone if it was told before. */
     void remove(Window window) {
         Slice slice = window.slice;
+        window.headers = headers;
         forget(window);
         if (atOnce) {
             told.gone(slice.key, window);

@@ -24,6 +24,8 @@ public final class Window {
     public boolean waits;
     /** For a version of a row: whether a later one already existed when it came. */
     public boolean isPast;
+    /** Those of the record that changed it last in this micro-batch; a held update keeps them. */
+    public byte[] headers;
     /** The slice that it is in; null if it was removed. */
     Slice slice;
     /** Whether its value still has to be told. */

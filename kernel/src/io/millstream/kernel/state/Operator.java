@@ -60,7 +60,13 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     private static final int TAG = 1;
     private static final int KEY = 2;
     private static final int AT = 3;
-    private static final int OWN = 7;
+    private static final int HEADERS = 4;
+
+    /** The columns of the output that come before the parts, and the last two of them. */
+    private static final int OWN = 8;
+
+    private static final int TIME = 6;
+    private static final int HEADERS_OUT = 7;
     private static final String PASSED = "passed";
     private static final String SINCE = "since";
 
@@ -82,6 +88,9 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     /** The columns of an item's parts in the output, and of its previous ones. */
     private record Columns(int first, int firstOld, boolean remembers, boolean isOpaque, DataType[] types) {}
 
+    /** For each item, whether its changes are told without headers. */
+    private transient boolean[] isBare;
+
     private Operator(Plan plan, int sinceAt, StructType output, Program program, boolean isAlone) {
         this.plan = plan;
         this.sinceAt = sinceAt;
@@ -94,17 +103,18 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
      * The results of aggregations.
      *
      * @param rows the bucket, an int, by which they are partitioned and sorted; the number of the aggregation, int; the
-     *     key, binary; the timestamp, bigint, ms; then the parts, by their names. Rows with a negative number pass
-     *     unchanged; they have only a column `passed`. A column `since`, bigint, has the time of a row of a table,
-     *     if that is not its update's.
+     *     key, binary; the timestamp, bigint, ms; the headers, binary (see {@link Headers}); then the parts, by their
+     *     names. Rows with a negative number pass unchanged; they have only a column `passed`. A column `since`,
+     *     bigint, has the time of a row of a table, if that is not its update's.
      * @param description a JSON array: for each aggregation its core, settings and parts; for an item that holds back
      *     the updates of an earlier one, that one's number as `of`, and no parts; for a join, the numbers of its sides
      * @param kept the initial state of a new checkpoint, or null: the bucket, the number of the aggregation, and an
      *     array of structs: `key`, `start`, `end`, `at`, and the parts of all aggregations
      * @param program computes the parts that are folds, by their numbers; null if there is none
-     * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, and the parts of all; the parts
-     *     of an aggregation that remembers are followed by their previous values, as `old_…`. Of a joined row, `start`
-     *     is the time of the rows that it is made of; of a version of a row that has a later one, `time` is its end.
+     * @return `tag` int, `kind` int, `key` binary, `start`, `end`, `at`, `time` bigint, `headers` binary, and the parts
+     *     of all; the parts of an aggregation that remembers are followed by their previous values, as `old_…`. Of a
+     *     joined row, `start` is the time of the rows that it is made of; of a version of a row that has a later one,
+     *     `time` is its end.
      */
     @SuppressWarnings("resource")
     public static Dataset<Row> of(Dataset<Row> rows, String description, Dataset<Row> kept, Program program) {
@@ -116,7 +126,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 .add("start", DataTypes.LongType)
                 .add("end", DataTypes.LongType)
                 .add("at", DataTypes.LongType)
-                .add("time", DataTypes.LongType);
+                .add("time", DataTypes.LongType)
+                .add("headers", DataTypes.BinaryType);
         for (Plan.Item item : plan.items) {
             for (String prefix : item.prefixes()) {
                 for (int i = 0; i < item.names().size(); i++) {
@@ -151,12 +162,14 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     public void init(OutputMode outputMode, TimeMode timeMode) {
         shelves = new ArrayList<>();
         columnsOf = new Columns[plan.items.size()];
+        isBare = new boolean[plan.items.size()];
         Folds folds = new Folds(new Folding(program));
         boolean isRetained = IntStream.range(0, plan.items.size()).anyMatch(plan::isRetained);
         retained = isRetained ? Retained.of(name, isAlone, getHandle().getQueryInfo()) : null;
         for (int i = 0; i < plan.items.size(); i++) {
             Plan.Item item = plan.items.get(i);
             shelves.add(new Shelf(getHandle(), item, i, folds));
+            isBare[i] = item.setting("bare") != 0;
             columnsOf[i] = new Columns(
                     OWN + plan.place(i),
                     OWN + plan.placeOfOld(i),
@@ -179,7 +192,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 byte[] key = (byte[]) row.get(KEY);
                 long at = row.getLong(AT);
                 long since = sinceAt < 0 || row.isNullAt(sinceAt) ? at : row.getLong(sinceAt);
-                run.record(tag, key, at, since, shelves.get(tag).parts(key, row));
+                run.record(tag, key, at, since, shelves.get(tag).parts(key, row), (byte[]) row.get(HEADERS));
             }
         }
         run.finish();
@@ -231,9 +244,15 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private final Pairs[] pairs = new Pairs[plan.items.size()];
         private final Lookup[] lookups = new Lookup[plan.items.size()];
         private final Results[] told = new Results[plan.items.size()];
+        /** The headers of the record at hand, and those of each item's last record. */
+        private byte[] atHand;
 
-        void record(int tag, byte[] key, long at, long since, Object[] parts) {
+        private final byte[][] last = new byte[plan.items.size()][];
+
+        void record(int tag, byte[] key, long at, long since, Object[] parts, byte[] headers) {
             Plan.Item item = plan.items.get(tag);
+            atHand = headers;
+            last[tag] = headers;
             switch (item.core()) {
                 case "lookup" -> lookup(tag).record(key, at, parts);
                 case "references" -> {
@@ -248,14 +267,14 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                         pairs(join).record(plan.items.get(join).link("left") == tag, key, at, parts);
                     }
                 }
-                case "latest" -> ((Latest) core(tag)).record(key, at, since, parts);
-                default -> core(tag).record(key, at, parts);
+                case "latest" -> ((Latest) core(tag)).record(key, at, since, parts, isBare[tag] ? null : headers);
+                default -> core(tag).record(key, at, parts, isBare[tag] ? null : headers);
             }
         }
 
         private Results told(int tag) {
             if (told[tag] == null) {
-                told[tag] = new Results(tag, results);
+                told[tag] = new Results(tag, this);
             }
             return told[tag];
         }
@@ -345,21 +364,28 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     /** Turns changes into rows. */
     private final class Results implements Told, Matches {
         private final int tag;
+        private final Run run;
         private final PackedResults rows;
         private final Plan.Item item;
         private final boolean isSilent;
         private final boolean isOfOne;
+        private final boolean isHeldBack;
+        /** Whether records wait for their rows: they carry their headers among their parts. */
+        private final boolean isWaiting;
         /** The items whose parts a join has; on the left its own, if it is a join with a table. */
         private final int onLeft;
 
         private final int onRight;
 
-        Results(int tag, PackedResults rows) {
+        Results(int tag, Run run) {
             this.tag = tag;
-            this.rows = rows;
+            this.run = run;
+            this.rows = run.results;
             this.item = plan.items.get(tag);
             this.isSilent = item.setting("silent") != 0;
             this.isOfOne = item.isOfOne();
+            this.isHeldBack = item.core().equals("suppress");
+            this.isWaiting = item.core().equals("waiting");
             boolean isOfTable = item.settings().containsKey("table");
             this.onLeft = isOfTable ? tag : item.link("left");
             this.onRight = item.link(isOfTable ? "table" : "right");
@@ -373,40 +399,46 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             if (window.gone) {
                 gone(key, window);
             } else {
-                tell(UPDATE, key, window);
+                tell(UPDATE, key, window, window.headers);
             }
         }
 
         @Override
         public void gone(byte[] key, Window window) {
             Object[] row = row(GONE, key, window.start, window.end, window.at);
+            row[HEADERS_OUT] = window.headers;
             put(row, tag, window.before, true);
             rows.add(row);
         }
 
         @Override
         public void closed(byte[] key, Window window) {
+            // What is held back has its own headers; a window that closes, those of the record that closed it.
+            byte[] headers = isHeldBack ? window.headers : run.last[tag];
             if (window.gone) {
-                rows.add(row(CLOSED_GONE, key, window.start, window.end, window.at));
+                Object[] row = row(CLOSED_GONE, key, window.start, window.end, window.at);
+                row[HEADERS_OUT] = headers;
+                rows.add(row);
             } else {
-                tell(CLOSED, key, window);
+                tell(CLOSED, key, window, headers);
             }
         }
 
         @Override
         public void late(byte[] key, long at, long start, long end, long streamTime) {
             Object[] row = row(LATE, key, start, end, at);
-            row[OWN - 1] = streamTime;
+            row[TIME] = streamTime;
             rows.add(row);
         }
 
-        private void tell(int kind, byte[] key, Window window) {
+        private void tell(int kind, byte[] key, Window window, byte[] headers) {
             Object[] row = row(kind, key, window.start, window.end, window.at);
+            row[HEADERS_OUT] = headers;
             int of = item.of() < 0 ? tag : item.of();
             put(row, of, window.parts, false);
             put(row, of, window.before, true);
             if (window.isPast) {
-                row[OWN - 1] = window.end;
+                row[TIME] = window.end;
             }
             rows.add(row);
         }
@@ -414,6 +446,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         @Override
         public void match(byte[] key, long at, Object[] left, Object[] right) {
             Object[] row = row(UPDATE, key, 0, 0, at);
+            row[HEADERS_OUT] = isWaiting ? null : run.atHand;
             put(row, onLeft, left, false);
             put(row, onRight, right, false);
             rows.add(row);
@@ -422,7 +455,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         @Override
         public void change(byte[] key, long at, long since, boolean isLeft, Window left, Window right) {
             Object[] row = row(UPDATE, key, since, 0, at);
-            row[OWN - 1] = isLeft ? LEFT : RIGHT;
+            row[TIME] = isLeft ? LEFT : RIGHT;
+            row[HEADERS_OUT] = (isLeft ? left : right).headers;
             put(row, onLeft, left, isLeft || isOfOne);
             if (!isOfOne) {
                 put(row, onRight, right, !isLeft);

@@ -64,6 +64,8 @@ final class Shelf implements Kept {
     private final PartsOfRows brought;
     /** Whether its windows have a flag, which says that a window is gone, or waits. */
     private final boolean flagged;
+    /** Whether its windows keep headers: what is held back goes on with them. */
+    private final boolean headed;
 
     private final boolean opaque;
     private final MapState<byte[], Row> slices;
@@ -87,6 +89,7 @@ final class Shelf implements Kept {
         this.types = item.types().toArray(new DataType[0]);
         this.brought = new PartsOfRows(item);
         this.flagged = item.of() >= 0 || item.core().equals("records");
+        this.headed = item.core().equals("suppress");
         this.opaque = item.isOpaque();
         if (!item.isKept()) {
             slices = null;
@@ -104,6 +107,9 @@ final class Shelf implements Kept {
         }
         if (flagged) {
             window = window.add("flag", DataTypes.BooleanType);
+        }
+        if (headed) {
+            window = window.add("headers", DataTypes.BinaryType);
         }
         StructType slice = item.isSliced()
                 ? new StructType().add("windows", DataTypes.createArrayType(window))
@@ -225,7 +231,9 @@ final class Shelf implements Kept {
             parts[i] = folded[i] ? folds.kept(fold, key, (byte[]) value) : read(value, i);
         }
         Window window = new Window(start, end, at, parts);
-        boolean flag = flagged && row.getBoolean(first + types.length);
+        int last = first + types.length;
+        boolean flag = flagged && row.getBoolean(last);
+        window.headers = headed ? (byte[]) row.get(flagged ? last + 1 : last) : null;
         window.gone = flag && item.of() >= 0;
         window.waits = flag && item.of() < 0;
         return window;
@@ -299,7 +307,7 @@ final class Shelf implements Kept {
     }
 
     private Row row(Window window, int first) {
-        Object[] row = new Object[first + types.length + (flagged ? 1 : 0)];
+        Object[] row = new Object[first + types.length + (flagged ? 1 : 0) + (headed ? 1 : 0)];
         row[0] = window.at;
         if (first > 1) {
             row[1] = window.start;
@@ -310,6 +318,9 @@ final class Shelf implements Kept {
         }
         if (flagged) {
             row[first + types.length] = window.gone || window.waits;
+        }
+        if (headed) {
+            row[row.length - 1] = window.headers;
         }
         return RowFactory.create(row);
     }

@@ -44,8 +44,8 @@ public final class StrangerMain {
             if (asked.startsWith("broadcast_")) {
                 return "gave " + bytesOf(settings, asked, port);
             }
-            SecurityManager manager =
-                    new SecurityManager(settings, Option.empty(), SecurityManager$.MODULE$.$lessinit$greater$default$3());
+            var noKey = SecurityManager$.MODULE$.$lessinit$greater$default$3();
+            SecurityManager manager = new SecurityManager(settings, Option.empty(), noKey);
             RpcEnv env = RpcEnv$.MODULE$.create("stranger", HERE, HERE, 0, settings, manager, 1, true);
             var endpoint = env.setupEndpointRef(new RpcAddress(HERE, port), "LocalSchedulerBackendEndpoint");
             if (asked.equals("stop")) {

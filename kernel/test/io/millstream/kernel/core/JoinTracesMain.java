@@ -28,8 +28,8 @@ import java.util.function.UnaryOperator;
  * record goes through the whole program before the next one, and a table's change says what was there before.
  *
  * <p>A line of the input has "program", in which a filter has "is_quiet" if it tells nobody of a row that was and is
- * absent; "records"; "batches", how many records each micro-batch has, which is 1 unless it is there; and "capacity", of
- * the caches. A step is what a micro-batch led to; "kept" in it says how much there is afterwards.
+ * absent; "records"; "batches", how many records each micro-batch has, which is 1 unless it is there; and "capacity",
+ * of the caches. A step is what a micro-batch led to; "kept" in it says how much there is afterwards.
  */
 public final class JoinTracesMain {
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -438,7 +438,7 @@ public final class JoinTracesMain {
             table.next.add(change -> {
                 Object[] row = {change.value};
                 if (rows.get() instanceof Latest latest) {
-                    latest.record(change.bytes(), change.at, change.since, row);
+                    latest.record(change.bytes(), change.at, change.since, row, null);
                 } else {
                     rows.get().record(change.bytes(), change.at, row);
                 }

@@ -85,7 +85,8 @@ public final class FormatsMain {
             return "d" + HEX.toHexDigits(Double.doubleToLongBits(((Number) value).doubleValue()));
         }
         if (type instanceof DecimalType decimal) {
-            return ((Decimal) value).toJavaBigDecimal().setScale(decimal.scale()).unscaledValue() + "/" + decimal.scale();
+            var scaled = ((Decimal) value).toJavaBigDecimal().setScale(decimal.scale());
+            return scaled.unscaledValue() + "/" + decimal.scale();
         }
         return value.toString();
     }

@@ -191,7 +191,7 @@ public final class Backlog {
                 chosen.of(from, to, limit, isByTime ? time -> at(places, time) : null, System.currentTimeMillis());
         fullSince = Arrays.equals(found, to) ? 0 : now;
         if (batches == 0) {
-            unreadAtFirst = Arrays.stream(to).sum() - Arrays.stream(from).sum();
+            unreadAtFirst = BatchEnds.total(from, to);
         }
         batches = Math.min(batches + 1, 2);
         Map<TopicPartition, Long> ends = new HashMap<>();

@@ -113,7 +113,8 @@ final class BatchEnds {
         return found;
     }
 
-    private static long total(long[] from, long[] to) {
+    /** How many records are unread; a partition that ends before it begins, as of a topic made anew, has none. */
+    static long total(long[] from, long[] to) {
         long records = 0;
         for (int each = 0; each < from.length; each++) {
             records += Math.max(0, to[each] - from[each]);

@@ -87,6 +87,8 @@ public final class BacklogMain {
                 A.formatted(300, 400), null, 1);
         batches("another log", begin(5, List.of(), false, a, b), A.formatted(300, 0), B.formatted(9), 1);
         batches("read twice", begin(100, List.of(), false, a, a), null, null, 1);
+        batches("made anew", begin(5000, List.of(A.formatted(700, 400), B.formatted(0)), false, a, b),
+                A.formatted(700, 400), B.formatted(0), 1);
         batches("nothing", begin(100, List.of(), false, new Source("{}", null), new Source("{}", null)), null, null, 1);
         Backlog old = begin(1, List.of(), false);
         Backlog young = begin(2, List.of(), false);

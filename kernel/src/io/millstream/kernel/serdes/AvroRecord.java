@@ -132,7 +132,6 @@ final class AvroRecord extends Decoder {
         bytes.readNull();
     }
 
-
     @Override
     public int readInt() throws IOException {
         return bytes.readInt();
@@ -153,7 +152,6 @@ final class AvroRecord extends Decoder {
         return bytes.readDouble();
     }
 
-
     @Override
     public void readFixed(byte[] into, int start, int length) throws IOException {
         bytes.readFixed(into, start, length);
@@ -168,7 +166,6 @@ final class AvroRecord extends Decoder {
     public int readEnum() throws IOException {
         return bytes.readEnum();
     }
-
 
     @Override
     public int readIndex() throws IOException {

@@ -244,9 +244,9 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private final Pairs[] pairs = new Pairs[plan.items.size()];
         private final Lookup[] lookups = new Lookup[plan.items.size()];
         private final Results[] told = new Results[plan.items.size()];
-        /** The headers of the record at hand, and those of each item's last record. */
+        /** The headers of the record at hand. */
         private byte[] atHand;
-
+        /** For each item, those of its last record. */
         private final byte[][] last = new byte[plan.items.size()][];
 
         void record(int tag, byte[] key, long at, long since, Object[] parts, byte[] headers) {

@@ -21,7 +21,7 @@ BEGINNING = datetime.fromtimestamp(0, UTC)
 # What is said of the record that ends a program.
 ENDS = {
     "gdpr_tombstones": "the encryption key does not match",
-    "global_stores": "EnrichedOrder.*on field customer",
+    "global_stores": "EnrichedOrder says in the field 'customer'",
 }
 CONFIG = {"statestore.cache.max.bytes": 0, "schema.registry.url": "mock://ported"}
 

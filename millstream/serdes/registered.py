@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import struct
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -294,7 +295,8 @@ class AvroSerde(RegistrySerde):
             _fastavro().schemaless_writer(out, _avro_parsed(serde.schema), value, strict_allow_default=True)
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError, ArithmeticError) as error:
             name = serde._schema_name or "its schema"
-            raise self._refuse_value(value, f"what {name} says ({type(error).__name__})") from error
+            where = _field_of(str(error))
+            raise self._refuse_value(value, f"what {name} says{where} ({type(error).__name__})") from error
         return out.getvalue()
 
     def _decode(self, data: bytes) -> Any:
@@ -310,6 +312,16 @@ class AvroSerde(RegistrySerde):
             raise self._refuse_data(data, str(error)) from None
         except ValueError as error:
             raise self._refuse_data(data, f"a schema that fits its own ({error})") from error
+
+
+_FIELDS = re.compile(r"(?: on field [A-Za-z_]\w*)+\Z")
+
+
+def _field_of(said: str) -> str:
+    """The field that fastavro complains of: the end of its message, which otherwise may quote the value."""
+    found = _FIELDS.search(said)
+    names = found[0].split(" on field ")[:0:-1] if found else []
+    return f" in the field '{'.'.join(names)}'" if names else ""
 
 
 def avro_serde(

@@ -25,6 +25,7 @@ from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.spark import serdes
 from millstream.spark.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.spark.kernel import CATALOG, FUNCTIONS
 from millstream.spark.stale import is_java_unreachable
 from millstream.spark.trace import translated
 from millstream.topology.functions import describe_function
@@ -139,13 +140,18 @@ def _frame(table: FrameTable, spark: SparkSession) -> DataFrame:
                 f"has ended; {_MADE_NEW}. Or pass in the session that it was created with: "
                 "KafkaStreams(topology, config, spark=spark)"
             )
-        return given
+        return _in_reach(given)
     made = _called(table, given, spark)
     if made is None:
         raise TopologyException(f"{table.name}: its function returned None; is a `return` missing?")
     check_frame(made, table.name)
     check_columns(table.key, made.columns, table.name)
-    frame: DataFrame = made
+    return _in_reach(made)
+
+
+def _in_reach(frame: DataFrame) -> DataFrame:
+    """Let the kernel's functions be called in the session that the DataFrame was created with."""
+    frame.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", FUNCTIONS)
     return frame
 
 

@@ -108,7 +108,9 @@ def test_a_reset_application_counts_exactly_from_where_it_was_told(world: World,
 
     # 4. By the program, which knows its topics; the first try is interrupted.
     third = world.created(topology, application_id)
-    (checkpoints / "starts.json").write_text('{"at": "just now", "complete": false, "topics": {}}')
+    (checkpoints / "starts.json").write_text(
+        '{"version": 1, "at": "just now", "complete": false, "topics": {}}'
+    )
     with pytest.raises(IllegalStateException, match="that began at just now has not finished"):
         third.start()
     fourth = world.created(topology, application_id)

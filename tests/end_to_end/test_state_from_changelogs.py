@@ -132,9 +132,9 @@ def test_a_new_checkpoint_goes_on_from_changelogs_and_offsets(
     (checkpoints / STARTS).write_bytes(Starts("2026-01-01T00:00:00Z", topics={source: start}).to_bytes())
     plain = SparkEngine._context
 
-    def restoring(engine: SparkEngine, partitions: Any) -> CompileContext:
+    def restoring(engine: SparkEngine, *args: Any, **more: Any) -> CompileContext:
         options = kafka_options({"bootstrap.servers": world.kafka.bootstrap_servers})
-        context = plain(engine, partitions)
+        context = plain(engine, *args, **more)
         return replace(context, restored=from_changelogs(engine.spark, options))
 
     write(world, source, second)

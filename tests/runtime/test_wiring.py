@@ -109,8 +109,8 @@ def test_stores_are_in_rocksdb_or_in_memory(tmp_path: Path) -> None:
     """As the topology says; `default.dsl.store` puts them all in memory."""
     task, config = TaskId(0, 0), StreamsConfig(BASE)
     in_memory = StreamsConfig({**BASE, "default.dsl.store": "in_memory"})
-    made = wiring._store(Store("s"), task, tmp_path / "s", config)
+    made = wiring._store(Store("s"), task, tmp_path / "s", config, "id")
     assert isinstance(made, RocksDBStore)
     made.close()
-    assert isinstance(wiring._store(Store("s", persistent=False), task, tmp_path, config), MemoryStore)
-    assert isinstance(wiring._store(Store("s"), task, tmp_path, in_memory), MemoryStore)
+    assert isinstance(wiring._store(Store("s", persistent=False), task, tmp_path, config, "id"), MemoryStore)
+    assert isinstance(wiring._store(Store("s"), task, tmp_path, in_memory, "id"), MemoryStore)

@@ -110,7 +110,7 @@ def test_the_field_is_named_that_does_not_fit_and_the_exception_is_in_the_chain(
     assert (unread.topic, unread.partition, unread.offset) == ("in", 0, 0)
     assert str(unread) == (
         "in-0 offset 0 value: serde 'json' cannot read these 47 bytes: it takes BIGINT in the field "
-        "'m[].b[].c'"
+        "'m[].b[].c', and this is other JSON"
     )
     assert str(unread) in str(raised.value)
     assert "secret" not in str(raised.value)

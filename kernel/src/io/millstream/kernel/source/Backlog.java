@@ -173,7 +173,11 @@ public final class Backlog {
         Map<TopicPartition, Long> ends = ends(unread);
         latest.forEach((number, newest) -> planned.put(number, newest.map(offset -> {
             Map<TopicPartition, Long> of = positions(offset);
-            of.replaceAll((at, last) -> Math.max(starts.get(number).get(at), Math.min(last, ends.get(at))));
+            of.replaceAll((at, last) -> {
+                long first = starts.get(number).get(at);
+                // Of a topic that was made anew or cut, Spark is given the end before the start, and refuses it.
+                return last < first ? last : Long.valueOf(Math.max(first, Math.min(last, ends.get(at))));
+            });
             return sources.get(number).stream.deserializeOffset(json(of));
         })));
     }

@@ -6,7 +6,7 @@ streams.py, tables.py, aggregations.py, joining.py and foreign_keys.py; compiler
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -294,13 +294,25 @@ class Building:
         """The number of partitions of a node's keys."""
         if isinstance(node, StreamGlobalTableJoin):
             return _GLOBAL_BUCKETS
+        first = node
         while node.store is None and not isinstance(node, Repartition | StreamJoin):
+            if not node.parents:
+                # A table without a store is remembered for one behind it, which has the same partitions.
+                node = next(each for each in self._behind(first) if each.store is not None)
+                break
             node = node.parents[-1]
         if isinstance(node, Repartition):
             return max(1, self.partitions(node.topic))
         store = node.this_stored if isinstance(node, StreamJoin) else node.store
         assert store is not None
         return max(1, self.partitions(f"{store.name}-changelog"))
+
+    def _behind(self, node: Node) -> Iterator[Node]:
+        """The node, and all that follow it in the pipeline."""
+        found = [node]
+        for each in found:
+            yield each
+            found += [other for other in self.pipeline.nodes if each in other.parents and other not in found]
 
     def is_wanted(self, node: Node) -> bool:
         """Whether a node's output is written at all (`CompileContext.only`)."""

@@ -83,9 +83,12 @@ def is_one_operator(trace: Trace) -> bool:
     operations = [op["op"] for op in trace.program]
     states = sum(operation in STATEFUL for operation in operations)
     groups = "group_by" in operations and trace.program[0]["op"] == "table"
-    remembers = any(op["op"] == "table" and "store" in op for op in trace.program) and any(
-        operation.startswith("filter") for operation in operations
-    )
+    filters = [op for op in trace.program if op["op"].startswith("filter")]
+    tables = [op for op in trace.program if op["op"] == "table"]
+    is_joined = any("join" in operation for operation in operations)
+    # A table is remembered for a filter that knows what has passed before.
+    remembering = (*tables, *filters) if is_joined else tables
+    remembers = bool(filters) and any("store" in op for op in remembering)
     return states + groups + remembers <= 1
 
 

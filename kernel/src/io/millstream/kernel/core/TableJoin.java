@@ -30,7 +30,8 @@ public final class TableJoin {
                 }
                 Window other = (isLeft ? right : left).get().look(key);
                 long at = Math.max(window.updated, since(other));
-                long since = Math.max(since(window), since(other));
+                boolean isThere = Keyed.isThere(window) || Keyed.isThere(other);
+                long since = isThere ? Math.max(since(window), since(other)) : at; // a time that a row can have
                 matches.change(key, at, since, isLeft, isLeft ? window : other, isLeft ? other : window);
             }
         };

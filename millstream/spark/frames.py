@@ -92,6 +92,8 @@ class StaticFrame:
                 "new columns"
             )
         _look_again(frame)
+        # What makes bytes of the rows is called in the session that the DataFrame was created with.
+        frame.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", FUNCTIONS)
         columns = [_column(name) for name in self.schema.fieldNames()]
         key = _key(self.table)
         key_bytes = serdes.to_bytes(self.key_serde, key, _key_type(self.table, self.schema), "the key")
@@ -140,18 +142,13 @@ def _frame(table: FrameTable, spark: SparkSession) -> DataFrame:
                 f"has ended; {_MADE_NEW}. Or pass in the session that it was created with: "
                 "KafkaStreams(topology, config, spark=spark)"
             )
-        return _in_reach(given)
+        return given
     made = _called(table, given, spark)
     if made is None:
         raise TopologyException(f"{table.name}: its function returned None; is a `return` missing?")
     check_frame(made, table.name)
     check_columns(table.key, made.columns, table.name)
-    return _in_reach(made)
-
-
-def _in_reach(frame: DataFrame) -> DataFrame:
-    """Let the kernel's functions be called in the session that the DataFrame was created with."""
-    frame.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", FUNCTIONS)
+    frame: DataFrame = made
     return frame
 
 

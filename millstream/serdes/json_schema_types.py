@@ -37,7 +37,7 @@ def spark_type(text: str) -> Any:
         schema = json.loads(text)
     except ValueError as error:
         raise TopologyException(f"this is not a JSON Schema: it is not JSON ({error})") from None
-    return _type(schema, schema, "", 0)
+    return _type(schema, _Whole(schema), "", 0)
 
 
 def title(text: str) -> str:
@@ -56,11 +56,28 @@ def json_schema(type_: Any, name: str) -> str:
     return json.dumps(whole, separators=(",", ":"))
 
 
-def _type(schema: Any, root: Any, place: str, depth: int) -> Any:
-    if depth > 50:
-        raise TopologyException(
-            f"the JSON Schema contains itself at '{place}', and no Column has such a type"
-        )
+class _Whole:
+    """A whole schema, and how often it may still be looked into: parts that refer to each other twice double
+    that at each level."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self._left = 10_000
+
+    def step(self, place: str, depth: int) -> None:
+        self._left -= 1
+        if depth > 50:
+            raise TopologyException(
+                f"the JSON Schema contains itself at '{place}', and no Column has such a type"
+            )
+        if self._left < 0:
+            raise TopologyException(
+                f"the parts of the JSON Schema refer to each other too often, at '{place}' for example; give "
+                "Serdes.json_schema() a schema with fewer references"
+            )
+
+
+def _type(schema: Any, root: _Whole, place: str, depth: int) -> Any:
     schema = _resolved(schema, root, place, depth)
     for word in ("oneOf", "anyOf"):
         if word in schema and not {"type", "properties"} & schema.keys():  # else it is about these
@@ -84,7 +101,7 @@ def _type(schema: Any, root: Any, place: str, depth: int) -> Any:
     return _PLAIN[kind]
 
 
-def _alternatives(given: Any, word: str, root: Any, place: str, depth: int) -> Any:
+def _alternatives(given: Any, word: str, root: _Whole, place: str, depth: int) -> Any:
     members = [_resolved(each, root, place, depth) for each in given]
     members = [each for each in members if not _is_null(each)]
     if not members:
@@ -104,7 +121,7 @@ def _alternatives(given: Any, word: str, root: Any, place: str, depth: int) -> A
 _REMEDY = "give Serdes.json_schema() a schema in which it has one type, or that does not have it"
 
 
-def _object(schema: Any, root: Any, place: str, depth: int) -> Any:
+def _object(schema: Any, root: _Whole, place: str, depth: int) -> Any:
     properties = schema.get("properties")
     if properties:
         fields = [
@@ -160,17 +177,14 @@ def _kind(schema: Mapping[str, Any], place: str) -> str:
     return str(found)
 
 
-def _resolved(schema: Any, root: Any, place: str, depth: int) -> dict[str, Any]:
+def _resolved(schema: Any, root: _Whole, place: str, depth: int) -> dict[str, Any]:
     """A schema with what it refers to, and with all that has to hold at once (allOf) in one."""
     if schema is True:
         return {}
     if not isinstance(schema, dict):
         raise TopologyException(f"this JSON Schema gives no type for '{place or 'the value'}'")
-    if depth > 50:
-        raise TopologyException(
-            f"the JSON Schema contains itself at '{place}', and no Column has such a type"
-        )
-    parts = [_found(schema["$ref"], root)] if isinstance(schema.get("$ref"), str) else []
+    root.step(place, depth)
+    parts = [_found(schema["$ref"], root.schema)] if isinstance(schema.get("$ref"), str) else []
     parts += schema.get("allOf") or ()
     own = {word: each for word, each in schema.items() if word not in ("$ref", "allOf")}
     made: dict[str, Any] = {}

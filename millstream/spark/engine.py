@@ -176,9 +176,11 @@ class SparkEngine:
             check_session(self.spark)
         self._executors = Executors(self.spark)
         self._silence_s = self._patience_ms / 1000
+        self._watch_s = min(_WATCH_SECONDS, self._silence_s / 4)
+        self._watched_at = time.monotonic()
         self._watch = PeriodicThread(
             "spark-watch",
-            min(_WATCH_SECONDS, self._silence_s / 4),
+            self._watch_s,
             self._end_silent,
             log=log,
             failure="the watch of Spark's Java process",
@@ -188,6 +190,9 @@ class SparkEngine:
     def _end_silent(self) -> None:
         """End a JVM that has not answered for as long as Kafka Streams allows a thread not to poll: a frozen
         one, or one that does nothing but collect garbage. Who waits for its answers would wait for ever."""
+        before, self._watched_at = self._watched_at, time.monotonic()
+        if self._watched_at - before > self._watch_s + _THAW_SECONDS:
+            return  # this process was frozen, too: the answers may only have to be taken
         with self._lock:
             running = [pipeline for pipeline in self._running if not pipeline.ended]
         silent_s = max((pipeline.silent_s for pipeline in running), default=0.0)
@@ -600,6 +605,8 @@ class SparkEngine:
 
 
 _WATCH_SECONDS = 5.0
+_THAW_SECONDS = 5.0
+"""How much later than planned the watch may look, on a busy machine."""
 _WARN_SECONDS = 15.0
 _WRITER = "io.millstream.kernel.sink.TableWriter"
 _REFRESH_TRIES = 20

@@ -16,6 +16,13 @@ TAG = {
 }
 
 
+def doubling(levels: int) -> Any:
+    """A small schema whose parts each refer twice to the next one."""
+    twice = [[{"$ref": f"#/$defs/d{level + 1}"}] * 2 for level in range(levels)]
+    parts = {f"d{level}": {"allOf": both} for level, both in enumerate(twice)}
+    return {"$ref": "#/$defs/d0", "$defs": {**parts, f"d{levels}": {"type": "string"}}}
+
+
 def struct(**fields: Any) -> Any:
     made = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields.items()]
     return {"type": "struct", "fields": made}
@@ -53,6 +60,12 @@ def test_a_schema_that_allows_one_type_has_that_type(schema: dict[str, Any], typ
     if type_ is None:
         type_ = {"type": "map", "keyType": "string", "valueType": "double", "valueContainsNull": True}
     assert spark_type(json.dumps({**schema, **TAG})) == type_
+
+
+def test_a_schema_whose_parts_refer_to_each_other_twice_takes_no_time() -> None:
+    """A few hundred bytes would keep a processor busy for years."""
+    with pytest.raises(TopologyException, match="refer to each other too often"):
+        spark_type(json.dumps(doubling(40)))
 
 
 @pytest.mark.parametrize(

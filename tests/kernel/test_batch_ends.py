@@ -155,7 +155,7 @@ def test_the_sources_of_a_query_share_one_limit_and_tell_of_the_first_batch(kern
         "read twice: unfinished -1",
         '{"a":{"1":40,"0":60}} {"a":{"1":40,"0":60}} unfinished 1000',
         "made anew: unfinished -1",
-        '{"a":{"1":400,"0":700}} {"b":{"0":10}} unfinished 10',
+        '{"a":{"1":400,"0":600}} {"b":{"0":10}} unfinished 10',
         "nothing: unfinished -1",
         "null null unfinished null",
         "the new one is there: true",

@@ -65,6 +65,7 @@ public final class Backlog {
     private long fullSince;
 
     private volatile Admin admin;
+    private volatile boolean isForgotten;
     /** How many batches were planned, with the one that is repeated; and what was unread before the first of them. */
     private volatile int batches;
 
@@ -99,6 +100,7 @@ public final class Backlog {
     /** The query has ended. A newer one of the same name is left alone. */
     public static void forget(String run, Backlog begun) {
         RUNS.remove(run, begun);
+        begun.isForgotten = true;
         begun.close();
     }
 
@@ -227,6 +229,9 @@ public final class Backlog {
     private long[] looked(TopicPartition[] places, OffsetSpec what) {
         if (admin == null) {
             admin = Admin.create(client);
+            if (isForgotten) {
+                close(); // by whom it was forgotten, it was not seen
+            }
         }
         ListOffsetsOptions options = new ListOffsetsOptions(
                 "read_committed".equals(client.get("isolation.level"))

@@ -258,7 +258,14 @@ class Proof:
 
 
 def _last_values(entries: list[Entry]) -> dict[str, int]:
-    return {key: int.from_bytes(value, "big", signed=True) for key, value, _ in entries if value}
+    """The last value of each key that has not been deleted since."""
+    last: dict[str, int] = {}
+    for key, value, _ in entries:
+        if value:
+            last[key] = int.from_bytes(value, "big", signed=True)
+        else:
+            last.pop(key, None)
+    return last
 
 
 def _sums(entries: list[Entry]) -> Counter[str]:

@@ -152,7 +152,7 @@ KINDS = {
     "once-two": Kind(("map", "count", "chain", "table", "processed"), ONCE, clients=2),
     "least-counts": Kind(("map", "count", "windows", *WINDOWS), {}),
     "least-joins": Kind((*JOINS, "processed"), {}),
-    # Without "sessions" and "final": what is read again after a kill comes in another order (docs/real-time.md).
+    # Without "sessions" and "final": what is read again comes in another order (docs/real-time.md).
     "real-time": Kind(("map", "count", "windows"), REAL_TIME),
 }
 

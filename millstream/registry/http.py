@@ -17,12 +17,14 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from millstream.errors import StreamsException
+from millstream.foreign import ESCAPED
 from millstream.registry.door import Doorway, check_head, linger
 from millstream.registry.state import KINDS, Change, RefusedError, RegistryState
 
 __all__ = ["RegistryServer"]
 
 log = logging.getLogger(__name__)
+log.addFilter(ESCAPED)
 
 _NAME = r"([^/]+)"
 
@@ -256,7 +258,11 @@ class _Handler(BaseHTTPRequestHandler):
         except RefusedError:
             self.close_connection = True  # what follows is a body, or what pretends to be one
             raise
-        data = self.rfile.read(size)
+        try:
+            data = self.rfile.read(size)
+        except OSError:  # it is late, or the client has gone; what still comes is no request
+            self.close_connection = True
+            raise RefusedError(408, "the body did not come in time") from None
         self.server.is_busy(self.connection, True)
         try:
             body = json.loads(data) if data else None

@@ -156,7 +156,7 @@ def test_references_are_followed_once_each(server: RegistryServer) -> None:
     changed["schema"] = changed["schema"].replace('"name": "a"', '"name": "c"')
     status, said = ask(server, "POST", "/subjects/d24/versions", changed)
     assert (status, "'c' is new and has no default" in said["message"]) == (409, True)
-    assert [len(server.state._whole("x", tuple(record(25)["references"])))] == [26]
+    assert len(server.state._whole("x", tuple(record(25)["references"]))) == 26
 
 
 def test_schemas_that_are_large_together_are_not_compared_for_ever() -> None:
@@ -175,6 +175,19 @@ def test_schemas_that_are_large_together_are_not_compared_for_ever() -> None:
 
     why = incompatibility(reader=[json.dumps(nested(40, "int"))], writer=[json.dumps(nested(40, "string"))])
     assert why is not None
+
+
+def test_a_body_that_does_not_come_is_the_senders_fault(
+    server: RegistryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no failure of the registry, which would be logged with a traceback."""
+    server._server.RequestHandlerClass.timeout = 0.1  # type: ignore[attr-defined]
+    head = f"POST /subjects/s/versions HTTP/1.1\nHost: localhost\nContent-Type: {JSON}\n"
+    status, said = raw(
+        server, f"{head}Authorization: {LOGIN['Authorization']}\nContent-Length: 20\n\n", b'{"schema"'
+    )
+    assert (status, json.loads(said)["message"]) == (408, "the body did not come in time")
+    assert not caplog.records
 
 
 @pytest.mark.disk

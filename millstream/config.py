@@ -42,7 +42,7 @@ _DURATION = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]+")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _APPLICATION_ID_MAX = 150  # an internal topic's name is longer by a store's name, and ends at 249
 _SERVER = re.compile(r"(?:[A-Za-z][A-Za-z0-9_]*://)?(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})")
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")  # as model.py: HostInfo

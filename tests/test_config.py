@@ -197,7 +197,7 @@ def test_control_characters_are_refused_and_shown_escaped(text: str) -> None:
     assert "\n" in pem["ssl.truststore.certificates"], "those of several lines are no names"
 
 
-@pytest.mark.parametrize("name", ["letters of", "ü", "a/b", "x" * 250, ""])
+@pytest.mark.parametrize("name", ["letters of", "ü", "a/b", "x" * 250, "", ".", ".."])
 def test_the_dead_letter_topic_has_the_name_of_a_topic(name: str) -> None:
     """Kafka would refuse it only when the first record fails."""
     assert "cannot be the name of a topic" in refusal({"errors.dead.letter.queue.topic.name": name})

@@ -369,8 +369,8 @@ class Chaos:
                 own = "client" if each.pid == client.process.pid else each.name()
                 megabytes = each.memory_info().rss >> 20
                 parts.append(f"{own}: {megabytes} MB, {each.num_fds()} files, {each.num_threads()} threads")
-        files = [each for each in (self._directory / client.name).rglob("*") if each.is_file()]
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # files and directories of a store that is being closed or wiped
+            files = [each for each in (self._directory / client.name).rglob("*") if each.is_file()]
             parts.append(
                 f"state: {sum(each.stat().st_size for each in files) >> 10} kB in {len(files)} files"
             )

@@ -236,11 +236,10 @@ class Proof:
         expected = Counter(
             (key.partition("-")[2], partition_of[key]) for key in self.ids & partition_of.keys()
         )
-        wrong += [
-            f"places of {where}: {sorted(there)}, of {expected[where]} records"
-            for where, there in places.items()
-            if there != set(range(1, expected[where] + 1))
-        ]
+        for where, there in places.items():
+            if there != set(range(1, expected[where] + 1)):
+                what = "counted too often" if max(there) > expected[where] else "places"
+                wrong.append(f"{what}: {where} has {sorted(there)}, of {expected[where]} records")
         return wrong[:5]
 
     def _repeated(self, entries: list[Entry]) -> list[str]:
@@ -282,4 +281,5 @@ def _differing(there: dict[str, int] | Counter[str], expected: Counter[str]) -> 
         for key in sorted({*there, *expected})
         if there.get(key, 0) != expected.get(key, 0)
     }
-    return [f"last values (there, expected): {wrong}"] if wrong else []
+    what = "counted too often" if any(found > wanted for found, wanted in wrong.values()) else "last values"
+    return [f"{what} (there, expected): {wrong}"] if wrong else []

@@ -9,6 +9,7 @@ no module writes or reads one in another way.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
@@ -116,6 +117,9 @@ def sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems sync no directories
+            raise
     finally:
         os.close(descriptor)
 

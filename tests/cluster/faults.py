@@ -174,7 +174,10 @@ class World:
         self.proof = Proof(self.cluster, kind.programs, words=WORDS, once=kind.once)
         self.points = directory / "points"
         self.points.mkdir()
-        for name in ("a", "b")[: kind.clients]:
+
+    def begin(self) -> None:
+        """Start the clients, and see that they work."""
+        for name in ("a", "b")[: self.kind.clients]:
             self._start(name)
         self.cluster.wait_until_running()
         self.proof.write(WORDS)
@@ -508,6 +511,7 @@ class Campaign:
     def _world(self, name: str, directory: Path) -> Iterator[World]:
         world = World(KINDS[name], directory)
         try:
+            world.begin()
             yield world
         finally:
             world.close()

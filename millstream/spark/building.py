@@ -337,6 +337,13 @@ class Building:
                     return self.bound(candidate, inherited=inherited, type_=type_)
         return serdes.infer(type_)
 
+    def key_serde_of(self, table: Node, inherited: Serde | None, type_: T.DataType) -> Serde:
+        """The serde of a table's keys, which are windowed if its store is."""
+        store = table.store
+        # A windowed store's own serde is that of the keys without their windows.
+        declared = store.key_serde if store is not None and store.kind is StoreKind.KEY_VALUE else None
+        return self.settle(declared, inherited, self.context.default_key_serde, type_)
+
     def read(self, serde: Serde, topic: str | None, *, is_key: bool = False) -> Serde:
         """The serde that a topic is read with; one with a registry gets the schema of the columns."""
         made: Serde = reading(self.bound(serde, topic, is_key=is_key))

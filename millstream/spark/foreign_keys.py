@@ -128,17 +128,12 @@ def _wait_for_answers(building: Building, node: ForeignKeyJoin, answers: Node, k
 
 def _serdes_of(building: Building, table: Node, flow: Flow, lane: Lane) -> tuple[Serde, Serde]:
     """The serdes of a table's keys and values."""
-    store, context = table.store, building.context
-    key = building.settle(
-        None if store is None else store.key_serde,
-        lane.key_serde,
-        context.default_key_serde,
-        flow.type_of(lane.key),
-    )
+    store = table.store
+    key = building.key_serde_of(table, lane.key_serde, flow.type_of(lane.key))
     value = building.settle(
         None if store is None else store.value_serde,
         lane.value_serde,
-        context.default_value_serde,
+        building.context.default_value_serde,
         flow.type_of(lane.value),
     )
     return key, value

@@ -165,12 +165,8 @@ def item_of_join(building: Building, pending: Pending) -> Item:
     # One serde for both sides, because the written bytes are compared.
     right = building.sides[join][-1]
     other = building.flow_of(right)
-    store = join.parents[-1].store
-    key_serde = building.settle(
-        store.key_serde if store is not None else None,
-        other.lanes[right].key_serde or lane.key_serde,
-        building.context.default_key_serde,
-        flow.type_of(lane.key),
+    key_serde = building.key_serde_of(
+        join.parents[-1], other.lanes[right].key_serde or lane.key_serde, flow.type_of(lane.key)
     )
     waits = isinstance(node, StreamTableJoin) and node.grace_ms is not None
     carried = [HEADERS] if waits else []  # otherwise the kernel tells those of the record at hand

@@ -80,7 +80,7 @@ def _build(building: Building, flows: list[Flow]) -> set[Node]:
     on_kernel, by_spark = _taken_apart(building, mine)
     _note_layouts(building, on_kernel, by_spark)
     if not (on_kernel and by_spark) and len(flows) == 1:
-        _look_ahead(building, flows[0])
+        _look_ahead(building, flows[0], {item.node for item in mine})
     made = []
     for flow in flows:
         if theirs := [item for item in by_spark if item.flow is flow]:
@@ -195,18 +195,29 @@ def _pending(building: Building, node: Node) -> Pending:
     return replace(pending, group_key_serde=inner)
 
 
-def _look_ahead(building: Building, flow: Flow) -> None:
+def _look_ahead(building: Building, flow: Flow, but: Collection[Node]) -> None:
     """If only one operator needs the rows, let `peek` steps see them on their way there.
 
     As an output of its own, a peek would have the source read once more.
     """
-    looks = {node: building.outputs[node].look for node in flow.lanes if node in flow.pinned}
+    looks = {node: building.outputs[node].look for node in _only_written(building, flow, but) or ()}
     if any(look is None for look in looks.values()):
         return
     for node, look in looks.items():
         assert look is not None
         flow.df = flow.df.where(look(flow.kept(flow.lanes.pop(node))))
         flow.pinned.discard(node)
+
+
+def _only_written(building: Building, flow: Flow, but: Collection[Node]) -> list[Node] | None:
+    """The nodes whose lanes are written, besides those of an operator that comes next.
+
+    None: a later step needs the rows of one of them as well, so the flow stays as it is.
+    """
+    others = [node for node in flow.lanes if node not in but]
+    if any(node not in flow.pinned or building.uses.get(node) for node in others):
+        return None
+    return others
 
 
 # --- items -------------------------------------------------------------------------------------------------
@@ -283,11 +294,11 @@ def _passing(building: Building, flow: Flow, but: Collection[Node]) -> dict[Node
     Spark computes a flow once for each output. To have only one, all others pass through the next operator
     unchanged. Empty if that is impossible.
     """
-    others = [node for node in flow.lanes if node not in but]
     # A second read of the source is cheaper than a shuffle; Real-Time Mode does not do it.
     if not building.context.real_time and not any(scan.feeds for scan in flow.scans):
         return {}
-    if any(node not in flow.pinned or building.outputs[node].look is not None for node in others):
+    others = _only_written(building, flow, but)
+    if others is None or any(building.outputs[node].look is not None for node in others):
         return {}
     return {node: (flow.lanes[node], building.outputs[node]) for node in others if building.is_wanted(node)}
 

@@ -72,6 +72,14 @@ TRANSFORMED = (
     "left_join, with a store",
 )
 """Of tables that are transformed a few, which have each way to know what was there before."""
+BEHIND_A_JOIN = (
+    "stream_table/left_join with one, left_join with another",
+    "table_table/left_join, versioned tables, filter with a store",
+    "table_table/outer_join, windows",
+)
+"""Of tables that are kept, and joined by an operator that is not the next one; and of keys with windows."""
+WITH_VALUES = 6
+"""So many of their first records have a value: a join of a stream drops the others."""
 STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")
 
 
@@ -281,7 +289,7 @@ class Program:
                     given = [store]
                 elif "grace" in op:
                     given = [Joined.with_(grace_period=ms(op["grace"]))]
-                return Made(getattr(it, name)(other.it, joiner, *given), "string", of_table)
+                return Made(getattr(it, name)(other.it, joiner, *given), "string", of_table, windows)
         assert name in ("count", "reduce", "aggregate")
         given = [store] if store is not None else []
         if name == "count":
@@ -404,6 +412,35 @@ def test_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str,
                 same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(found, sent, strict=False))))
                 end = same + 3
                 wrong.append(f"{program.trace.name}, row {same}: {found[same:end]} for {sent[same:end]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@dataclass
+class BehindAJoin(Program):
+    """What it reads are the results of a join, which are the records as they were; none without a value."""
+
+    def build(self, source: Any) -> None:
+        none = source.filter(lambda key, value: F.lit(False)).to_table()
+        super().build(source.left_join(none, lambda left, right: left))
+
+
+@pytest.mark.timeout(300)  # a micro-batch for each record
+def test_behind_a_join_a_program_writes_what_it_writes_in_front_of_it() -> None:
+    """Its tables are kept before it joins them, in another operator; and keys have windows there, too."""
+    some = [trace for trace in traces("stream_table", "table_table") if trace.name in BEHIND_A_JOIN]
+    programs = [BehindAJoin(number, beginning(trace, WITH_VALUES)) for number, trace in enumerate(some)]
+    assert len(programs) == len(BEHIND_A_JOIN)
+    assert all(record.value is not None for program in programs for record in program.trace.records)
+    wrong = []
+    with TopologyTestDriver(
+        topology_of(programs), {"application.id": "app", "statestore.cache.max.bytes": 0}
+    ) as driver:
+        for part in range(WITH_VALUES):
+            pipe_part(driver, programs, part, WITH_VALUES)
+        for program in programs:
+            sent = [each for step in program.trace.steps for each in step.out]
+            if (found := came(driver, program)) != sent:
+                wrong.append(f"{program.trace.name}: {found} for {sent}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -10,10 +10,13 @@ import logging
 import runpy
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import test_headers_on_spark as headers
+import test_joins_on_spark as joins
 import test_traces_on_spark as folds
 from driving import STRINGS
 from pyspark.errors import AnalysisException
@@ -24,6 +27,7 @@ from test_own_handlers import Processing, Reading, Writing
 from tiers import examples
 
 from millstream import (
+    GlobalKTable,
     Materialized,
     StreamsBuilder,
     StreamsConfig,
@@ -49,6 +53,7 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "statestore.cache.max.bytes": (0, 1_000_000),
 }
 FILES = (*folds.HELD_BY_CORES, "chains", "own_windows")
+JOINS = ("global_table", "stream_table", "stream_stream", "table_table", "foreign_key", "headers")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -139,6 +144,36 @@ def programs() -> Iterator[tuple[str, Topology]]:
             yield trace.name, builder.build()
 
 
+@dataclass
+class Joining(headers.Program):
+    """The program of a trace of joins, of global tables as well."""
+
+    builder: StreamsBuilder
+
+    def _step(self, source: Any, before: Any, other: Any, op: Mapping[str, Any], place: int) -> joins.Made:
+        if op["op"] == "global_table":
+            return joins.Made(self.builder.global_table(f"global-{place}", STRINGS))
+        if other is not None and isinstance(other.it, GlobalKTable):
+            looked_up = joins.KEYS[op["key"]] if op["key"] != "key" else lambda key, value: key
+            return joins.Made(getattr(before.it, op["op"])(other.it, looked_up, joins.joiner))
+        return super()._step(source, before, other, op, place)
+
+
+def is_shuffled_first(trace: Trace) -> bool:
+    """Whether its keys change before it joins: behind a join, the serdes would have to be given."""
+    names = [op["op"] for op in trace.program]
+    joined = max((place for place, name in enumerate(names) if "join" in name), default=0)
+    return bool({"select_key", "group_by"} & set(names[:joined]))
+
+
+def joining_programs() -> Iterator[tuple[str, Topology]]:
+    """A few of all programs with joins, behind a join whose results are written."""
+    for trace in joins.spread([each for each in traces(*JOINS) if not is_shuffled_first(each)], 10):
+        builder = StreamsBuilder()
+        Joining(0, trace, builder).build(told_first(builder, 0))
+        yield trace.name, builder.build()
+
+
 def spread(every: Mapping[str, Topology]) -> Mapping[str, Topology]:
     """So many of them as random tests try."""
     names = list(every)
@@ -168,6 +203,15 @@ def test_programs_of_the_traces_compile_under_all_settings(compiling: Compiling)
     every = dict(programs())
     assert len(every) > 50
     wrong = compiling.all_refused(spread(every))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.timeout(300)
+def test_programs_with_joins_compile_under_all_settings(compiling: Compiling) -> None:
+    """Each under one of settings that have every two choices together."""
+    every = dict(joining_programs())
+    assert {name.partition("/")[0] for name in every} == set(JOINS)
+    wrong = compiling.all_refused(every)
     assert not wrong, "\n".join(wrong)
 
 

@@ -58,6 +58,22 @@ def test_peek_sees_each_record_once_and_passes_it_on(tmp_path: Path) -> None:
         assert noted(chained) == ["'k' 'v'", "'k' 'V'"]
 
 
+def test_peek_sees_each_record_once_where_a_later_operator_reads_the_stream_again(tmp_path: Path) -> None:
+    """What was seen is joined with what was counted of it; and so is what came before it."""
+    behind, beside = (tmp_path / name for name in ("behind", "beside"))
+    builder = StreamsBuilder()
+    one = builder.stream("one", STRINGS).peek(noting(behind))
+    one.join(one.group_by_key().count(), lambda value, count: F.concat(value, count)).to("out-one")
+    other = builder.stream("other", STRINGS)
+    counts = other.peek(noting(beside)).group_by_key().count()
+    other.join(counts, lambda value, count: F.concat(value, count)).to("out-other")
+    with TopologyTestDriver(builder.build()) as driver:
+        for name, noted_in in (("one", behind), ("other", beside)):
+            pipe(driver, name, ("k", "v"))
+            assert read(driver, f"out-{name}") == [("k", "v1")]
+            assert noted(noted_in) == ["'k' 'v'"]
+
+
 def test_foreach_ends_a_stream_and_gets_python_values(tmp_path: Path) -> None:
     """With two parameters it gets what a store would give; with one, the micro-batch as an Arrow table."""
     seen, tables = tmp_path / "seen", tmp_path / "tables"

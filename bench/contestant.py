@@ -249,7 +249,7 @@ class Millstream:
         self._servers, self._settings = servers, settings
         self._spark: Any = None
         if keep_spark:
-            from millstream.spark.session import SharedSession
+            from millstream.spark.jvm.session import SharedSession
 
             spark = {name: value for name, value in settings.items() if name.startswith("spark.")}
             self._spark = SharedSession(spark, "millstream-bench")
@@ -291,7 +291,7 @@ class Spark:
     """Queries written by hand, one after the other."""
 
     def __init__(self, servers: str, settings: Mapping[str, str]) -> None:
-        from millstream.spark.session import SharedSession
+        from millstream.spark.jvm.session import SharedSession
 
         self._servers = servers
         self._session = SharedSession(settings, "by-hand")

@@ -1,10 +1,10 @@
 """How many records a second Python functions process: in Millstream and in Quix Streams, in turns.
 
-The cases are a fold, and a function of one record (a UDF); processors.py has more. All call the same function
-for each record. A fold writes totals and a changelog: in Quix Streams for each record, in Millstream for each
-key of a micro-batch. The time runs from the first record to the last output. It begins when the first record
-is read, and for Millstream when its first micro-batch is triggered. Millstream's Python workers are already
-running by then, as in a stream that has run for a while.
+The cases are a fold, and a function of one record (a UDF); processors.py has more. All call the same
+function for each record. A fold writes totals and a changelog: in Quix Streams for each record, in Millstream
+for each key of a micro-batch. The time runs from the first record to the last output. It begins when the
+first record is read, and for Millstream when its first micro-batch is triggered. Millstream's Python workers
+are already running by then, as in a stream that has run for a while.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from bench.stores import Entries, as_records, range_bounds
 from bench.words import produce
 from millstream.errors import StreamsException
 from millstream.jars import BROKER_SET, COMPILER_SET, Jar, ensure_jars
-from millstream.jars.cache import ensure
+from millstream.jars.jar_cache import ensure
 from millstream.java import find_java
 
 __all__ = ["FAST", "QUICK_TO_ANSWER", "JavaReads", "JavaStreams", "java_command"]

@@ -27,8 +27,8 @@ from bench.children import end_all
 from millstream.broker import EmbeddedKafka
 from millstream.jars import BROKER_SET
 from millstream.java import find_java
-from millstream.spark.session import SharedSession, with_settings
-from millstream.spark.settings import SQL_DEFAULTS
+from millstream.spark.jvm.session import SharedSession, with_settings
+from millstream.spark.jvm.spark_settings import SQL_DEFAULTS
 
 __all__ = [
     "BatchTimes",

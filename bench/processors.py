@@ -18,7 +18,7 @@ from bench.lab import Lab
 from millstream import Consumed, Serde, Serdes, Stores, StreamsBuilder
 from millstream.processors.api import Processor
 from millstream.registry.http import RegistryServer
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.registered import bound
 from millstream.topology.topology import Topology
 

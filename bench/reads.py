@@ -26,11 +26,11 @@ from bench.stores import (
 )
 from millstream.model import StoreKind, TaskId
 from millstream.query.metadata import default_partition
-from millstream.query.windowed import ReadOnlyWindowStore
+from millstream.query.windowed_handles import ReadOnlyWindowStore
 from millstream.stores.keys import window_key
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 from millstream.stores.opening import open_store
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.rocksdb_store import RocksDBStore
 from millstream.stores.updater import MAX_RECORDS
 from millstream.topology.nodes import Store
 

@@ -17,8 +17,8 @@ from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.model import EPOCH_HEADER, TaskId, TopicPartition
 from millstream.ports import KeyValueBytesStore
 from millstream.query.metadata import default_partition
-from millstream.stores.memory import MemoryStore
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.rocksdb_store import RocksDBStore
 from millstream.stores.updater import StateRestoreListener, StoreUpdater
 
 __all__ = ["measure"]

@@ -25,7 +25,7 @@ from bench.lab import Lab, NotMeasured, OutOfTimeError
 from bench.standalone import standalone
 from bench.words import produce, wait_for
 from millstream.model import TaskId
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.rocksdb_store import RocksDBStore
 from millstream.stores.updater import MAX_RECORDS
 
 __all__ = ["Point", "again", "batch_ms", "measure", "report"]

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bench.figures import Goal, Progress, Report, Table, median, ratios, rounds, spread
 from bench.lab import Lab
 from bench.words import PARTITIONS, produce, wait_for
-from millstream.spark.sink import FORMAT, sink_options
+from millstream.spark.compile.sink import FORMAT, sink_options
 
 __all__ = ["measure"]
 

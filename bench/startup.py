@@ -154,7 +154,7 @@ def _note_engine_phases(at: dict[str, float]) -> None:
 
 def _start_by_hand(at: dict[str, float], servers: str, source: str, output: str, directory: Path) -> None:
     from bench.words import naive
-    from millstream.spark.session import SharedSession
+    from millstream.spark.jvm.session import SharedSession
 
     at["imported"] = time.time()
     session = SharedSession({}, "by-hand")

@@ -15,7 +15,7 @@ from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStor
 from millstream.query.metadata import default_partition
 from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
-from millstream.query.windowed import ReadOnlyWindowStore
+from millstream.query.windowed_handles import ReadOnlyWindowStore
 from millstream.serdes.serdes import Serdes
 from millstream.states import State, ThreadState
 from millstream.stores.updater import MAX_RECORDS

@@ -133,7 +133,7 @@ from millstream.processors.api import (
     RecordMetadata,
     ValueTransformerWithKey,
 )
-from millstream.processors.functions import processor
+from millstream.processors.function_processors import processor
 from millstream.processors.stores import (
     KeyValueStore,
     SessionStore,
@@ -170,19 +170,19 @@ from millstream.query.result import (
     StateQueryResult,
     VersionedRecord,
 )
-from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.query.windowed_handles import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
-from millstream.runtime.failure import StreamsUncaughtExceptionResponse, StreamThreadExceptionResponse
-from millstream.runtime.handler import FailureContext
 from millstream.runtime.health import Health
-from millstream.runtime.history import FailureRecord
 from millstream.runtime.policies import UncaughtExceptionPolicy
-from millstream.runtime.standby_updates import StandbyUpdateListener, SuspendReason
+from millstream.runtime.state.failure import StreamsUncaughtExceptionResponse, StreamThreadExceptionResponse
+from millstream.runtime.state.history import FailureRecord
+from millstream.runtime.threads.handler import FailureContext
+from millstream.runtime.threads.standby_updates import StandbyUpdateListener, SuspendReason
 from millstream.serdes.avro_types import avro_record
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
-from millstream.serdes.windowed import WindowedSerdes
+from millstream.serdes.windowed_serdes import WindowedSerdes
 from millstream.stores.updater import StateRestoreListener
 from millstream.topology.columns import RecordContext
 from millstream.topology.topology import Topology

@@ -1,8 +1,8 @@
 """Where checkpoints can be kept, by the scheme of their URI, and what claims rely on there. Pure.
 
-A checkpoint has one owner (runtime/fencing.py). That requires a file system with atomic renames and exclusive
-creation, or an object store that can write an object only if it does not exist. Any other location is
-refused.
+A checkpoint has one owner (checkpoints/fencing.py). That requires a file system with atomic renames and
+exclusive creation, or an object store that can write an object only if it does not exist. Any other location
+is refused.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from millstream.errors import ConfigException
 
-__all__ = ["Kind", "caution", "kind_of", "scheme_of"]
+__all__ = ["ClaimKind", "caution", "kind_of", "scheme_of"]
 
 
-class Kind(Enum):
+class ClaimKind(Enum):
     """What a claim of a checkpoint relies on."""
 
     FILES = "atomic renames and exclusive creations"
@@ -23,13 +23,13 @@ class Kind(Enum):
 
 
 _KINDS = {
-    "": Kind.FILES,
-    "file": Kind.FILES,
-    "hdfs": Kind.FILES,
-    "viewfs": Kind.FILES,
-    "abfs": Kind.FILES,
-    "abfss": Kind.FILES,
-    "s3a": Kind.OBJECTS,
+    "": ClaimKind.FILES,
+    "file": ClaimKind.FILES,
+    "hdfs": ClaimKind.FILES,
+    "viewfs": ClaimKind.FILES,
+    "abfs": ClaimKind.FILES,
+    "abfss": ClaimKind.FILES,
+    "s3a": ClaimKind.OBJECTS,
 }
 
 _INSTEAD = {
@@ -48,7 +48,7 @@ def scheme_of(location: str) -> str:
     return "" if len(scheme) == 1 else scheme  # a drive
 
 
-def kind_of(location: str) -> Kind:
+def kind_of(location: str) -> ClaimKind:
     """What claims at this path or URI rely on.
 
     Raises:
@@ -72,7 +72,7 @@ def caution(location: str) -> str | None:
     Raises:
         ConfigException: as for `kind_of`.
     """
-    if kind_of(location) is not Kind.OBJECTS:
+    if kind_of(location) is not ClaimKind.OBJECTS:
         return None
     return (
         f"checkpoint.location '{location}' is in an object store, which is new: clients that take it over "

@@ -2,7 +2,7 @@
 
 Two rules hold here. Only a `Rules` table decides about transitions; there are no other conditions. And only
 the owner of a state changes it: a `Machine` or, for the client, the one pure function of
-`runtime/reactions.py`, which uses the same tables.
+`runtime/state/reactions.py`, which uses the same tables.
 
 All transitions are logged here (`Announcer`), in the words that operators grep for:
 `State transition from RUNNING to REBALANCING`, at INFO, after the owner's prefix.

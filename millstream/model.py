@@ -18,11 +18,11 @@ __all__ = [
     "BatchReport",
     "FirstBatch",
     "HostInfo",
+    "KafkaRecord",
     "KeyValue",
     "LagInfo",
     "OperatorReport",
     "PipelineMetadata",
-    "Record",
     "SessionWindow",
     "StoreKind",
     "TaskId",
@@ -231,7 +231,7 @@ class Windowed(NamedTuple, Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class KafkaRecord:
     """One record as Kafka carries it, key and value in bytes.
 
     `timestamp` is in milliseconds since the epoch; a `value` of None is a tombstone.
@@ -303,7 +303,7 @@ class OperatorReport:
 
     `memory_bytes` is for the whole state; the others are for this micro-batch. `operator` is its number and
     Spark's name for its kind, such as `0-transformWithState`. The total number of rows is not counted: see
-    spark/settings.py.
+    spark/jvm/spark_settings.py.
     """
 
     operator: str

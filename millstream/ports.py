@@ -486,7 +486,7 @@ class BytesStore(Protocol):
     It stores 8 bytes of timestamp (big-endian, ms) and then the value's bytes, as Kafka Streams' timestamped
     stores do. Any number of threads may read while one writes; a batch is visible as a whole or not at all.
     After `close()` every call, and every iterator that is still open, raises `ClosedStoreError`
-    (stores/api.py), which query/ turns into the right leaf of KIP-216.
+    (stores/store_base.py), which query/ turns into the right leaf of KIP-216.
 
     An iterator of a store is a consistent snapshot. It also has `close()`, and must be closed or read to its
     end.

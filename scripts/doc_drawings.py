@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from millstream.machine import Rules
 from millstream.states import CLIENT, GLOBAL_THREAD, STREAM_THREAD
-from millstream.topology.drawing import Arrow, Box, BoxKind, Drawing, Group, drawing_of
+from millstream.topology.drawing import Arrow, Box, BoxKind, Drawing, DrawnGroup, drawing_of
 from millstream.topology.svg import svg
 
 __all__ = ["drawings"]
@@ -72,7 +72,7 @@ def drawn(
         Drawing(
             boxes,
             tuple(Arrow(start, end, state) for (start, end), state in pairs),
-            tuple(Group(number, title) for number, title in enumerate(groups)),
+            tuple(DrawnGroup(number, title) for number, title in enumerate(groups)),
         ),
         title,
     )

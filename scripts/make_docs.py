@@ -24,8 +24,8 @@ from doc_drawings import drawings
 from millstream.client_keys import CLIENT_KEYS, NO_EFFECT
 from millstream.config_keys import KEYS, PREFIXES, Effect, Key
 from millstream.machine import Rules
+from millstream.metrics.metrics_table import DEFINITIONS, Definition
 from millstream.metrics.missing import MISSING
-from millstream.metrics.table import DEFINITIONS, Definition
 from millstream.server.openapi import table_of_parameters, table_of_paths
 from millstream.states import CLIENT
 
@@ -137,6 +137,26 @@ def tree_of_exceptions() -> str:
     text = ast.get_docstring(ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))) or ""
     drawn = [line for line in text.splitlines() if line.startswith("    ")]
     return "\n".join(["```text", *(line[4:] for line in drawn), "```"])
+
+
+def modules() -> str:
+    """Each folder of the package with its first sentence, and its modules with theirs."""
+    package = ROOT / "millstream"
+    parts = []
+    for folder in sorted({path.parent for path in package.rglob("*.py")}):
+        files = [path for path in sorted(folder.glob("*.py")) if path.stem != "__init__"]
+        rows = ["| module | what it is |", "| --- | --- |"]
+        rows += [f"| `{path.name}` | {first_sentence(path)} |" for path in files]
+        head = f"## {folder.relative_to(package.parent)}/\n\n{first_sentence(folder / '__init__.py')}"
+        parts.append("\n\n".join([head, "\n".join(rows)] if files else [head]))
+    return "\n\n".join(parts)
+
+
+def first_sentence(path: Path) -> str:
+    """The first sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    first = " ".join(text.split("\n\n", 1)[0].split()).replace("|", "\\|")
+    return re.split(r"(?<=[.!?]) (?=[A-Z`])", first, maxsplit=1)[0]
 
 
 NEXT = re.compile(r"^Next: (.*?)(?=\n\s*\n|\n(?:Source|Differs):|\Z)", re.MULTILINE | re.DOTALL)
@@ -378,6 +398,7 @@ GENERATED: dict[str, dict[str, Callable[[], str]]] = {
     "reference/errors.md": {"tree": tree_of_exceptions},
     "migrating.md": {"api": java_api},
     "differences.md": {"differences": differences},
+    "modules.md": {"modules": modules},
     "command-line.md": {"commands": commands},
 }
 """For each file, its sections and what makes them."""

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.remote.wire import Tls
+from millstream.remote.http_wire import Tls
 
 __all__ = ["PASSWORD", "Files", "made_in"]
 

@@ -78,7 +78,7 @@ def spark() -> SparkSession:
     """
     from spark_start import SLOTS
 
-    from millstream.spark.memory import MemoryEngine  # starts a JVM, which pure tests do without
+    from millstream.spark.memory_engine import MemoryEngine  # starts a JVM, which pure tests do without
 
     return MemoryEngine(settings={"spark.sql.codegen.factoryMode": "FALLBACK", **SLOTS}).spark
 
@@ -88,7 +88,7 @@ def start_spark() -> None:
     """The Spark that tests share: who comes first says how it starts, and the others join it."""
     from spark_start import SLOTS, WITHOUT_CODE, java_options
 
-    from millstream.spark.memory import MemoryEngine
+    from millstream.spark.memory_engine import MemoryEngine
 
     # All the code that these tests have compiled is more than the 48 MB that there are for it by default.
     options = f"{java_options()} -XX:ReservedCodeCacheSize=240m"

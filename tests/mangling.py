@@ -9,9 +9,9 @@ from typing import Any
 
 from millstream import Serde, Serdes
 from millstream.registry.http import RegistryServer
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.registered import bound, header_of
-from millstream.serdes.windowed import WindowedSerdes
+from millstream.serdes.windowed_serdes import WindowedSerdes
 
 __all__ = ["EPOCH", "mangled", "seeds"]
 

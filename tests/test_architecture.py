@@ -6,6 +6,7 @@ import ast
 import gc
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
@@ -99,20 +100,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the engines: never each other, nor the runtime
     "spark": BASE | ON_THIS_MACHINE | {"ports", "serdes", "topology", "dsl", "processors", "registry"},
     "kafka": BASE | {"ports", "topology", "group"},
+    # whom the progress of pipelines belongs to
+    "checkpoints": BASE | {"ports", "topology"},
     # the operating model; engines only in the composition root, see MORE_IN
     "runtime": BASE
+    | {"checkpoints"}
     | {"ports", "topology", "metrics", "processors", "registry", "serdes", "dsl", "group", "stores", "query"},
     # edges
     "broker": BASE | ON_THIS_MACHINE | {"kafka", "supervised"},
     "testing": BASE
     | {"topology", "metrics", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"}
-    | {"ports", "processors", "registry", "serdes"},
+    | {"ports", "processors", "registry", "serdes", "checkpoints"},
     "millstream": BASE | {"dsl", "processors", "query", "runtime", "serdes", "stores", "topology"},
     "cli": BASE
     | ON_THIS_MACHINE
     | {
         "ports",
         "millstream",
+        "checkpoints",
         "topology",
         "dsl",
         "query",
@@ -149,7 +154,7 @@ OUTSIDE: dict[str, set[str]] = {
     "fastavro": {"serdes/registered.py"},
     "google": {"serdes/protobuf_types.py"},
     "kafka": {"kafka/"},
-    "rocksdict": {"stores/rocksdb.py"},
+    "rocksdict": {"stores/rocksdb_store.py"},
     "pyarrow": {
         "spark/",
         "query/arrow_stream.py",
@@ -157,15 +162,15 @@ OUTSIDE: dict[str, set[str]] = {
         "query/schemas.py",
         "query/sql.py",
         "query/sql_program.py",
-        "query/tables.py",
+        "query/store_tables.py",
     },
     "duckdb": {"query/sql_program.py", "cli/sql.py"},  # there for queries that the user has typed
-    "filelock": {"broker/", "class_data.py", "jars/cache.py", "scratch.py", "stores/directory.py"},
+    "filelock": {"broker/", "class_data.py", "jars/jar_cache.py", "scratch.py", "stores/directory.py"},
     "platformdirs": {"cache.py", "config.py"},
     "psutil": {"broker/", "cli/"},
     "prometheus_client": {"metrics/prometheus.py"},
     "opentelemetry": {"metrics/otel.py"},
-    "rich": {"cli/", "jars/progress.py"},
+    "rich": {"cli/", "jars/download_progress.py"},
     "typer": {"cli/"},
     "millstream_demo": {"cli/demo.py"},
     "subprocess": {
@@ -174,7 +179,7 @@ OUTSIDE: dict[str, set[str]] = {
         "jars/ivy.py",
         "java.py",
         "query/sql_process.py",
-        "spark/direct.py",
+        "spark/jvm/direct.py",
         "supervised.py",
     },
     "uvicorn": {"server/serving.py"},
@@ -186,13 +191,18 @@ OUTSIDE: dict[str, set[str]] = {
         "server/connections.py",
         "server/serving.py",
     },
-    "http.client": {"registry/client.py", "jars/repository.py", "kafka/tokens.py", "remote/wire.py"},
-    "urllib.request": {"jars/", "kafka/tokens.py", "registry/client.py"},
-    "urllib.error": {"jars/", "registry/client.py"},
+    "http.client": {
+        "registry/registry_client.py",
+        "jars/repository.py",
+        "kafka/tokens.py",
+        "remote/http_wire.py",
+    },
+    "urllib.request": {"jars/", "kafka/tokens.py", "registry/registry_client.py"},
+    "urllib.error": {"jars/", "registry/registry_client.py"},
     "aws_msk_iam_sasl_signer": {"kafka/tokens.py"},
     "http.server": {"dashboard/", "registry/door.py", "registry/http.py"},
     "socketserver": {"dashboard/"},
-    "pickle": {"spark/worker.py"},
+    "pickle": {"spark/worker/program_worker.py"},
     "multiprocessing": set(),
     "asyncio": {"coroutines.py", "runtime/async_client.py", "server/"},
 }
@@ -214,6 +224,8 @@ def files_of_tests() -> list[Path]:
 class Code:
     """What the rules below ask about one file; the syntax tree itself is not kept."""
 
+    classes: list[str]
+    """The classes at its top."""
     defined: set[str]
     """Functions, classes and constants; and methods, as `Class.method`."""
     imports: list[tuple[str, int]]
@@ -245,7 +257,8 @@ def code_of(path: Path) -> Code:
     gc.disable()
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        code = Code(names_in(tree), [], [], [], [], [], [], [], set(), set(), set())
+        classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+        code = Code(classes, names_in(tree), [], [], [], [], [], [], [], set(), set(), set())
         for node in ast.walk(tree):
             _note(node, code, path)
         return code
@@ -329,7 +342,7 @@ def inside(path: Path) -> str:
 
 
 def part_of(path: Path) -> str:
-    """`spark` of spark/sink.py, `model` of model.py."""
+    """`spark` of spark/compile/sink.py, `model` of model.py."""
     first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     return "millstream" if first == "__init__" else first
 
@@ -459,42 +472,26 @@ DECIDES = [
     "clock.py",
     "display.py",
     "ports.py",
-    "metrics/client.py",
-    "query/plan.py",
+    "metrics/client_metrics.py",
+    "query/read_plan.py",
     "query/position.py",
     "query/read.py",
     "query/reading.py",
     "query/request.py",
     "query/result.py",
     "remote/answers.py",
-    "remote/codec.py",
+    "remote/json_codec.py",
     "remote/pages.py",
-    *(
-        f"runtime/{name}.py"
-        for name in (
-            "assignment",
-            "checkup",
-            "client_html",
-            "client_state",
-            "coordination",
-            "events",
-            "failure",
-            "handler",
-            "health",
-            "history",
-            "holdings",
-            "plan",
-            "policies",
-            "reactions",
-            "roster",
-            "supervision",
-            "turn",
-        )
-    ),
+    "runtime/checkup.py",
+    "runtime/client_html.py",
+    "runtime/health.py",
+    "runtime/policies.py",
+    "runtime/state/",
+    "runtime/threads/handler.py",
 ]
 """What decides, or keeps what is decided: on the standard library alone."""
 
-LOCKS = {"machine.py", "runtime/handler.py"}
+LOCKS = {"machine.py", "runtime/threads/handler.py"}
 """Those of them that any thread may call, and so import `threading`: for a lock, never for a thread."""
 
 PATHS = {"topology/functions.py"}
@@ -560,7 +557,7 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
         for name, _ in calls_in(path)
         if name in dangerous or name.endswith("cloudpickle.loads")
     ]
-    assert found == ["spark/worker.py pickle.Unpickler.load"]
+    assert found == ["spark/worker/program_worker.py pickle.Unpickler.load"]
 
 
 def test_no_exception_is_swallowed_unseen() -> None:
@@ -587,9 +584,9 @@ def test_each_thread_is_a_daemon() -> None:
     assert threads_without("daemon") == []
 
 
-def test_the_architecture_has_each_thread() -> None:
+def test_the_table_of_threads_has_each_one() -> None:
     """By its name, with `<…>` for what differs; threads of the demonstration and of fakes are nobody's."""
-    text = text_of(ROOT / "ARCHITECTURE.md")
+    text = text_of(ROOT / "docs" / "threads.md")
     names = {
         "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"<\w+>" for part in parts)
         for path in source_files()
@@ -613,9 +610,9 @@ def names_of_threads(path: Path) -> Iterator[list[ast.expr]]:
 PAUSES = {
     "millstream/polling.py": "what nobody reports is looked at again and again, each time with a deadline",
     "millstream/kafka/patience.py": "between two requests to a cluster that is away; with a deadline",
-    "millstream/runtime/fencing.py": "between two tries to fence off a client that still writes; 10 ms",
+    "millstream/checkpoints/fencing.py": "between two tries to fence off a client that still writes; 10 ms",
     "millstream/jars/ivy.py": "between two runs of Ivy that fetched nothing; some of them, then it is told",
-    "millstream/registry/client.py": "between two requests to a registry that is away; with a deadline",
+    "millstream/registry/registry_client.py": "between two requests to one that is away; with a deadline",
     "millstream/server/streaming.py": "between two looks at how far stores are; ends with who listens",
     "tests/waiting.py": "a condition with a deadline, and a span of time in which something holds",
     "tests/cluster/chaos.py": "the faults of a run come at their times",
@@ -805,9 +802,14 @@ def test_each_exception_is_tested() -> None:
 # --- ARCHITECTURE.md -------------------------------------------------------------------------------------
 
 
+MAPS = ("ARCHITECTURE.md", "docs/threads.md", "docs/where-to-find.md")
+"""The documents that lead to places in the code."""
+
+
 def references() -> list[str]:
-    """Each `file.py` and `file.py: name` that ARCHITECTURE.md has in backticks."""
-    return re.findall(r"`([\w./-]+\.(?:py|toml|md|sh)(?:: [\w.]+)?)`", text_of(ROOT / "ARCHITECTURE.md"))
+    """Each `file.py` and `file.py: name` that one of these has in backticks."""
+    text = "".join(text_of(ROOT / name) for name in MAPS)
+    return re.findall(r"`([\w./-]+\.(?:py|toml|md|sh)(?:: [\w.]+)?)`", text)
 
 
 def test_the_architecture_has_references_to_check() -> None:
@@ -828,14 +830,20 @@ def test_each_place_that_the_architecture_names_exists() -> None:
     assert wrong == []
 
 
-def test_the_architecture_shows_each_part() -> None:
-    """A folder, or a file at the top or of the runtime, that is not on the map cannot be found with it."""
+def test_the_architecture_shows_each_folder() -> None:
+    """One that is not on the map cannot be found with it; docs/modules.md, generated, has each file."""
     text = text_of(ROOT / "ARCHITECTURE.md")
-    folders = {path.parent.name for path in source_files() if path.parent != PACKAGE}
-    files = {path.name for path in source_files() if path.parent in (PACKAGE, PACKAGE / "runtime")}
-    missing = [folder for folder in folders if f"{folder}/" not in text]
-    missing += [file for file in files if file not in text]
-    assert missing == []
+    folders = {path.parent.relative_to(PACKAGE).as_posix() for path in source_files()} - {"."}
+    assert [folder for folder in sorted(folders) if f"`{folder}/`" not in text] == []
+
+
+def test_no_module_and_no_public_class_has_the_name_of_another() -> None:
+    """A name in a message, a traceback or a search leads to one place."""
+    files = Counter(path.name for path in source_files() if path.name != "__init__.py")
+    classes = Counter(
+        name for path in source_files() for name in code_of(path).classes if not name.startswith("_")
+    )
+    assert [name for name, count in (files + classes).items() if count > 1] == []
 
 
 def parts_of_the_compiler() -> list[str]:
@@ -850,10 +858,10 @@ def test_each_part_of_the_compiler_imports_only_what_the_map_shows_below_it() ->
     assert parts[0] == "compiler"
     assert len(parts) > 8
     wrong = []
-    for path in sorted((PACKAGE / "spark").glob("*.py")):
+    for path in sorted((PACKAGE / "spark").rglob("*.py")):
         below = parts[parts.index(path.stem) + 1 :] if path.stem in parts else ["compiler"]
         for module, line in imports_of(path):
-            other = module.removeprefix("millstream.spark.")
+            other = module.removeprefix("millstream.spark.compile.")
             if other in parts and other not in below:
                 wrong.append(f"{inside(path)}:{line} imports {module}")
     assert wrong == []
@@ -861,7 +869,7 @@ def test_each_part_of_the_compiler_imports_only_what_the_map_shows_below_it() ->
 
 def test_each_node_has_a_row_in_the_compilers_table() -> None:
     """But a global table, which is in no pipeline: what reads it is."""
-    rows = {name for name, _ in code_of(PACKAGE / "spark" / "compiler.py").attributes}
+    rows = {name for name, _ in code_of(PACKAGE / "spark" / "compile" / "compiler.py").attributes}
     classes = [each for each in vars(nodes).values() if isinstance(each, type)]
     of_nodes = {each.__name__ for each in classes if issubclass(each, nodes.Node)}
     missing = {name for name in of_nodes if f"nodes.{name}" not in rows}

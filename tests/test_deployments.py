@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from millstream import StreamsConfig, __version__
-from millstream.cli.settings import from_environment
+from millstream.cli.command_settings import from_environment
 from millstream.remote.routes import ROUTES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,8 +21,8 @@ import millstream.testing
 from millstream import FailureContext, KafkaStreams, StreamsException, StreamThreadExceptionResponse
 from millstream.client_keys import CLIENT_KEYS
 from millstream.config_keys import KEYS
-from millstream.runtime.failure import Failure
-from millstream.runtime.handler import ask
+from millstream.runtime.state.failure import Failure
+from millstream.runtime.threads.handler import ask
 from millstream.states import State
 
 ROOT = Path(__file__).resolve().parent.parent

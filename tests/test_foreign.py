@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED, listed, printable, printable_lines
-from millstream.group.assignor import Facts, assign
+from millstream.group.assignor import LeaderFacts, assign
 from millstream.group.codes import AssignorError
-from millstream.group.layout import LATEST_OFFSET
 from millstream.group.trust import unknown_work
 from millstream.group.userdata import Assignment, MemberInfo
+from millstream.group.userdata_layout import LATEST_OFFSET
 from millstream.kafka.coordinator import _said_by
 from millstream.kafka.membership import _failure
 from millstream.model import HostInfo, TaskId
 from millstream.remote.answers import exception_from
-from millstream.runtime.coordination import FailThreads, ShutDown, react
-from millstream.runtime.holdings import placement_of
-from millstream.runtime.preparation import missing_sources
-from millstream.runtime.supervision import in_short
+from millstream.runtime.state.coordination import FailThreads, ShutDown, react
+from millstream.runtime.state.holdings import placement_of
+from millstream.runtime.state.supervision import in_short
+from millstream.runtime.topics.preparation import missing_sources
 
 EVIL = "eve\r\n2026-01-01 ERROR forged\x1b[2J\x07\u202e\u2028\x00\ud800"
 
@@ -65,7 +65,7 @@ def member(**more: object) -> bytes:
     return replace(info, **more).to_subscription().encode()  # type: ignore[arg-type]
 
 
-FACTS = Facts(("p0",), (TaskId(0, 0),), topology="t")
+FACTS = LeaderFacts(("p0",), (TaskId(0, 0),), topology="t")
 GROUPS: dict[str, Callable[[], dict[str, bytes]]] = {
     "a member's id": lambda: {EVIL: b"garbage"},
     "a client's id": lambda: {"a": member(), "b": member(client_id=EVIL, topology="other")},
@@ -151,11 +151,11 @@ def test_an_endpoint_that_cannot_be_printed_is_none() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "runtime.handler",
+        "runtime.threads.handler",
         "runtime.participation",
         "runtime.client",
-        "spark.pipeline",
-        "spark.dropped",
+        "spark.run.streaming_query",
+        "spark.run.dropped",
         "stores.updater",
         "kafka.membership",
         "kafka.coordinator",

@@ -33,13 +33,13 @@ from millstream.jars import (
     jar_sets,
     object_store_set,
 )
-from millstream.jars import cache as jars_cache
-from millstream.jars.cache import ensure
-from millstream.jars.progress import Progress, Transport
+from millstream.jars import jar_cache as jars_cache
+from millstream.jars.download_progress import DownloadProgress, Transport
+from millstream.jars.jar_cache import ensure
+from millstream.jars.jar_table import connector_versions
 from millstream.jars.repository import from_repository
-from millstream.jars.table import connector_versions
 from millstream.java import find_java
-from millstream.spark.session import hadoop_version
+from millstream.spark.jvm.session import hadoop_version
 
 # --- a Maven repository with two jars ---------------------------------------------------------------------
 
@@ -433,7 +433,7 @@ def test_a_full_disk_is_not_taken_for_a_missing_network(repository: Repository, 
     """The message says to make room, and not to connect."""
     jar = repository.jar("one", b"first")
 
-    def full(jars: Sequence[Jar], into: Path, progress: Progress) -> dict[Jar, str]:
+    def full(jars: Sequence[Jar], into: Path, progress: DownloadProgress) -> dict[Jar, str]:
         return dict.fromkeys(jars, "java.io.IOException: No space left on device")
 
     with pytest.raises(

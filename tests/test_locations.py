@@ -6,7 +6,7 @@ import pytest
 
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException
-from millstream.locations import Kind, caution, kind_of, scheme_of
+from millstream.locations import ClaimKind, caution, kind_of, scheme_of
 
 
 def test_paths_and_known_schemes_have_a_kind() -> None:
@@ -20,16 +20,16 @@ def test_paths_and_known_schemes_have_a_kind() -> None:
         "abfss://c@a.net/cp",
         "hdfs:/cp",
     ):
-        assert kind_of(location) is Kind.FILES
+        assert kind_of(location) is ClaimKind.FILES
     for location in ("s3a://bucket/cp", "S3A://bucket"):
-        assert kind_of(location) is Kind.OBJECTS
+        assert kind_of(location) is ClaimKind.OBJECTS
 
 
 def test_a_uri_has_a_scheme_also_without_an_authority() -> None:
     """`hdfs:/path` is on the cluster that Hadoop is configured for: as shared as one that names it."""
     for location, scheme in (("hdfs:/cp", "hdfs"), ("HDFS://nn:8020/cp", "hdfs"), ("file:/cp", "file")):
         assert scheme_of(location) == scheme
-        assert kind_of(location) is Kind.FILES
+        assert kind_of(location) is ClaimKind.FILES
     for path in ("/srv/cp", "relative", "C:/cp", "/odd:/cp", ""):
         assert scheme_of(path) == ""
 

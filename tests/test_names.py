@@ -103,12 +103,13 @@ def known_names() -> frozenset[str]:
 
 
 def test_each_file_that_a_head_or_a_comment_names_is_there() -> None:
-    """In the same folder, or from the top of the package, of the tests or of the project."""
+    """In the same folder, from the top of the package, of the tests or of the project, or a module's name."""
+    modules = {path.name for path in PACKAGE.rglob("*.py")}
     wrong = []
     for source in sources(*CHECKED):
         for file in _FILE.findall(source.said):
             places = (source.path.parent, PACKAGE, ROOT, ROOT / "tests", ROOT / "kernel")
-            if file not in LATER and not any((place / file).exists() for place in places):
+            if file not in LATER | modules and not any((place / file).exists() for place in places):
                 wrong.append(f"{source.path.relative_to(ROOT)} names {file}")
     assert wrong == []
 
@@ -119,9 +120,8 @@ def test_each_place_that_a_head_or_a_comment_names_is_there() -> None:
     for source in sources(PACKAGE, DEMO):
         for file, name in _PLACE.findall(source.said):
             found += 1
-            path = next(
-                (place / file for place in (source.path.parent, PACKAGE) if (place / file).exists()), None
-            )
+            near = (place / file for place in (source.path.parent, PACKAGE))
+            path = next((path for path in (*near, *PACKAGE.rglob(file)) if path.exists()), None)
             last = name.rpartition(".")[2]
             if path is None or not re.search(
                 rf"\b(?:class|def) {last}\b|^ *{last}\b.*=", _source(path).code, re.M

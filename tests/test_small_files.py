@@ -20,6 +20,12 @@ import pytest
 
 from millstream import small_files
 from millstream.broker.storage import DataDir, template
+from millstream.checkpoints.checkpoints import Checkpoints
+from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
+from millstream.checkpoints.identity import Noted, Notes, TopicRole
+from millstream.checkpoints.object_fencing import claims_of, live_of
+from millstream.checkpoints.offset_log import OffsetLog, log_of, mark, marked
+from millstream.checkpoints.starts import STARTS, Starts, TopicStart, read_starts
 from millstream.class_data import Archive
 from millstream.cli.doctor import _owner
 from millstream.config import StreamsConfig
@@ -30,20 +36,14 @@ from millstream.errors import (
     SetupException,
     StreamsException,
 )
-from millstream.jars import cache as jars_cache
-from millstream.jars.cache import ensure
-from millstream.jars.progress import Progress
-from millstream.jars.table import Jar
+from millstream.jars import jar_cache as jars_cache
+from millstream.jars.download_progress import DownloadProgress
+from millstream.jars.jar_cache import ensure
+from millstream.jars.jar_table import Jar
 from millstream.java import JavaHome, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.ports import CheckpointClaim
-from millstream.runtime.afresh import forget_later, forget_now
-from millstream.runtime.checkpoints import Checkpoints
-from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
-from millstream.runtime.identity import Noted, Notes, Role
-from millstream.runtime.object_fencing import claims_of, live_of
-from millstream.runtime.offset_log import OffsetLog, log_of, mark, marked
-from millstream.runtime.starts import STARTS, Starts, TopicStart, read_starts
+from millstream.runtime.reset.afresh import forget_later, forget_now
 from millstream.small_files import create_whole, from_json, read_text, write_whole
 from millstream.stores.directory import StateDirectory
 from millstream.testing.fakes import FakeObjectFiles, FakeTopics
@@ -206,7 +206,7 @@ def _fingerprint(path: Path) -> Path:
 
 
 NOTES = Notes(
-    {"lines": Noted("id", 3, Role.SOURCE, (0, 4))},
+    {"lines": Noted("id", 3, TopicRole.SOURCE, (0, 4))},
     (Scan("lines", ("counts",)),),
     {"counts": ("text", "long")},
     {"counts": "count"},
@@ -226,7 +226,7 @@ def _notes(name: str) -> Callable[[Path], Path]:
 
 def _note_another(path: Path) -> None:
     claim = CheckpointClaim("p0", f"{_files(path)._root}/p0.1", 7, "")
-    _checkpoints(path).note_new(claim, {"other": Noted("id", 1, Role.SOURCE)}, _files(path))
+    _checkpoints(path).note_new(claim, {"other": Noted("id", 1, TopicRole.SOURCE)}, _files(path))
 
 
 def _identity(path: Path) -> Path:
@@ -349,7 +349,7 @@ CONTENT = b"a jar's content"
 JAR = Jar("org.example:one:1.0", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 
 
-def _bring(jars: Sequence[Jar], into: Path, progress: Progress) -> Mapping[Jar, str]:
+def _bring(jars: Sequence[Jar], into: Path, progress: DownloadProgress) -> Mapping[Jar, str]:
     for jar in jars:
         (into / jar.file_name).write_bytes(CONTENT)
     return {}
@@ -637,9 +637,9 @@ BY_THEMSELVES: Mapping[str, str] = {
     "broker/storage.py: prepare": "logs are moved and begun",
     "cli/demo.py: demo": "a log is begun",
     "dsl/printed.py: to_file": "the file that a program prints to",
-    "spark/printing.py: write": "the same",
+    "spark/worker/printing.py: write": "the same",
     "supervised.py: __init__": "a child's log",
-    "spark/session.py: _launch": "the same",
+    "spark/jvm/session.py: _launch": "the same",
     "cli/show.py: graph": "the file that a user names, which may be a pipe",
     # directories and large files, whose names or checksums say whether they are whole
     "broker/storage.py: template": "a formatted directory; the settings are those of one run",
@@ -647,39 +647,39 @@ BY_THEMSELVES: Mapping[str, str] = {
     "class_data.py: _make": "the list of one run; a hint to the kernel of the system",
     "class_data.py: discard": "a mark without content",
     "java.py: _link": "a symbolic link",
-    "jars/cache.py: _accept": "a jar, which has a checksum",
-    "jars/cache.py: _is_good": "the same",
-    "jars/cache.py: _sha256": "the same",
+    "jars/jar_cache.py: _accept": "a jar, which has a checksum",
+    "jars/jar_cache.py: _is_good": "the same",
+    "jars/jar_cache.py: _sha256": "the same",
     "jars/repository.py: _fetch_one": "the same",
     "jars/ivy.py: _run": "the files of one run, in a directory of its own",
     "jars/ivy.py: _certificates": "the certificates that the user names",
     # a mark without content
-    "stores/rocksdb.py: _mark_damaged": "a mark without content",
-    "runtime/fencing.py: create_file": "a fence, which is empty",
-    "runtime/fencing.py: rename": "a directory",
-    "spark/executors.py: _missing": "a mark without content",
+    "stores/rocksdb_store.py: _mark_damaged": "a mark without content",
+    "checkpoints/fencing.py: create_file": "a fence, which is empty",
+    "checkpoints/fencing.py: rename": "a directory",
+    "spark/jvm/executors.py: _missing": "a mark without content",
     # secrets and channels of one process and its child
     "kafka/clients.py: _load_texts": "a key that only this process reads, at once",
     "query/sql_program.py: main": "/dev/null",
     "query/sql_program.py: _address_space": "/proc",
-    "spark/direct.py: start": "the answer of the JVM, which gets its name when it is complete",
-    "spark/processing.py: _open_bookmark": "memory that is shared with the worker",
-    "spark/worker.py: _pipe": "the pipes of a worker",
+    "spark/jvm/direct.py: start": "the answer of the JVM, which gets its name when it is complete",
+    "spark/worker/processing.py: _open_bookmark": "memory that is shared with the worker",
+    "spark/worker/program_worker.py: _pipe": "the pipes of a worker",
     # what the system says
     "class_data.py: short_of": "/proc",
     "class_data.py: _groups": "/proc",
     "permissions.py: _umask": "/proc",
     # what comes with the package, or from the user
-    "jars/table.py: _table": "a file of the package",
+    "jars/jar_table.py: _table": "a file of the package",
     "server/dashboard.py: __init__": "files of the package",
-    "spark/package.py: _archive": "modules of the package",
-    "cli/settings.py: from_file": "the user's configuration",
+    "spark/jvm/package.py: _archive": "modules of the package",
+    "cli/command_settings.py: from_file": "the user's configuration",
     "cli/reset.py: target_of": "the user's list of offsets",
     # whose bytes are parsed by the helper
     "stores/directory.py: _saved_process_id": "parsed by from_json",
-    "runtime/afresh.py: _noted": "parsed by from_json",
-    "runtime/fencing.py: read": "bytes, which the callers parse",
-    "runtime/fencing.py: checkpoint_identity": "bytes, of which only an id is taken",
+    "runtime/reset/afresh.py: _noted": "parsed by from_json",
+    "checkpoints/fencing.py: read": "bytes, which the callers parse",
+    "checkpoints/fencing.py: checkpoint_identity": "bytes, of which only an id is taken",
 }
 """The functions that open files without `small_files`, and why they may."""
 

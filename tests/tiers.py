@@ -50,11 +50,11 @@ class DiskGuard:
     """Stands in for the class that opens a RocksDB database, and refuses to for a test of the pure tier."""
 
     def __init__(self) -> None:
-        from millstream.stores import rocksdb
+        from millstream.stores import rocksdb_store
 
-        self._open = rocksdb.Rdict
+        self._open = rocksdb_store.Rdict
         self._test: pytest.Item | None = None
-        rocksdb.Rdict = self  # type: ignore[misc, assignment]
+        rocksdb_store.Rdict = self  # type: ignore[misc, assignment]
 
     def begin(self, test: pytest.Item) -> None:
         self._test = test

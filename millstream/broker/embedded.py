@@ -5,7 +5,7 @@
         ...  # bootstrap.servers = kafka.bootstrap_servers
 
 Start, in order: Java and the jars (`millstream.java`, `millstream.jars`), the data directory (`storage.py`),
-ports, the settings (`settings.py`), the process (`supervised.py`), and then questions until it answers
+ports, the settings (`broker_settings.py`), the process (`supervised.py`), and then questions until it answers
 (`probe.py`). The process dies with this one, however this one ends.
 """
 
@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from millstream.broker.broker_settings import HOST, broker_settings, jvm_arguments
 from millstream.broker.probe import is_ready
-from millstream.broker.settings import HOST, broker_settings, jvm_arguments
 from millstream.broker.storage import DataDir, template
 from millstream.cache import cache_dir
 from millstream.class_data import Archive, ArchiveMaking

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import filelock
 
-from millstream.broker.settings import broker_settings, properties_text
+from millstream.broker.broker_settings import broker_settings, properties_text
 from millstream.errors import BrokerException
 from millstream.java import JavaHome
 from millstream.permissions import make_private

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from millstream.cli.settings import settings
+from millstream.cli.command_settings import settings
 from millstream.errors import StreamsException
 from millstream.model import TopicPartition
 

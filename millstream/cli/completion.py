@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]  # re-exported by habit
 
-from millstream.cli.errors import Debug
+from millstream.cli.error_messages import Debug
 
 __all__ = ["Shell", "completion"]
 

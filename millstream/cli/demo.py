@@ -1,7 +1,8 @@
 """`millstream demo`: starts the program in examples/demo, and does for it what only Millstream itself can do.
 
 The demonstration is an ordinary program that uses only the public names. It cannot fetch jars before it draws
-anything, start Spark before there is a client, or print errors as commands do; `Machine` does these for it.
+anything, start Spark before there is a client, or print errors as commands do; `DemoMachine` does these for
+it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millstream.cli.errors import Debug, print_error
+from millstream.cli.error_messages import Debug, print_error
 
 if TYPE_CHECKING:
     from millstream.config import StreamsConfig
-    from millstream.spark.session import SharedSession
+    from millstream.spark.jvm.session import SharedSession
 
 __all__ = ["demo"]
 
@@ -57,7 +58,7 @@ def demo(
             raise typer.BadParameter(f"{log}: {error.strerror or error}", param_hint="--log") from None
     held = PrivateDirectory("demo")  # until the end; otherwise the next demo would take it for a leftover
     try:
-        code = run(files or (), Machine(context), held.path, keep=keep, plain=plain, log=log)
+        code = run(files or (), DemoMachine(context), held.path, keep=keep, plain=plain, log=log)
     except UnfitText as error:
         raise typer.BadParameter(str(error), param_hint="FILES") from None
     finally:
@@ -65,7 +66,7 @@ def demo(
     raise typer.Exit(code)
 
 
-class Machine:
+class DemoMachine:
     """Does what the demonstration cannot do with Millstream's public names."""
 
     def __init__(self, context: typer.Context) -> None:
@@ -88,7 +89,7 @@ class Machine:
 
     def start_spark(self, config: StreamsConfig) -> SharedSession:
         """Spark, while Kafka is still starting; a client of the same settings joins it."""
-        from millstream.spark.session import SharedSession
+        from millstream.spark.jvm.session import SharedSession
 
         return SharedSession(config.spark, config.application_id)
 

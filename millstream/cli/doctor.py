@@ -15,10 +15,10 @@ import typer
 
 from millstream.cli.checks import ClusterFacts, Facts, diagnose, has_failed, verdicts_text
 from millstream.cli.cluster import PATIENCE
-from millstream.cli.errors import Debug
+from millstream.cli.command_settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, tell
 from millstream.cli.program import AppDir, load_topology
-from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
 from millstream.errors import ConfigException, JavaNotFoundException, SetupException, StreamsException
 from millstream.model import TopicPartition
 from millstream.small_files import read_text
@@ -99,7 +99,7 @@ def examine(given: Mapping[str, Any], topology: Topology | None) -> Facts:
 def _machine() -> dict[str, Any]:
     import psutil
 
-    from millstream.jars.table import connector_versions
+    from millstream.jars.jar_table import connector_versions
 
     installed: dict[str, str | None] = {}
     for name in _PACKAGES:
@@ -128,7 +128,7 @@ def _java() -> dict[str, Any]:
 
 def _jars() -> dict[str, Any]:
     from millstream.cache import cache_path
-    from millstream.jars.table import connector_set, jar_sets
+    from millstream.jars.jar_table import connector_set, jar_sets
     from millstream.kernel import shipped_kernel
 
     found: dict[str, Any] = {}
@@ -158,7 +158,7 @@ def _is_there(file: Path, size: int) -> bool:
 def _disk(config: StreamsConfig, topology: Topology | None) -> dict[str, Any]:
     from shutil import disk_usage
 
-    from millstream.runtime.checkpoints import Checkpoints
+    from millstream.checkpoints.checkpoints import Checkpoints
     from millstream.stores.directory import StateDirectory
 
     path = StateDirectory(config.state_dir, config.application_id).path
@@ -193,7 +193,7 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
     from millstream.cli.cluster import topics_of
     from millstream.kafka.groups import KafkaGroups
     from millstream.kafka.rights import ClusterRights
-    from millstream.runtime.preparation import check_internal, kept_counts, sink_topics
+    from millstream.runtime.topics.preparation import check_internal, kept_counts, sink_topics
     from millstream.topology.internal_topics import plan_internal_topics
 
     with topics_of(config) as topics:

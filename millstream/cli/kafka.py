@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli.errors import Debug
+from millstream.cli.error_messages import Debug
 from millstream.program_end import Terminable, Terminated
 
 __all__ = ["kafka", "parse_topic"]

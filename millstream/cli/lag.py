@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from millstream.cli.cluster import cluster_config, lags, topics_of
-from millstream.cli.errors import Debug
+from millstream.cli.command_settings import BootstrapServer, ConfigFile, Setting
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, table, tell
-from millstream.cli.settings import BootstrapServer, ConfigFile, Setting
 from millstream.errors import StreamsException
 from millstream.model import TopicPartition
 

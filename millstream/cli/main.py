@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli.client import failures, pause, resume, status, stores, threads
+from millstream.cli.client_commands import failures, pause, resume, status, stores, threads
 from millstream.cli.completion import completion
 from millstream.cli.demo import demo
 from millstream.cli.doctor import doctor
-from millstream.cli.errors import Debug, ErrorBoundary
+from millstream.cli.error_messages import Debug, ErrorBoundary
 from millstream.cli.kafka import kafka
 from millstream.cli.lag import lag
 from millstream.cli.output import Json, tell
@@ -26,7 +26,7 @@ from millstream.cli.reset import reset
 from millstream.cli.run import run
 from millstream.cli.show import describe, explain, graph
 from millstream.cli.top import top
-from millstream.cli.topics import produce, tail
+from millstream.cli.topic_commands import produce, tail
 from millstream.cli.ui import ui
 
 __all__ = ["app", "main"]
@@ -50,7 +50,7 @@ for _panel, _commands in _COMMANDS.items():
 app.add_typer(query, name="query", rich_help_panel="An application")
 
 
-class Importance(StrEnum):
+class Weight(StrEnum):
     """How likely users are to need a setting."""
 
     HIGH = "high"
@@ -77,8 +77,8 @@ def millstream(
 @app.command(rich_help_panel="This machine")
 def config(
     importance: Annotated[
-        Importance, typer.Option(help="Leave out settings less important than this.")
-    ] = Importance.LOW,
+        Weight, typer.Option(help="Leave out settings less important than this.")
+    ] = Weight.LOW,
     json: Json = False,
 ) -> None:
     """List every setting of a client: its type, its default, and what it does."""

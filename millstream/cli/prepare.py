@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millstream.cli.errors import Debug
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, tell
 from millstream.errors import StreamsException
 
@@ -80,7 +80,7 @@ def jar_sets_for(extras: Collection[Extra]) -> list[str]:
 
     sets = [connector_set(metadata.version("pyspark"))]
     if Extra.S3A in extras:
-        from millstream.spark.session import hadoop_version
+        from millstream.spark.jvm.session import hadoop_version
 
         sets.append(object_store_set(hadoop_version()))
     return sets
@@ -110,9 +110,9 @@ def _run() -> dict[str, Any]:
     from millstream.broker import EmbeddedKafka
     from millstream.config import StreamsConfig
     from millstream.kafka.records import write_records
-    from millstream.model import Record
+    from millstream.model import KafkaRecord
     from millstream.polling import looks
-    from millstream.spark.session import class_data_archive
+    from millstream.spark.jvm.session import class_data_archive
 
     with tempfile.TemporaryDirectory(prefix="millstream-prepare-") as folder, EmbeddedKafka() as broker:
         broker.create_topic(_INPUT, 2)
@@ -123,7 +123,8 @@ def _run() -> dict[str, Any]:
             "state.dir": folder,
         }
         words = [
-            Record(_INPUT, -1, -1, None, word, -1) for word in (b"to", b"be", b"or", b"not", b"to", b"be")
+            KafkaRecord(_INPUT, -1, -1, None, word, -1)
+            for word in (b"to", b"be", b"or", b"not", b"to", b"be")
         ]
         write_records(StreamsConfig(config), words)
         began = time.monotonic()

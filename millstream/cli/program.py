@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from millstream.topology.topology import Topology
 
-__all__ = ["AppDir", "Named", "Program", "load_topology", "parse_program"]
+__all__ = ["AppDir", "NamedProgram", "Program", "load_topology", "parse_program"]
 
 _HINT = "PROGRAM"
 _USUAL = "topology"
@@ -51,7 +51,7 @@ AppDir = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedProgram:
     """What a text such as `orders:topology` names.
 
     Attributes:
@@ -63,7 +63,7 @@ class Named:
     folder: Path | None = None
 
 
-def parse_program(text: str) -> Named:
+def parse_program(text: str) -> NamedProgram:
     """The program that a text names: `module:attribute`, `path/file.py:attribute`, or without the attribute.
 
     Raises:
@@ -82,7 +82,7 @@ def parse_program(text: str) -> Named:
             "orders.py:topology",
             param_hint=_HINT,
         )
-    return Named(place, ".".join(wanted), folder)
+    return NamedProgram(place, ".".join(wanted), folder)
 
 
 def load_topology(text: str, app_dir: Path | None = None) -> Topology:
@@ -114,7 +114,7 @@ def _search_first(folder: Path) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *others])
 
 
-def _imported(named: Named, folder: Path) -> ModuleType:
+def _imported(named: NamedProgram, folder: Path) -> ModuleType:
     name = named.module
     try:
         return importlib.import_module(name)
@@ -130,7 +130,7 @@ def _imported(named: Named, folder: Path) -> ModuleType:
         raise _raised(f"module '{name}'", error) from error
 
 
-def _refuse_another(module: ModuleType, named: Named, folder: Path) -> None:
+def _refuse_another(module: ModuleType, named: NamedProgram, folder: Path) -> None:
     """A file whose name another module has, such as json.py, is not what was imported.
 
     It cannot be loaded past its name: Spark's Python workers import it by that name, too.
@@ -157,7 +157,7 @@ def _no_module(name: str, folder: Path, *, is_file: bool) -> str:
     return f"there is no module '{name}' in {folder}{hint}"
 
 
-def _no_attribute(module: ModuleType, named: Named) -> str:
+def _no_attribute(module: ModuleType, named: NamedProgram) -> str:
     fitting = [name for name, value in vars(module).items() if _kind(value) in ("Topology", "StreamsBuilder")]
     hint = f"; it has {', '.join(fitting)}" if fitting else ""
     return f"module '{named.module}' has no '{named.attribute}'{hint}"
@@ -167,7 +167,7 @@ def _kind(value: Any) -> str:
     return type(value).__name__ if type(value).__module__.split(".")[0] == "millstream" else ""
 
 
-def _topology(found: Any, named: Named) -> Topology:
+def _topology(found: Any, named: NamedProgram) -> Topology:
     from millstream.dsl.builder import StreamsBuilder
     from millstream.topology.topology import Topology
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli.cluster import NOBODY, cluster_config, topics_of
-from millstream.cli.errors import Debug
+from millstream.cli.command_settings import ApplicationId, BootstrapServer, ConfigFile, Setting
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, counted, table, tell, yes
 from millstream.cli.program import AppDir, Program, load_topology
-from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting
 from millstream.errors import StreamsException
 from millstream.ports import TopicDescription, Topics
 from millstream.topology.internal_topics import InternalTopic
@@ -131,7 +131,7 @@ def look(
         typer.BadParameter: the program does not use one of those.
         StreamsException: the cluster does not answer.
     """
-    from millstream.runtime.preparation import kept_counts
+    from millstream.runtime.topics.preparation import kept_counts
 
     known = config.application_id != NOBODY
     names = cluster.names()
@@ -171,8 +171,8 @@ def _needs_of(
         existing: the cluster's topics, for sources with a pattern.
         dead_letters: the topic for records that fail, if there is one.
     """
-    from millstream.runtime.preparation import sink_topics
-    from millstream.runtime.topic_news import matching_topics, source_patterns
+    from millstream.runtime.topics.preparation import sink_topics
+    from millstream.runtime.topics.topic_news import matching_topics, source_patterns
 
     read = {
         *topology.source_topics,
@@ -209,7 +209,7 @@ def _with_found(topic: InternalTopic, found: TopicDescription | None, *, certain
     Args:
         certain: the program's sources exist, and so its number of partitions is known.
     """
-    from millstream.runtime.preparation import check_internal
+    from millstream.runtime.topics.preparation import check_internal
 
     need = Need(topic.name, (_OWNS,), found, topic.partitions if certain else None)
     if found is None or not certain:

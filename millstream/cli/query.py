@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from millstream.cli.asking import URL, CaFile, Client, Token, Url, path_of
-from millstream.cli.errors import Debug
+from millstream.cli.client_calls import URL, CaFile, Client, Token, Url, path_of
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, as_json, table
-from millstream.cli.records import shown_time
+from millstream.cli.record_forms import shown_time
 from millstream.errors import InvalidStateStoreTypeException, StreamsException
 from millstream.foreign import printable, printable_lines
 

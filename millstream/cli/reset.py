@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli.cluster import PATIENCE
-from millstream.cli.errors import Debug
+from millstream.cli.command_settings import BootstrapServer, ConfigFile, Setting, settings
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, as_json
-from millstream.cli.settings import BootstrapServer, ConfigFile, Setting, settings
 
 if TYPE_CHECKING:
-    from millstream.runtime.reset_plan import ResetPlan, To
+    from millstream.runtime.reset.reset_plan import ResetPlan, To
 
 __all__ = ["duration_of", "reset", "target_of"]
 
@@ -97,7 +97,7 @@ def reset(
     output topics keep their records. Close all its clients first; --dry-run shows what will be done.
     """
     from millstream.config import StreamsConfig
-    from millstream.runtime.reset import Reset, raise_if_alive, reset_application
+    from millstream.runtime.reset.resetter import Reset, raise_if_alive, reset_application
     from millstream.runtime.wiring import real_parts
 
     to = target_of(to_earliest, to_latest, to_datetime, to_offset, by_duration, from_file, shift_by)
@@ -166,7 +166,7 @@ def target_of(
     Raises:
         typer.BadParameter: there are several of them, or one cannot be parsed.
     """
-    from millstream.runtime.reset_plan import parse_offsets
+    from millstream.runtime.reset.reset_plan import parse_offsets
 
     given = {
         "--to-earliest": earliest,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millstream.cli.errors import BriefFormatter, Debug
+from millstream.cli.command_settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
+from millstream.cli.error_messages import BriefFormatter, Debug
 from millstream.cli.output import Json, as_json
 from millstream.cli.program import AppDir, Program, load_topology, parse_program
 from millstream.cli.reload import RELOADED, end_with_parent, watch_and_run
-from millstream.cli.settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
 from millstream.foreign import printable
 from millstream.logs import logging as show_logs
 

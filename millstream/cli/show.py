@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millstream.cli.errors import Debug
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, tell
 from millstream.cli.program import AppDir, Program, load_topology
 

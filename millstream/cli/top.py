@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from millstream.cli.asking import URL, CaFile, Client, Token, Url, deadline_of_one, path_of
-from millstream.cli.client import failures_text, status_text, stores_text, threads_text
-from millstream.cli.errors import Debug
+from millstream.cli.client_calls import URL, CaFile, Client, Token, Url, deadline_of_one, path_of
+from millstream.cli.client_commands import failures_text, status_text, stores_text, threads_text
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, tell
 from millstream.errors import StreamsException
 from millstream.foreign import printable

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli.asking import URL, CaFile, Client, Token, Url, path_of
-from millstream.cli.errors import Debug
+from millstream.cli.client_calls import URL, CaFile, Client, Token, Url, path_of
+from millstream.cli.error_messages import Debug
 from millstream.cli.output import Json, tell
 
 __all__ = ["ui"]

@@ -15,7 +15,7 @@ from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.not_there import TellsWhatIsMissing
 from millstream.processors.api import ValueTransformerWithKey
-from millstream.processors.functions import FunctionTransformers, is_function_of_rows
+from millstream.processors.function_processors import FunctionTransformers, is_function_of_rows
 from millstream.serdes.serde import Serde
 from millstream.topology import nodes
 from millstream.topology.columns import (

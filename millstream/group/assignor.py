@@ -31,7 +31,6 @@ from millstream.errors import TaskAssignmentException
 from millstream.foreign import listed, printable
 from millstream.group.balance import Work, balance, by_process, natural, warmed_up_first
 from millstream.group.codes import AssignorError
-from millstream.group.layout import SubscriptionInfo
 from millstream.group.trust import Evidence, PipelineOwner, only_known, without_holdings
 from millstream.group.userdata import (
     MOST_REASON_CHARS,
@@ -40,15 +39,16 @@ from millstream.group.userdata import (
     MemberInfo,
     Program,
 )
+from millstream.group.userdata_layout import SubscriptionInfo
 from millstream.model import TaskId
 
-__all__ = ["Facts", "Memory", "assign"]
+__all__ = ["LeaderFacts", "Memory", "assign"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Facts:
+class LeaderFacts:
     """The leader's own knowledge.
 
     Attributes:
@@ -106,7 +106,7 @@ class Memory:
 
 
 def assign(
-    facts: Facts,
+    facts: LeaderFacts,
     members: Mapping[str, bytes],
     leader_client_id: str,
     memory: Memory | None = None,
@@ -129,7 +129,9 @@ def assign(
         return dict.fromkeys(members, answer)
 
 
-def _decide(facts: Facts, members: Mapping[str, bytes], leader: str, memory: Memory) -> dict[str, Assignment]:
+def _decide(
+    facts: LeaderFacts, members: Mapping[str, bytes], leader: str, memory: Memory
+) -> dict[str, Assignment]:
     infos, answers = _read(members, memory)
     asking = [info for info in _ordered(infos) if info.error_code is AssignorError.SHUTDOWN_REQUESTED]
     if asking:
@@ -383,7 +385,7 @@ def _believed(
 # --- 4. and 5. the work ----------------------------------------------------------------------------------
 
 
-def _program_of(facts: Facts, topology: str, fit: Mapping[str, MemberInfo]) -> Program:
+def _program_of(facts: LeaderFacts, topology: str, fit: Mapping[str, MemberInfo]) -> Program:
     """The work to distribute: the leader's own knowledge, if it has the same topology; else what members
     report.
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, TypeVar
 
-from millstream.group.layout import LATEST_OFFSET
 from millstream.group.userdata import MemberInfo
+from millstream.group.userdata_layout import LATEST_OFFSET
 from millstream.model import TaskId
 
 __all__ = ["Work", "balance", "by_process", "natural", "warmed_up_first"]

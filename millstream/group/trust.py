@@ -2,9 +2,9 @@
 
 Anyone with permission can join the group, and a member's user data is only its own claim. Decisions that
 affect others need more than that: which program an application runs, and who has a pipeline. So a client that
-claims a pipeline's checkpoint (runtime/fencing.py) leaves a random secret there, and proves that it knows it:
-the *proof* in its user data is an HMAC over its process id. An eavesdropper in the group can repeat a proof
-only together with the process id that it was made for, and two members with one process id are noticed.
+claims a pipeline's checkpoint (checkpoints/fencing.py) leaves a random secret there, and proves that it knows
+it: the *proof* in its user data is an HMAC over its process id. An eavesdropper in the group can repeat a
+proof only together with the process id that it was made for, and two members with one process id are noticed.
 
 A client that can read the checkpoints' files is trusted: it could take over the pipelines in any case.
 """

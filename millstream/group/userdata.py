@@ -16,14 +16,14 @@ from uuid import UUID
 
 from millstream.errors import TaskAssignmentException
 from millstream.group.codes import AssignorError
-from millstream.group.layout import (
+from millstream.group.java_bytes import ByteReader, ByteWriter
+from millstream.group.userdata_layout import (
     LATEST_OFFSET,
     LATEST_SUPPORTED_VERSION,
     UNKNOWN_OFFSET_SUM,
     AssignmentInfo,
     SubscriptionInfo,
 )
-from millstream.group.wire import Reader, Writer
 from millstream.model import TaskId
 
 __all__ = [
@@ -338,7 +338,7 @@ class Assignment:
                 f"Failed to encode an assignment: it takes {len(trailer)} bytes, but the limit is "
                 f"{MOST_TRAILER_BYTES}; run fewer clients, or a topology with fewer tasks"
             )
-        out = Writer("an assignment")
+        out = ByteWriter("an assignment")
         out.raw(kafka.encode())
         out.raw(_MAGIC)
         out.int32(len(trailer))
@@ -364,7 +364,7 @@ class Assignment:
                 raise _wrong(where, "tasks", "non-negative task numbers")
         if not rest and kafka.error_code != AssignorError.NONE:
             return cls(**common)
-        source = Reader(rest, "an assignment's trailer")
+        source = ByteReader(rest, "an assignment's trailer")
         if source.take(len(_MAGIC)) != _MAGIC:
             raise TaskAssignmentException(
                 "Failed to decode an assignment: the data after Kafka's fields is not Millstream's; check "

@@ -6,8 +6,8 @@ Spark, which itself uses it for `spark.jars.packages`. `MILLSTREAM_MAVEN_REPOSIT
 to use instead, over HTTP (`repository.py`).
 """
 
-from millstream.jars.cache import ensure_jars
-from millstream.jars.table import BROKER_SET, COMPILER_SET, Jar, connector_set, jar_sets, object_store_set
+from millstream.jars.jar_cache import ensure_jars
+from millstream.jars.jar_table import BROKER_SET, COMPILER_SET, Jar, connector_set, jar_sets, object_store_set
 
 __all__ = [
     "BROKER_SET",

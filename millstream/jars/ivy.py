@@ -25,8 +25,8 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from millstream.errors import ArtifactException
-from millstream.jars.progress import Progress
-from millstream.jars.table import Jar
+from millstream.jars.download_progress import DownloadProgress
+from millstream.jars.jar_table import Jar
 from millstream.java import find_java
 from millstream.polling import pause
 
@@ -57,7 +57,7 @@ _SETTINGS = """\
 
 
 def fetch(
-    jars: Sequence[Jar], into: Path, progress: Progress, *, root: str | None = None
+    jars: Sequence[Jar], into: Path, progress: DownloadProgress, *, root: str | None = None
 ) -> Mapping[Jar, str]:
     """Fetch jars to `into`; a `Transport`. `root` is a repository's address in place of Ivy's default.
 
@@ -107,7 +107,7 @@ def _run(
     wanted: Sequence[Jar],
     jars: Sequence[Jar],
     into: Path,
-    progress: Progress,
+    progress: DownloadProgress,
 ) -> str:
     """One run of Ivy for `wanted`; what it said. `progress` counts all of `jars`."""
     with tempfile.TemporaryDirectory(prefix="millstream-ivy-") as scratch:
@@ -137,7 +137,9 @@ def _run(
         return out.read_text(encoding="utf-8", errors="replace")
 
 
-def _wait(process: subprocess.Popen[bytes], jars: Sequence[Jar], into: Path, progress: Progress) -> None:
+def _wait(
+    process: subprocess.Popen[bytes], jars: Sequence[Jar], into: Path, progress: DownloadProgress
+) -> None:
     """Until Ivy has ended, or its time is up; meanwhile the files' growing is the progress."""
     deadline = time.monotonic() + RUN_SECONDS
     while time.monotonic() < deadline:

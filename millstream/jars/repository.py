@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from millstream.errors import ArtifactException
-from millstream.jars.progress import Progress
-from millstream.jars.table import Jar
+from millstream.jars.download_progress import DownloadProgress
+from millstream.jars.jar_table import Jar
 
 if TYPE_CHECKING:
-    from millstream.jars.progress import Transport
+    from millstream.jars.download_progress import Transport
 
 __all__ = ["from_repository"]
 
@@ -55,7 +55,7 @@ def from_repository(root: str, *, back_off_s: float = BACK_OFF_SECONDS) -> Trans
         )
     base, authorization = _split(root)
 
-    def fetch(jars: Sequence[Jar], into: Path, progress: Progress) -> Mapping[Jar, str]:
+    def fetch(jars: Sequence[Jar], into: Path, progress: DownloadProgress) -> Mapping[Jar, str]:
         stop = threading.Event()
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="millstream-download") as pool:
             try:
@@ -76,7 +76,7 @@ def _fetch_one(
     authorization: str | None,
     jar: Jar,
     into: Path,
-    progress: Progress,
+    progress: DownloadProgress,
     stop: threading.Event,
     back_off_s: float,
 ) -> str | None:
@@ -109,7 +109,12 @@ def _fetch_one(
 
 
 def _continue(
-    url: str, authorization: str | None, jar: Jar, part: Path, progress: Progress, stop: threading.Event
+    url: str,
+    authorization: str | None,
+    jar: Jar,
+    part: Path,
+    progress: DownloadProgress,
+    stop: threading.Event,
 ) -> None:
     """Read what is still missing of a jar into its `.part` file.
 

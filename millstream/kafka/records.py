@@ -16,7 +16,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import StreamsException
 from millstream.kafka.clients import build, producer_config, restore_consumer_config, unreachable
 from millstream.kafka.patience import AWAY, RETRIABLE
-from millstream.model import Record, TopicPartition
+from millstream.model import KafkaRecord, TopicPartition
 
 __all__ = ["is_read", "read_records", "write_records"]
 
@@ -31,7 +31,7 @@ def read_records(
     *,
     timeout_s: float | None = None,
     uncommitted: bool = False,
-) -> Iterator[Record]:
+) -> Iterator[KafkaRecord]:
     """The records from these offsets on, in each partition in its order, as they come.
 
     Args:
@@ -87,12 +87,12 @@ def is_read(offset: int, end: int, *, at_end: bool) -> bool:
     return at_end or offset + 1 >= end
 
 
-def _record(message: Any) -> Record:
+def _record(message: Any) -> KafkaRecord:
     try:
         headers = message.headers() or ()
     except (SystemError, UnicodeDecodeError):  # confluent-kafka: a name that is not UTF-8
         headers = (("(names that are not UTF-8)", None),)
-    return Record(
+    return KafkaRecord(
         message.topic(),
         message.partition(),
         message.offset(),
@@ -103,7 +103,7 @@ def _record(message: Any) -> Record:
     )
 
 
-def write_records(config: StreamsConfig, records: Sequence[Record]) -> list[Record]:
+def write_records(config: StreamsConfig, records: Sequence[KafkaRecord]) -> list[KafkaRecord]:
     """Write records, and say where each is.
 
     A `partition` of -1 lets Kafka's partitioner choose; a `timestamp` of -1 is now.
@@ -119,7 +119,7 @@ def write_records(config: StreamsConfig, records: Sequence[Record]) -> list[Reco
         "delivery.report.only.error": False,
     }
     producer = build(Producer, options)
-    written: dict[int, Record] = {}
+    written: dict[int, KafkaRecord] = {}
     failed: list[KafkaError] = []
 
     def teller(number: int) -> Callable[[KafkaError | None, Any], None]:

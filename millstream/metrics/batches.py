@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from millstream.metrics.meter import Meter
-from millstream.metrics.table import CONSUMER, SCOPES, SPARK, SPARK_STATE
+from millstream.metrics.metrics_table import CONSUMER, SCOPES, SPARK, SPARK_STATE
 from millstream.model import BatchReport, OperatorReport, StoreKind, TaskId, TopicPartition
 
 __all__ = ["Keepers", "Readers", "Writers", "consumer_id", "forget_pipeline", "record_batch"]

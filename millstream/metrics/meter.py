@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from millstream.clock import Clock
+from millstream.metrics.metrics_table import SENSORS, Definition, definition
 from millstream.metrics.sensors import Sensor
-from millstream.metrics.table import SENSORS, Definition, definition
 
 __all__ = ["Meter", "Reading", "Tags"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from millstream.metrics.table import CLIENT, CONSUMER, COORDINATOR, NODE, STATE, TASK, THREAD, UPDATER
+from millstream.metrics.metrics_table import CLIENT, CONSUMER, COORDINATOR, NODE, STATE, TASK, THREAD, UPDATER
 
-__all__ = ["MISSING", "Missing"]
+__all__ = ["MISSING", "MissingMetrics"]
 
 
-class Missing(NamedTuple):
+class MissingMetrics(NamedTuple):
     """Metrics of one group; `names` may have a `*`."""
 
     group: str
@@ -42,43 +42,45 @@ _CALLS = (
     "store; spark-state-metrics has how often Spark's state is read and written, and how long that takes."
 )
 
-MISSING: tuple[Missing, ...] = (
-    Missing(CLIENT, ("commit-id",), "A Python package does not know the commit from which it was built."),
-    Missing(CLIENT, ("recording-level",), "There are no levels: everything is recorded."),
-    Missing(
+MISSING: tuple[MissingMetrics, ...] = (
+    MissingMetrics(
+        CLIENT, ("commit-id",), "A Python package does not know the commit from which it was built."
+    ),
+    MissingMetrics(CLIENT, ("recording-level",), "There are no levels: everything is recorded."),
+    MissingMetrics(
         THREAD,
         ("blocked-time-ns-total",),
         "A stream thread here supervises queries, and never waits for Kafka while they run.",
     ),
-    Missing(
+    MissingMetrics(
         THREAD, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report this."
     ),
-    Missing(
+    MissingMetrics(
         TASK, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report this."
     ),
-    Missing(
+    MissingMetrics(
         TASK, ("active-buffer-count",), "Records are not fetched before the micro-batch that needs them."
     ),
-    Missing(TASK, ("active-process-ratio", "process-latency-*"), _NO_TASK),
-    Missing(TASK, ("cache-size-bytes-total",), _CACHE),
-    Missing(
+    MissingMetrics(TASK, ("active-process-ratio", "process-latency-*"), _NO_TASK),
+    MissingMetrics(TASK, ("cache-size-bytes-total",), _CACHE),
+    MissingMetrics(
         TASK,
         ("enforced-processing-*",),
         "A micro-batch takes what each partition has, and waits for none.",
     ),
-    Missing(
+    MissingMetrics(
         TASK,
         ("record-lateness-*",),
         "It would need a look at each record in each operator; dropped-record-metrics counts those that came "
         "too late.",
     ),
-    Missing(
+    MissingMetrics(
         NODE,
         ("suppression-emit-*", "window-aggregate-final-emit-*"),
         "The operator that does this does not report it.",
     ),
-    Missing("stream-record-cache-metrics", ("*",), _CACHE),
-    Missing(
+    MissingMetrics("stream-record-cache-metrics", ("*",), _CACHE),
+    MissingMetrics(
         STATE,
         (
             "memtable-flush-time-*",
@@ -91,7 +93,7 @@ MISSING: tuple[Missing, ...] = (
         ),
         _COUNTED,
     ),
-    Missing(
+    MissingMetrics(
         STATE,
         (
             "all-*",
@@ -107,34 +109,36 @@ MISSING: tuple[Missing, ...] = (
         ),
         _CALLS,
     ),
-    Missing(STATE, ("iterator-duration-*", "num-open-iterators", "oldest-iterator-open-since-ms"), _CALLS),
-    Missing(
+    MissingMetrics(
+        STATE, ("iterator-duration-*", "num-open-iterators", "oldest-iterator-open-since-ms"), _CALLS
+    ),
+    MissingMetrics(
         STATE,
         ("record-e2e-latency-*",),
         "It would need a look at each record.",
     ),
-    Missing(
+    MissingMetrics(
         STATE,
         ("restore-*",),
         "stream-task-metrics has how much is restored; the log has how long it took, and a restore listener "
         "receives it.",
     ),
-    Missing(
+    MissingMetrics(
         STATE,
         ("suppression-buffer-*",),
         "It is part of the operator's state, whose rows are not counted.",
     ),
-    Missing(
+    MissingMetrics(
         UPDATER,
         ("*-ratio",),
         "An updater follows all of its stores at once, active ones and standbys, and does not take turns.",
     ),
-    Missing(
+    MissingMetrics(
         UPDATER,
         ("active-paused-tasks", "standby-paused-tasks"),
         "pause() stops queries; stores continue to be filled.",
     ),
-    Missing(
+    MissingMetrics(
         CONSUMER,
         (
             "bytes-*",
@@ -146,7 +150,7 @@ MISSING: tuple[Missing, ...] = (
         ),
         _INSIDE,
     ),
-    Missing(
+    MissingMetrics(
         COORDINATOR,
         (
             "assigned-partitions",
@@ -162,10 +166,10 @@ MISSING: tuple[Missing, ...] = (
         "The client has its own implementation of a group member, which does not measure its requests. "
         "`recovery-time` of group-metrics has how long a fail-over takes.",
     ),
-    Missing("consumer-metrics", ("*",), _INSIDE),
-    Missing("producer-*", ("*",), _INSIDE),
-    Missing("admin-*", ("*",), "The admin client is not one of Kafka's Java clients."),
-    Missing("app-info", ("*",), "They describe Kafka's Java clients."),
-    Missing("kafka-metrics-count", ("*",), "It counts a registry of Java metrics."),
+    MissingMetrics("consumer-metrics", ("*",), _INSIDE),
+    MissingMetrics("producer-*", ("*",), _INSIDE),
+    MissingMetrics("admin-*", ("*",), "The admin client is not one of Kafka's Java clients."),
+    MissingMetrics("app-info", ("*",), "They describe Kafka's Java clients."),
+    MissingMetrics("kafka-metrics-count", ("*",), "It counts a registry of Java metrics."),
 )
 """One row for each group and reason."""

@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import SetupException
-from millstream.metrics.client import ClientMetrics
+from millstream.metrics.client_metrics import ClientMetrics
+from millstream.metrics.metrics_table import DEFINITIONS, Definition, is_counter
 from millstream.metrics.prometheus import HasMetrics, labels_of, prometheus_name
-from millstream.metrics.table import DEFINITIONS, Definition, is_counter
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation

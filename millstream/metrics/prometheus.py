@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.errors import SetupException
-from millstream.metrics.client import ClientMetrics, Metric
-from millstream.metrics.table import CLIENT, CONSUMER, COORDINATOR, OWN_GROUPS, is_counter
+from millstream.metrics.client_metrics import ClientMetrics, Metric
+from millstream.metrics.metrics_table import CLIENT, CONSUMER, COORDINATOR, OWN_GROUPS, is_counter
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family

@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from millstream.metrics.meter import Meter
-from millstream.metrics.table import STORES, TASK, UPDATER
+from millstream.metrics.metrics_table import STORES, TASK, UPDATER
 from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.ports import BytesStore
 
-__all__ = ["Restoring"]
+__all__ = ["RestoreMetrics"]
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Loading:
         return max(0, self.until - self.position)
 
 
-class Restoring:
+class RestoreMetrics:
     """The stores of one client. Updaters report on their own threads (`of` creates a watch for each).
 
     Args:
@@ -131,7 +131,7 @@ class Restoring:
 class UpdaterWatch:
     """`updater.Watch` of one updater."""
 
-    def __init__(self, restoring: Restoring, thread: str, updater: str) -> None:
+    def __init__(self, restoring: RestoreMetrics, thread: str, updater: str) -> None:
         self._restoring, self._thread, self._updater = restoring, thread, updater
 
     def begun(self, partition: TopicPartition, store: BytesStore, start: int, end: int) -> None:

@@ -28,7 +28,7 @@ class Change(NamedTuple):
 
 # --- as bytes ----------------------------------------------------------------------------------------------
 # A value with the old one: the value's length plus 1, or 0 if it is null, in four bytes; the
-# value; then 0, or 1 and the old value. `spark/processors.py` uses the same format.
+# value; then 0, or 1 and the old value. `spark/compile/processor_nodes.py` uses the same format.
 
 
 def reading(read: Callable[[bytes | None], Any], has_old: bool, is_of_table: bool) -> Callable[[Any], Any]:

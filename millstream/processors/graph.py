@@ -25,7 +25,17 @@ from millstream.topology.nodes import (
 from millstream.topology.pipeline import global_stores_of, linked
 from millstream.topology.subtopology import write_out
 
-__all__ = ["Child", "Graph", "Input", "Outside", "Plan", "ProcessorSpec", "StoreSpec", "linked", "plan_graph"]
+__all__ = [
+    "Child",
+    "Graph",
+    "GraphPlan",
+    "Input",
+    "Outside",
+    "ProcessorSpec",
+    "StoreSpec",
+    "linked",
+    "plan_graph",
+]
 
 Serdes = tuple[Serde, Serde]
 """Serdes of keys and values."""
@@ -143,7 +153,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Plan:
+class GraphPlan:
     """A graph, and the nodes that its numbers refer to.
 
     Attributes:
@@ -169,7 +179,7 @@ def plan_graph(
     remembering: Collection[Node] = (),
     with_old: Collection[Node] = (),
     cached: bool = True,
-) -> Plan:
+) -> GraphPlan:
     """The graph of a group of linked processors.
 
     Args:
@@ -251,7 +261,7 @@ def plan_graph(
     graph = Graph(
         application_id, tuple(specs), tuple(coming), tuple(ends), tuple(kept), config, *default, has_old
     )
-    return Plan(graph, tuple(group), tuple(read), tuple(outside))
+    return GraphPlan(graph, tuple(group), tuple(read), tuple(outside))
 
 
 def _transforming(node: TableTransformValues, telling: Collection[Node], cached: bool) -> Transforming:

@@ -9,9 +9,17 @@ from typing import Any, Protocol
 from millstream.errors import IllegalStateException
 from millstream.model import ValueAndTimestamp
 from millstream.processors.graph import StoreSpec
-from millstream.stores.api import pack_timestamp
+from millstream.stores.store_base import pack_timestamp
 
-__all__ = ["ByteStore", "Changed", "HeldStore", "Scope", "StoreIterator", "warn_of_order", "with_timestamp"]
+__all__ = [
+    "ByteStore",
+    "Changed",
+    "HeldStore",
+    "StoreIterator",
+    "StoreScope",
+    "warn_of_order",
+    "with_timestamp",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +49,7 @@ class ByteStore(Protocol):
         """The approximate number of entries."""
 
 
-class Scope(Protocol):
+class StoreScope(Protocol):
     """What a store needs from its task."""
 
     live: bool
@@ -117,7 +125,7 @@ class HeldStore:
         SerializationException: a key or a value does not fit the store's serde.
     """
 
-    def __init__(self, spec: StoreSpec, data: ByteStore, scope: Scope, changed: Changed | None) -> None:
+    def __init__(self, spec: StoreSpec, data: ByteStore, scope: StoreScope, changed: Changed | None) -> None:
         self._spec = spec
         self._data = data
         self._scope = scope

@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream.model import KeyValue, ValueAndTimestamp
 from millstream.processors.holding import HeldStore, StoreIterator, warn_of_order, with_timestamp
-from millstream.stores.api import timestamp_of
+from millstream.stores.store_base import timestamp_of
 
 __all__ = ["KeyValueStore", "TimestampedKeyValueStore"]
 

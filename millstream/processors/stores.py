@@ -1,7 +1,7 @@
 """A processor's view of its stores: Kafka Streams' writable interfaces, over a ByteStore.
 
-Bytes: an entry of a ByteStore is the timestamp, 8 bytes, and then the value (`stores/api.py: to_stored`). Its
-    keys:
+Bytes: an entry of a ByteStore is the timestamp, 8 bytes, and then the value (`stores/store_base.py:
+to_stored`). Its keys:
 
     key-value   the key
     window      segment, 8 bytes | key, escaped | 00 00 | start, 8 bytes [| sequence number, 4 bytes]
@@ -30,19 +30,19 @@ from struct import Struct
 
 from millstream.model import StoreKind
 from millstream.processors.graph import StoreSpec
-from millstream.processors.holding import ByteStore, Changed, HeldStore, Scope, StoreIterator
+from millstream.processors.holding import ByteStore, Changed, HeldStore, StoreIterator, StoreScope
 from millstream.processors.key_values import KeyValueStore, TimestampedKeyValueStore
 from millstream.processors.versions import VersionedKeyValueStore
-from millstream.processors.windows import SessionStore, TimestampedWindowStore, WindowStore
-from millstream.stores.api import timestamp_of
+from millstream.processors.window_stores import SessionStore, TimestampedWindowStore, WindowStore
 from millstream.stores.keys import session_key, unescaped, window_key
+from millstream.stores.store_base import timestamp_of
 
 __all__ = [
     "ByteStore",
     "KeyValueStore",
-    "Scope",
     "SessionStore",
     "StoreIterator",
+    "StoreScope",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
     "VersionedKeyValueStore",
@@ -58,7 +58,7 @@ _NUMBER = Struct(">i")
 _A_DELETION = b"\x00"
 
 
-def store_of(spec: StoreSpec, data: ByteStore, scope: Scope, changed: Changed | None) -> HeldStore:
+def store_of(spec: StoreSpec, data: ByteStore, scope: StoreScope, changed: Changed | None) -> HeldStore:
     """The interface of a store; `changed` receives the records for its changelog."""
     kind: type[HeldStore]
     if spec.kind is StoreKind.SESSION:

@@ -9,11 +9,11 @@ from struct import Struct
 from typing import Any
 
 from millstream.processors.graph import StoreSpec
-from millstream.processors.holding import ByteStore, Changed, HeldStore, Scope
+from millstream.processors.holding import ByteStore, Changed, HeldStore, StoreScope
 from millstream.query.result import VersionedRecord
 from millstream.query.times import Time, to_ms
-from millstream.stores.api import pack_timestamp, timestamp_of
 from millstream.stores.keys import escaped
+from millstream.stores.store_base import pack_timestamp, timestamp_of
 
 __all__ = ["VersionedKeyValueStore"]
 
@@ -40,7 +40,7 @@ class VersionedKeyValueStore(HeldStore):
     PUT_RETURN_CODE_VALID_TO_UNDEFINED = PUT_RETURN_CODE_VALID_TO_UNDEFINED
     PUT_RETURN_CODE_NOT_PUT = PUT_RETURN_CODE_NOT_PUT
 
-    def __init__(self, spec: StoreSpec, data: ByteStore, scope: Scope, changed: Changed | None) -> None:
+    def __init__(self, spec: StoreSpec, data: ByteStore, scope: StoreScope, changed: Changed | None) -> None:
         super().__init__(spec, data, scope, changed)
         self._history = spec.history_ms or 0
         self._seen: int | None = None

@@ -13,7 +13,7 @@ from operator import length_hint
 from typing import Any
 
 from millstream.model import KeyValue
-from millstream.query.codec import Decoded, Unfit
+from millstream.query.store_codecs import Decoded, Unfit
 
 __all__ = ["Ahead"]
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from millstream.errors import SerializationException
 from millstream.model import StoreKind
-from millstream.query.codec import Codecs
 from millstream.query.position import Position
-from millstream.query.tables import OpenTable, columns_of
+from millstream.query.store_codecs import Codecs
+from millstream.query.store_tables import OpenTable, columns_of
 
 __all__ = ["ArrowStream", "in_arrow"]
 

@@ -8,14 +8,14 @@ from typing import Any, TypeVar, overload
 
 from millstream.coroutines import awaitable
 from millstream.model import StoreKind
-from millstream.query.handle import Reader, StoreHandle
+from millstream.query.handle import StoreHandle, StoreReader
 from millstream.query.iterators import KeyValueIterator, iterable_async
 from millstream.query.local import LocalReader
 from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.query.provider import StoreSnapshot, StoreView
-from millstream.query.read import Form, of_prefix
+from millstream.query.read import ResultForm, of_prefix
 from millstream.query.times import Time, to_ms
-from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.query.windowed_handles import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.serdes.serde import Serde
 
 __all__ = ["QueryableStoreTypes", "ReadOnlyKeyValueStore", "handle_on", "open_store", "parameters_of"]
@@ -65,7 +65,7 @@ def parameters_of(name: str, snapshot: StoreSnapshot) -> StoreQueryParameters[An
     return StoreQueryParameters.from_name_and_type(name, _TYPES[kind])
 
 
-def handle_on(reader: Reader) -> Any:
+def handle_on(reader: StoreReader) -> Any:
     """The handle for the reader's kind of store."""
     return _HANDLES[reader.of.kind](reader)
 
@@ -105,7 +105,7 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         """The values of many keys, in the same order; None for each key without a value here."""
         codecs = self._reader.codecs
         data = tuple([codecs.key_bytes(key, "multi_get()") for key in keys])
-        found = self._reader.answer(replace(self._of, form=Form.VALUES, keys=data))
+        found = self._reader.answer(replace(self._of, form=ResultForm.VALUES, keys=data))
         return [None if stored is None else codecs.decode(stored) for stored in found]
 
     def range(self, from_: K | None, to: K | None) -> KeyValueIterator[K, V]:
@@ -183,7 +183,7 @@ class ReadOnlyKeyValueStore(StoreHandle[K, V]):
         return value  # type: ignore[return-value]  # a serde may read None
 
 
-_HANDLES: dict[StoreKind, Callable[[Reader], Any]] = {
+_HANDLES: dict[StoreKind, Callable[[StoreReader], Any]] = {
     StoreKind.KEY_VALUE: ReadOnlyKeyValueStore,
     StoreKind.WINDOW: ReadOnlyWindowStore,
     StoreKind.SESSION: ReadOnlySessionStore,

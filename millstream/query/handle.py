@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from millstream.display import block, note, table, title
 from millstream.errors import InvalidStateStoreException, StreamsException
-from millstream.query.codec import Codecs
 from millstream.query.iterators import EntryViews, KeyValueIterator
-from millstream.query.read import Form, Read
-from millstream.stores.api import ClosedStoreError
+from millstream.query.read import Read, ResultForm
+from millstream.query.store_codecs import Codecs
+from millstream.stores.store_base import ClosedStoreError
 
 if TYPE_CHECKING:
-    from millstream.query.tables import OpenTable
+    from millstream.query.store_tables import OpenTable
 
-__all__ = ["Reader", "StoreHandle"]
+__all__ = ["StoreHandle", "StoreReader"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,7 +30,7 @@ _SHOWN = 10
 """The number of entries that a notebook shows."""
 
 
-class Reader(Protocol):
+class StoreReader(Protocol):
     """Answers reads of one store. Thread-safe.
 
     Attributes:
@@ -55,7 +55,7 @@ class Reader(Protocol):
         """The result of a read, as `reading.of_part` documents it; an iterator's entries as a
         `merged.Source`."""
 
-    def as_of(self, at_ms: int) -> Reader:
+    def as_of(self, at_ms: int) -> StoreReader:
         """A reader of the same store as of a point in time."""
 
     def table(self) -> OpenTable:
@@ -83,14 +83,14 @@ class StoreHandle(EntryViews[K, V]):
         ProcessorStateException: the files on disk are damaged or cannot be read.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self._of = reader.of
         self._name = reader.of.store
 
     def approximate_num_entries(self) -> int:
         """The approximate number of entries here; too high until updates are compacted."""
-        count: int = self._reader.answer(replace(self._of, form=Form.COUNT))
+        count: int = self._reader.answer(replace(self._of, form=ResultForm.COUNT))
         return count
 
     def check(self) -> None:
@@ -106,7 +106,7 @@ class StoreHandle(EntryViews[K, V]):
 
     def _repr_html_(self) -> str:
         """The notebook display: the first entries, with a column for each field."""
-        from millstream.query.tables import first_rows
+        from millstream.query.store_tables import first_rows
 
         kind = f"{self._of.kind.value} store"
         try:
@@ -126,7 +126,7 @@ class StoreHandle(EntryViews[K, V]):
 
     def _value(self, read: Read) -> tuple[bool, V | None]:
         """The value, and whether there is one."""
-        stored = self._reader.answer(replace(read, form=Form.VALUE))
+        stored = self._reader.answer(replace(read, form=ResultForm.VALUE))
         return stored is not None, None if stored is None else self._reader.codecs.decode(stored)
 
     def _entries(
@@ -138,7 +138,7 @@ class StoreHandle(EntryViews[K, V]):
         return kind(self._name, reader.answer(read), chunks, reader.lost)
 
     def _table(self) -> tuple[OpenTable, list[str]]:
-        from millstream.query.tables import columns_of
+        from millstream.query.store_tables import columns_of
 
         timestamped = self._reader.codecs.timestamped
         columns = [name for name in columns_of(self._of.kind) if name != "timestamp" or timestamped]

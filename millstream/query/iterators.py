@@ -16,14 +16,14 @@ from millstream.coroutines import awaitable, for_coroutines, run
 from millstream.errors import IllegalStateException, SetupException
 from millstream.model import KeyValue
 from millstream.query.ahead import Ahead
-from millstream.query.codec import Chunk
 from millstream.query.merged import Blocks
-from millstream.stores.api import ClosedStoreError, Held
+from millstream.query.store_codecs import Chunk
+from millstream.stores.store_base import ClosedStoreError, Held
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from millstream.query.tables import OpenTable
+    from millstream.query.store_tables import OpenTable
 
 __all__ = ["AsyncKeyValueIterator", "EntryViews", "KeyValueIterator", "WindowStoreIterator", "iterable_async"]
 
@@ -337,7 +337,7 @@ class EntryViews(ABC, Generic[K, V]):
 
         Types follow the serdes; dicts become structs, or JSON text if they have no common shape.
         """
-        from millstream.query.tables import to_table
+        from millstream.query.store_tables import to_table
 
         table, columns = self._table()
         try:
@@ -360,7 +360,7 @@ class EntryViews(ABC, Generic[K, V]):
             raise SetupException(
                 "to_pandas() needs pandas: pip install 'millstream[pandas]'; to_arrow() does not"
             )
-        from millstream.query.tables import flat
+        from millstream.query.store_tables import flat
 
         return flat(self.to_arrow()).to_pandas()
 
@@ -377,7 +377,7 @@ class EntryViews(ABC, Generic[K, V]):
         Raises:
             ValueError: `rows` is less than 1.
         """
-        from millstream.query.tables import record_batches
+        from millstream.query.store_tables import record_batches
 
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise ValueError(f"rows must be at least 1; got {rows!r}")

@@ -13,15 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.errors import InvalidStateStoreException, InvalidStateStoreTypeException
-from millstream.query.codec import Codecs
-from millstream.query.plan import Plan, make_plan
-from millstream.query.provider import LocalStore, Outcome, Presence, Scope, StoreView
-from millstream.query.read import Form, Read
+from millstream.query.provider import LocalStore, Outcome, Presence, ReadScope, StoreView
+from millstream.query.read import Read, ResultForm
+from millstream.query.read_plan import ReadPlan, make_plan
 from millstream.query.reading import joined, of_part
-from millstream.stores.api import ClosedStoreError
+from millstream.query.store_codecs import Codecs
+from millstream.stores.store_base import ClosedStoreError
 
 if TYPE_CHECKING:
-    from millstream.query.tables import OpenTable
+    from millstream.query.store_tables import OpenTable
 
 __all__ = ["LocalReader"]
 
@@ -51,7 +51,7 @@ class LocalReader:
         self._timestamped = timestamped
         self._asked_as = asked_as
         self._seen: frozenset[int] = frozenset()
-        self._plan: Plan | None = None
+        self._plan: ReadPlan | None = None
 
     # --- planning ----------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class LocalReader:
         if not plan.parts:
             raise plan.refuse_whole()
 
-    def plan(self) -> Plan:
+    def plan(self) -> ReadPlan:
         """The current plan.
 
         Raises:
@@ -73,7 +73,7 @@ class LocalReader:
             plan = self._replan()
         return plan
 
-    def _replan(self) -> Plan:
+    def _replan(self) -> ReadPlan:
         plan = make_plan(
             self._snapshot(), self.of, self._seen, timestamped=self._timestamped, asked_as=self._asked_as
         )
@@ -136,7 +136,7 @@ class LocalReader:
             return plan.codecs.decode(stored)
 
     def _value_of(self, key: bytes) -> bytes | None:
-        stored: bytes | None = self.answer(replace(self.of, form=Form.VALUE, key=key))
+        stored: bytes | None = self.answer(replace(self.of, form=ResultForm.VALUE, key=key))
         return stored
 
     def answer(self, read: Read) -> Any:
@@ -145,24 +145,24 @@ class LocalReader:
         Raises:
             InvalidStateStoreException: one of its subclasses.
         """
-        if read.form is Form.VALUES:
+        if read.form is ResultForm.VALUES:
             return self._reading(lambda plan: self._values(plan, read))
         if read.key is not None:
             return self._reading(lambda plan: self._of_key(plan, read, read.key or b""))
         return self._reading(lambda plan: self._of_all(plan, read))
 
-    def _of_all(self, plan: Plan, read: Read) -> Any:
+    def _of_all(self, plan: ReadPlan, read: Read) -> Any:
         self._check_whole(plan)
         return joined(read, _of_each(list(plan.parts.values()), read))
 
-    def _of_key(self, plan: Plan, read: Read, key: bytes) -> Any:
+    def _of_key(self, plan: ReadPlan, read: Read, key: bytes) -> Any:
         if plan.partition_of is not None:
             partition = plan.partition_of(key)
             part = plan.parts.get(partition)
             if part is None:
                 self._check_absent(plan, partition)
             return joined(read, [] if part is None else [of_part(part.store, read)])
-        if read.form is not Form.VALUE:
+        if read.form is not ResultForm.VALUE:
             return self._of_all(plan, read)
         for part in plan.parts.values():
             stored = of_part(part.store, read)
@@ -171,9 +171,9 @@ class LocalReader:
         self._check_whole(plan)
         return None
 
-    def _values(self, plan: Plan, read: Read) -> list[bytes | None]:
+    def _values(self, plan: ReadPlan, read: Read) -> list[bytes | None]:
         if plan.partition_of is None:
-            one = replace(read, form=Form.VALUE, keys=())
+            one = replace(read, form=ResultForm.VALUE, keys=())
             return [self._of_key(plan, replace(one, key=key), key) for key in read.keys]
         places: dict[int, list[int]] = {}
         for place, key in enumerate(read.keys):
@@ -191,9 +191,9 @@ class LocalReader:
 
     def table(self) -> OpenTable:
         """The store as it is now, as a table."""
-        from millstream.query.tables import open_table  # Arrow is imported only when it is needed
+        from millstream.query.store_tables import open_table  # Arrow is imported only when it is needed
 
-        def opened(plan: Plan) -> OpenTable:
+        def opened(plan: ReadPlan) -> OpenTable:
             self._check_whole(plan)
             return open_table(plan)
 
@@ -206,7 +206,7 @@ class LocalReader:
             InvalidStateStoreException: it cannot be read now.
         """
         plan = self.plan()
-        entries = self.answer(replace(self.of, form=Form.COUNT))
+        entries = self.answer(replace(self.of, form=ResultForm.COUNT))
         numbers = ", ".join(map(str, plan.parts))
         codecs = plan.codecs
         return (
@@ -214,7 +214,7 @@ class LocalReader:
             f"'{plan.snapshot.client_id}', about {entries:,} entries"
         )
 
-    def _reading(self, read: Callable[[Plan], R]) -> R:
+    def _reading(self, read: Callable[[ReadPlan], R]) -> R:
         """The result of `read`. If a store is closed during it, find the store again, and retry."""
         for attempt in range(1, _ATTEMPTS + 1):
             plan = self.plan()
@@ -227,16 +227,16 @@ class LocalReader:
                     raise plan.refuse(outcome, self.of.partition, "a read") from error
         raise AssertionError("unreachable")
 
-    def _check_absent(self, plan: Plan, partition: int) -> None:
+    def _check_absent(self, plan: ReadPlan, partition: int) -> None:
         """Raise, unless a key of this partition, which is not readable here, simply has no value."""
         if not plan.parts:
             raise plan.refuse_whole()
-        scope = Scope.KEY if self.of.partition is None else Scope.PARTITION
+        scope = ReadScope.KEY if self.of.partition is None else ReadScope.PARTITION
         outcome = plan.decide(plan.presence(partition), scope)
         if outcome is not Outcome.NOTHING:
             raise plan.refuse(outcome, partition)
 
-    def _check_whole(self, plan: Plan) -> None:
+    def _check_whole(self, plan: ReadPlan) -> None:
         """Raise, unless a read over all partitions gives the complete result."""
         if plan.whole() is not Presence.READABLE:
             raise plan.refuse_whole()
@@ -258,7 +258,7 @@ def _of_each(parts: Sequence[LocalStore], read: Read) -> list[Any]:
         for part in parts:
             found.append(of_part(part.store, read))
     except BaseException:
-        if read.form is Form.ENTRIES:
+        if read.form is ResultForm.ENTRIES:
             for iterator in found:
                 iterator.close()
         raise

@@ -14,9 +14,9 @@ from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
 from millstream.model import StoreKind
-from millstream.stores.api import ClosedStoreError, Held, StoreIterator
+from millstream.stores.store_base import ClosedStoreError, Held, SnapshotIterator
 
-__all__ = ["Blocks", "Merged", "Source", "in_one_order", "merged_runs", "order_of"]
+__all__ = ["Blocks", "EntrySource", "Merged", "in_one_order", "merged_runs", "order_of"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class Blocks(Protocol):
         """Release its resources; there are no more entries. Idempotent."""
 
 
-class Source(Blocks, Protocol):
+class EntrySource(Blocks, Protocol):
     """The same, or one entry at a time: use either `block` or `next`."""
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -48,7 +48,7 @@ class Source(Blocks, Protocol):
     def __next__(self) -> Any: ...
 
 
-def in_one_order(sources: Sequence[StoreIterator], kind: StoreKind, *, reverse: bool) -> Source:
+def in_one_order(sources: Sequence[SnapshotIterator], kind: StoreKind, *, reverse: bool) -> EntrySource:
     """The entries of several partitions of one kind of store, in one order across all of them."""
     return sources[0] if len(sources) == 1 else Merged(sources, order_of(kind), reverse=reverse)
 
@@ -80,7 +80,7 @@ class _Run:
 
     __slots__ = ("ended", "entries", "few", "source")
 
-    def __init__(self, source: StoreIterator) -> None:
+    def __init__(self, source: SnapshotIterator) -> None:
         self.source = source
         self.entries: list[Any] = []
         self.few = 0
@@ -101,7 +101,7 @@ class _Run:
 
 
 class Merged:
-    """A `Source` made of several others. Used by one thread at a time; another thread may close a store.
+    """A `EntrySource` made of several others. Used by one thread at a time; another thread may close a store.
 
     Entries of a partition wait here for the others, out of reach when its store closes. So each source
     reports when it is closed, and no more entries are returned after that.
@@ -110,7 +110,7 @@ class Merged:
     __slots__ = ("_ahead", "_closed", "_order", "_reverse", "_runs", "_sources")
 
     def __init__(
-        self, sources: Sequence[StoreIterator], order: Callable[[Any], Any], *, reverse: bool
+        self, sources: Sequence[SnapshotIterator], order: Callable[[Any], Any], *, reverse: bool
     ) -> None:
         self._sources = tuple(sources)  # keeps them alive: a store only has weak references
         self._runs = [_Run(each) for each in sources]

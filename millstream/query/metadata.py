@@ -23,7 +23,7 @@ from millstream.model import HostInfo, TaskId, TopicPartition, Windowed
 from millstream.query.provider import (
     Outcome,
     Presence,
-    Scope,
+    ReadScope,
     StoreDeclaration,
     StoreSnapshot,
     decide,
@@ -37,7 +37,7 @@ __all__ = [
     "Partitioner",
     "Placement",
     "Serializer",
-    "StorePlace",
+    "StorePartition",
     "StreamsMetadata",
     "all_clients",
     "clients_of_store",
@@ -120,7 +120,7 @@ KeyQueryMetadata.NOT_AVAILABLE = KeyQueryMetadata(HostInfo.unavailable())
 # --- the assignment --------------------------------------------------------------------------------------
 
 
-class StorePlace(NamedTuple):
+class StorePartition(NamedTuple):
     """One partition of one store: its task, and the topic partition that fills it."""
 
     store: str
@@ -140,7 +140,7 @@ class Placement:
             them.
     """
 
-    places: tuple[StorePlace, ...] = ()
+    places: tuple[StorePartition, ...] = ()
     hosts: Mapping[HostInfo, tuple[frozenset[TaskId], frozenset[TaskId]]] = field(default_factory=dict)
     local: HostInfo = HostInfo.unavailable()  # noqa: RUF009 - a NamedTuple, which nobody can change
     global_stores: Mapping[str, frozenset[TopicPartition]] = field(default_factory=dict)
@@ -289,7 +289,7 @@ def _check(snapshot: StoreSnapshot, store: str | None = None) -> None:
         type_fits=True,
         settled=True,
         presence=Presence.READABLE,
-        scope=Scope.STORE,
+        scope=ReadScope.STORE,
     )
     if outcome is Outcome.READ:
         return

@@ -1,8 +1,8 @@
 """Which stores answer a query, or which exception of KIP-216 is raised: the decision, and nothing else.
 
 The runtime exposes its state as a `StoreSnapshot`. `presence_of` classifies one part of a store, `decide` is
-the decision table, and `refusal` builds the exception. All are pure. plan.py and state_query.py call them
-whenever the snapshot has changed, because stores come and go.
+the decision table, and `refusal` builds the exception. All are pure. read_plan.py and state_query.py call
+them whenever the snapshot has changed, because stores come and go.
 
 `decide` documents how the table differs from Kafka's code. KIP-216's parent exception is never raised.
 """
@@ -32,9 +32,9 @@ from millstream.states import GlobalThreadState, State, ThreadState
 __all__ = [
     "LocalStore",
     "Outcome",
+    "PartRole",
     "Presence",
-    "Role",
-    "Scope",
+    "ReadScope",
     "StoreDeclaration",
     "StoreSnapshot",
     "StoreView",
@@ -50,7 +50,7 @@ __all__ = [
 # --- what the runtime exposes ----------------------------------------------------------------------------
 
 
-class Role(Enum):
+class PartRole(Enum):
     """The role of a part of a store on this client."""
 
     ACTIVE = "active"
@@ -94,7 +94,7 @@ class LocalStore:
     task_id: TaskId
     store: Any
     thread: str
-    role: Role = Role.ACTIVE
+    role: PartRole = PartRole.ACTIVE
     changelog: TopicPartition | None = None
 
 
@@ -145,7 +145,7 @@ class Presence(IntEnum):
     READABLE = 5
 
 
-class Scope(Enum):
+class ReadScope(Enum):
     """What is requested: a partition by number, the partition of a key, or everything here."""
 
     PARTITION = "partition"
@@ -174,7 +174,7 @@ def decide(
     type_fits: bool,
     settled: bool,
     presence: Presence,
-    scope: Scope,
+    scope: ReadScope,
     exists: bool = True,
 ) -> Outcome:
     """The outcome of a query: KIP-216 as one table, whose first matching row applies. Pure.
@@ -216,9 +216,9 @@ def decide(
         return Outcome.REBALANCING
     if presence in (Presence.CLOSED, Presence.LEFT):
         return Outcome.MIGRATED
-    if scope is Scope.PARTITION:
+    if scope is ReadScope.PARTITION:
         return Outcome.WRONG_PARTITION
-    return Outcome.NOTHING if scope is Scope.KEY else Outcome.MIGRATED
+    return Outcome.NOTHING if scope is ReadScope.KEY else Outcome.MIGRATED
 
 
 def is_settled(snapshot: StoreSnapshot) -> bool:
@@ -240,9 +240,9 @@ def presence_of(
         return Presence.ABSENT
     if stale:
         return Presence.READABLE if thread_state.is_alive else Presence.WAITING
-    if part.role is Role.STANDBY:
+    if part.role is PartRole.STANDBY:
         return Presence.STANDBY
-    if part.role is Role.RESTORING or not thread_state.is_running:
+    if part.role is PartRole.RESTORING or not thread_state.is_running:
         return Presence.WAITING
     return Presence.READABLE
 
@@ -258,7 +258,10 @@ def parts_by_partition(
             continue
         partition = part.task_id.partition
         other = best.get(partition)
-        if other is None or (presence, part.role is Role.ACTIVE) > (other[0], other[1].role is Role.ACTIVE):
+        if other is None or (presence, part.role is PartRole.ACTIVE) > (
+            other[0],
+            other[1].role is PartRole.ACTIVE,
+        ):
             best[partition] = (presence, part)
     return dict(sorted(best.items()))
 
@@ -379,7 +382,7 @@ def _standbys(name: str, partition: int | None, snapshot: StoreSnapshot) -> str:
     numbers = sorted(
         part.task_id.partition
         for part in snapshot.local.get(name, ())
-        if part.role is Role.STANDBY and partition in (None, part.task_id.partition)
+        if part.role is PartRole.STANDBY and partition in (None, part.task_id.partition)
     )
     if not numbers:
         return ""

@@ -15,13 +15,13 @@ from typing import Any
 from millstream.model import StoreKind
 from millstream.query.position import Position
 
-__all__ = ["Form", "Order", "Read", "after_prefix", "checked_name", "of_prefix", "remaining"]
+__all__ = ["Order", "Read", "ResultForm", "after_prefix", "checked_name", "of_prefix", "remaining"]
 
 Order = tuple[bytes, int, int]
 """An entry's place in the order: key; key and start; or key, end and start. Missing parts are 0."""
 
 
-class Form(Enum):
+class ResultForm(Enum):
     """The kind of result of a read."""
 
     VALUE = "value"
@@ -59,7 +59,7 @@ class Read:
 
     store: str
     kind: StoreKind = StoreKind.KEY_VALUE
-    form: Form = Form.ENTRIES
+    form: ResultForm = ResultForm.ENTRIES
     key: bytes | None = None
     keys: tuple[bytes, ...] = ()
     low: bytes | None = None

@@ -13,8 +13,8 @@ from millstream.errors import (
     UnknownStateStoreException,
 )
 from millstream.query.parameters import StoreQueryParameters
-from millstream.query.plan import make_plan
 from millstream.query.provider import Presence, StoreSnapshot
+from millstream.query.read_plan import make_plan
 
 __all__ = ["is_final", "why_not"]
 

@@ -1,7 +1,7 @@
 """The results of a read: `of_part` for one part of a store, `joined` for several parts together.
 
 A part is one partition's store. Other modules decide which parts can be read, or which exception to raise
-(plan.py, state_query.py). Everything is in bytes here.
+(read_plan.py, state_query.py). Everything is in bytes here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.model import StoreKind
 from millstream.query.merged import in_one_order
-from millstream.query.read import Form, Read
+from millstream.query.read import Read, ResultForm
 from millstream.stores.keys import MAX_TIME_MS
 
 __all__ = ["getter", "joined", "of_part"]
@@ -27,21 +27,21 @@ def of_part(store: Any, read: Read) -> Any:
         ValueError: the time is older than the store's history.
     """
     match read.form, read.kind:
-        case Form.VALUE, StoreKind.KEY_VALUE:
+        case ResultForm.VALUE, StoreKind.KEY_VALUE:
             return getter(store, read)(read.key)
-        case Form.VALUE, StoreKind.WINDOW:
+        case ResultForm.VALUE, StoreKind.WINDOW:
             return store.fetch_one(read.key, read.start)
-        case Form.VALUE, StoreKind.SESSION:
+        case ResultForm.VALUE, StoreKind.SESSION:
             return store.fetch_session(read.key, read.start, read.end)
-        case Form.VALUES, _:
+        case ResultForm.VALUES, _:
             if read.as_of is None:
                 return store.multi_get(read.keys)
             return [store.get_as_of(key, read.as_of) for key in read.keys]
-        case Form.ENTRIES, kind:
+        case ResultForm.ENTRIES, kind:
             return _SCANS[kind](store, read)
-        case Form.COUNT, _:
+        case ResultForm.COUNT, _:
             return store.approximate_num_entries()
-        case Form.VERSIONS, _:
+        case ResultForm.VERSIONS, _:
             if read.limit != 1:
                 return store.versions(read.key, read.earliest, read.latest)
             version = store.version(read.key, read.as_of)
@@ -57,18 +57,18 @@ def getter(store: Any, read: Read) -> Any:
 def joined(read: Read, found: Sequence[Any]) -> Any:
     """The combined result of several parts: the first VALUE found; all entries in one order."""
     match read.form:
-        case Form.VALUE:
+        case ResultForm.VALUE:
             return next((each for each in found if each is not None), None)
-        case Form.VALUES:
+        case ResultForm.VALUES:
             return [
                 next((each for each in of_key if each is not None), None)
                 for of_key in zip(*found, strict=True)
             ]
-        case Form.ENTRIES:
+        case ResultForm.ENTRIES:
             return in_one_order(found, read.kind, reverse=read.reverse)
-        case Form.COUNT:
+        case ResultForm.COUNT:
             return sum(found)
-        case Form.VERSIONS:
+        case ResultForm.VERSIONS:
             versions = [each for of_part in found for each in of_part]
             return versions[::-1] if read.reverse else versions
 

@@ -29,10 +29,10 @@ from millstream.errors import (
     UnknownStateStoreException,
 )
 from millstream.query.provider import StoreView
-from millstream.query.sql_process import Ended, Late, SqlProcess, SqlProcesses, message_in
+from millstream.query.sql_process import DeadlinePassed, ProcessEnded, SqlProcess, SqlProcesses, message_in
 from millstream.query.sql_program import ARROW, encoded
-from millstream.query.tables import Chunk, OpenTable, one_type, open_tables
-from millstream.stores.api import ClosedStoreError
+from millstream.query.store_tables import Chunk, OpenTable, one_type, open_tables
+from millstream.stores.store_base import ClosedStoreError
 
 __all__ = ["POSITIONS", "Opening", "run_sql"]
 
@@ -105,7 +105,7 @@ def run_sql(
                 found = asked.answer(process)
                 healthy = True
                 return found
-            except Ended:
+            except ProcessEnded:
                 # A kept process may have just ended, because it was idle for a long time.
                 if asked.was_heard or process.asked == 1:
                     raise
@@ -114,9 +114,9 @@ def run_sql(
                 raise told.error from told.error.__cause__
             finally:
                 _PROCESSES.give_back(process, keep=healthy)
-    except Late:
+    except DeadlinePassed:
         raise _too_late(timeout_s) from None
-    except Ended as ended:
+    except ProcessEnded as ended:
         raise StreamsException(
             f"the DuckDB process that ran the query is gone: {ended}; if the query needs more memory than "
             f"{memory_limit}, pass a larger memory_limit="

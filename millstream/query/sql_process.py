@@ -23,7 +23,7 @@ from typing import Any
 
 from millstream.query.sql_program import HEADER, JSON, header_of
 
-__all__ = ["Ended", "Late", "SqlProcess", "SqlProcesses"]
+__all__ = ["DeadlinePassed", "ProcessEnded", "SqlProcess", "SqlProcesses"]
 
 _PROGRAM = Path(__file__).with_name("sql_program.py")
 _MOST_AT_ONCE = 4
@@ -41,11 +41,11 @@ Remaining = Callable[[], float]
 """The remaining seconds; negative after the deadline."""
 
 
-class Late(Exception):
+class DeadlinePassed(Exception):
     """The deadline has passed."""
 
 
-class Ended(Exception):
+class ProcessEnded(Exception):
     """The process has ended unexpectedly; the text says how."""
 
     def __init__(self, code: int | None) -> None:
@@ -142,7 +142,7 @@ class SqlProcess:
                 except BlockingIOError:
                     continue
                 except BrokenPipeError:
-                    raise Ended(self._code()) from None
+                    raise ProcessEnded(self._code()) from None
 
     def receive(self, remaining: Remaining) -> tuple[int, bytearray]:
         """The next frame.
@@ -161,7 +161,7 @@ class SqlProcess:
         """
         kind, payload = self.receive(remaining)
         if kind != JSON:
-            raise Ended(None)
+            raise ProcessEnded(None)
         return message_in(payload)
 
     def _read(self, size: int, remaining: Remaining) -> bytearray:
@@ -174,7 +174,7 @@ class SqlProcess:
             except BlockingIOError:
                 continue
             if got == 0:
-                raise Ended(self._code())
+                raise ProcessEnded(self._code())
             left = left[got:]
         return data
 
@@ -183,7 +183,7 @@ class SqlProcess:
         poll.register(descriptor, event)
         left = remaining()
         if left <= 0 or not poll.poll(left * 1000):
-            raise Late
+            raise DeadlinePassed
 
     def _code(self) -> int | None:
         with suppress(subprocess.TimeoutExpired):
@@ -243,12 +243,12 @@ class SqlProcesses:
             Ended: it could not be started.
         """
         if not self._places.acquire(timeout=max(0.0, remaining())):
-            raise Late
+            raise DeadlinePassed
         process = None
         try:
             process = self._kept_one() or self._new_one()
             process.wait_until_ready(remaining)
-        except Late:
+        except DeadlinePassed:
             self.give_back(process)
             raise
         except BaseException:

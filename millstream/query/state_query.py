@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.model import StoreKind
-from millstream.query.codec import Codecs
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
 from millstream.query.position import Position, position_of
 from millstream.query.provider import (
     LocalStore,
     Outcome,
+    PartRole,
     Presence,
-    Role,
-    Scope,
+    ReadScope,
     StoreDeclaration,
     StoreSnapshot,
     StoreView,
@@ -27,7 +26,7 @@ from millstream.query.provider import (
     parts_by_partition,
     refusal,
 )
-from millstream.query.read import Form, Read
+from millstream.query.read import Read, ResultForm
 from millstream.query.reading import joined, of_part
 from millstream.query.request import (
     KeyQuery,
@@ -43,8 +42,9 @@ from millstream.query.request import (
     WindowRangeQuery,
 )
 from millstream.query.result import FailureReason, QueryResult, StateQueryResult, VersionedRecord
+from millstream.query.store_codecs import Codecs
 from millstream.states import State, ThreadState
-from millstream.stores.api import ClosedStoreError
+from millstream.stores.store_base import ClosedStoreError
 
 __all__ = ["answerable", "raise_if_none_can_answer", "run_query", "to_answer"]
 
@@ -100,7 +100,7 @@ def to_answer(
 
 
 def _is_up_to(bound: Position, part: LocalStore, position: Position) -> bool:
-    if part.role is Role.RESTORING and part.store.position is None:
+    if part.role is PartRole.RESTORING and part.store.position is None:
         return False  # nothing of its changelog was read yet, not even whether it is empty
     return part.changelog is None or position.reaches(bound, [part.changelog])
 
@@ -157,7 +157,7 @@ def raise_if_none_can_answer(snapshot: StoreSnapshot, store: str) -> None:
         type_fits=True,
         settled=True,
         presence=Presence.READABLE,
-        scope=Scope.STORE,
+        scope=ReadScope.STORE,
     )
     if outcome is not Outcome.READ:
         raise refusal(outcome, snapshot, store)
@@ -249,7 +249,7 @@ class _About:
             case FailureReason.NOT_UP_TO_BOUND:
                 if (
                     part is not None
-                    and part.role is Role.RESTORING
+                    and part.role is PartRole.RESTORING
                     and (position is None or position.is_empty)
                 ):
                     return "The store is not initialized yet, so it is not yet up to the bound"
@@ -268,7 +268,7 @@ class _About:
         closed = ", and has been closed since" if cause is not None else ""
         return (
             f"Query requires a running active task, but partition was in state {state} and was "
-            f"{'' if part.role is Role.ACTIVE else 'not '}active: {what} is {part.role.value} on {client}"
+            f"{'' if part.role is PartRole.ACTIVE else 'not '}active: {what} is {part.role.value} on {client}"
             f"{closed}; retry"
         )
 
@@ -323,7 +323,7 @@ def _read_of(request: StateQueryRequest[Any], declaration: StoreDeclaration, cod
     of = Read(declaration.name, declaration.kind, stale=not request.is_require_active, bound=bound)
     match query:
         case KeyQuery():
-            return replace(of, form=Form.VALUE, key=key(query.key))
+            return replace(of, form=ResultForm.VALUE, key=key(query.key))
         case RangeQuery():
             reverse = query.result_order is ResultOrder.DESCENDING
             return replace(of, low=key(query.lower_bound), high=key(query.upper_bound), reverse=reverse)
@@ -336,11 +336,11 @@ def _read_of(request: StateQueryRequest[Any], declaration: StoreDeclaration, cod
             )
         case VersionedKeyQuery() if declaration.history_ms is not None:
             at = query.as_of_timestamp_ms
-            return replace(of, form=Form.VERSIONS, key=key(query.key), as_of=at, limit=1)
+            return replace(of, form=ResultForm.VERSIONS, key=key(query.key), as_of=at, limit=1)
         case MultiVersionedKeyQuery() if declaration.history_ms is not None:
             return replace(
                 of,
-                form=Form.VERSIONS,
+                form=ResultForm.VERSIONS,
                 key=key(query.key),
                 earliest=query.from_time_ms,
                 latest=query.to_time_ms,
@@ -366,9 +366,9 @@ class _Reading:
         """The result of one part, decoded; the entries of an iterator are decoded when they are read."""
         found = of_part(store, self.read)
         match self.read.form:
-            case Form.VALUE:
+            case ResultForm.VALUE:
                 return None if found is None else self.codecs.decode(found)
-            case Form.VERSIONS:
+            case ResultForm.VERSIONS:
                 return [
                     VersionedRecord(self.codecs.decode(each.stored), each.timestamp, each.valid_to)
                     for each in found
@@ -378,10 +378,10 @@ class _Reading:
     def finished(self, found: list[Any]) -> Any:
         """The result for the user, from one part or several."""
         result = joined(self.read, found)
-        if self.read.form is Form.ENTRIES:
+        if self.read.form is ResultForm.ENTRIES:
             kind = WindowStoreIterator if self.starts else KeyValueIterator
             return kind(self.read.store, result, self.codecs.chunks(starts=self.starts), self._lost)
-        if self.read.form is Form.VERSIONS:
+        if self.read.form is ResultForm.VERSIONS:
             return next(iter(result), None) if self.read.limit == 1 else tuple(result)
         return result
 
@@ -394,7 +394,7 @@ class _Reading:
             type_fits=True,
             settled=True,
             presence=Presence.CLOSED,
-            scope=Scope.STORE,
+            scope=ReadScope.STORE,
         )
         return refusal(outcome, snapshot, self.read.store, reader="an open iterator")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from millstream.registry.state import RefusedError
 
-__all__ = ["MOST_BYTES", "MOST_CONNECTIONS", "Doorway", "check_head", "linger"]
+__all__ = ["MOST_BYTES", "MOST_CONNECTIONS", "ThreadedDoor", "check_head", "linger"]
 
 MOST_BYTES = 1 << 20
 """Of a body. The largest schemas have some hundred kilobytes."""
@@ -28,7 +28,7 @@ _HOST = re.compile(r"(?i)(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?")
 _JSON = re.compile(r"(?i)application/(?:[a-z0-9.-]+\+)?json\s*(?:;.*)?")
 
 
-class Doorway(ThreadingHTTPServer):
+class ThreadedDoor(ThreadingHTTPServer):
     """Serves each connection on a thread, and closes the one that is idle for longest when another comes and
     there is no room.
 

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from millstream.errors import StreamsException
 from millstream.foreign import ESCAPED
-from millstream.registry.door import Doorway, check_head, linger
+from millstream.registry.door import ThreadedDoor, check_head, linger
 from millstream.registry.state import KINDS, Change, RefusedError, RegistryState
 
 __all__ = ["RegistryServer"]
@@ -58,7 +58,7 @@ class RegistryServer:
         self._append = append
         self._users = [_basic(user, password) for user, password in (users or {}).items()]
         handler = type("Handler", (_Handler,), {"registry": self})
-        self._server = Doorway(port, handler)
+        self._server = ThreadedDoor(port, handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="millstream-registry", daemon=True
         )
@@ -219,7 +219,7 @@ _ROUTES: tuple[tuple[str, str, Answer], ...] = (
 
 class _Handler(BaseHTTPRequestHandler):
     registry: RegistryServer
-    server: Doorway
+    server: ThreadedDoor
     protocol_version = "HTTP/1.1"
     timeout = 60
     disable_nagle_algorithm = True

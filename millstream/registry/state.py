@@ -14,7 +14,7 @@ from typing import Any
 
 from millstream.registry.compatibility import incompatibility
 
-__all__ = ["LEVELS", "Change", "RefusedError", "RegistryState", "Version"]
+__all__ = ["LEVELS", "Change", "RefusedError", "RegistryState", "SchemaVersion"]
 
 Change = tuple[dict[str, Any], dict[str, Any] | None]
 """A record of the log: its key and its value."""
@@ -42,7 +42,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class Version:
+class SchemaVersion:
     """A schema version of a subject."""
 
     subject: str
@@ -71,8 +71,8 @@ class Version:
 class RegistryState:
     """All subjects and their versions."""
 
-    _versions: dict[str, dict[int, Version]] = field(default_factory=dict)
-    _ids: dict[int, Version] = field(default_factory=dict)
+    _versions: dict[str, dict[int, SchemaVersion]] = field(default_factory=dict)
+    _ids: dict[int, SchemaVersion] = field(default_factory=dict)
     _levels: dict[str, str] = field(default_factory=dict)
 
     # --- the log -------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class RegistryState:
             if value is None:
                 self._versions.get(subject, {}).pop(version, None)
                 return
-            made = Version(
+            made = SchemaVersion(
                 subject,
                 version,
                 int(value["id"]),
@@ -108,17 +108,17 @@ class RegistryState:
     def subjects(self) -> list[str]:
         return sorted(subject for subject in self._versions if self.versions(subject))
 
-    def versions(self, subject: str) -> list[Version]:
+    def versions(self, subject: str) -> list[SchemaVersion]:
         """The versions that are not deleted, oldest first."""
         return [each for _, each in sorted(self._versions.get(subject, {}).items()) if not each.deleted]
 
-    def known(self, subject: str) -> list[Version]:
+    def known(self, subject: str) -> list[SchemaVersion]:
         found = self.versions(subject)
         if not found:
             raise RefusedError(40401, f"Subject '{subject}' not found.")
         return found
 
-    def version(self, subject: str, version: str) -> Version:
+    def version(self, subject: str, version: str) -> SchemaVersion:
         found = self.known(subject)
         if version in ("latest", "-1"):
             return found[-1]
@@ -129,26 +129,26 @@ class RegistryState:
                 return each
         raise RefusedError(40402, f"Version {version} not found.")
 
-    def by_id(self, id: int) -> Version:
+    def by_id(self, id: int) -> SchemaVersion:
         if id not in self._ids:
             raise RefusedError(40403, f"Schema {id} not found")
         return self._ids[id]
 
-    def subjects_of(self, id: int) -> list[Version]:
+    def subjects_of(self, id: int) -> list[SchemaVersion]:
         self.by_id(id)
         return [each for subject in self.subjects() for each in self.versions(subject) if each.id == id]
 
     def level(self, subject: str) -> str:
         return self._levels.get(subject, self._levels.get("", "BACKWARD"))
 
-    def lookup(self, subject: str, body: Mapping[str, Any]) -> Version:
+    def lookup(self, subject: str, body: Mapping[str, Any]) -> SchemaVersion:
         kind, text, references = _given(body)
         for each in self.known(subject):
             if (each.kind, each.text, each.references) == (kind, text, references):
                 return each
         raise RefusedError(40403, "Schema not found")
 
-    def misfit(self, subject: str, body: Mapping[str, Any], only: Version | None = None) -> str | None:
+    def misfit(self, subject: str, body: Mapping[str, Any], only: SchemaVersion | None = None) -> str | None:
         """Why a schema is not compatible with earlier ones at the subject's compatibility level."""
         kind, text, references = _given(body)
         level = self.level(subject)
@@ -213,7 +213,7 @@ class RegistryState:
         )
         id = next(same, max(self._ids, default=0) + 1)
         version = max(self._versions.get(subject, {}), default=0) + 1
-        made = Version(subject, version, id, kind, text, references)
+        made = SchemaVersion(subject, version, id, kind, text, references)
         return id, [_change(made)]
 
     def delete(
@@ -240,11 +240,11 @@ class RegistryState:
         return [(key, {"subject": subject or None, "compatibilityLevel": level})]
 
 
-def _key(version: Version) -> dict[str, Any]:
+def _key(version: SchemaVersion) -> dict[str, Any]:
     return {"keytype": "SCHEMA", "subject": version.subject, "version": version.version, "magic": 1}
 
 
-def _change(version: Version, *, deleted: bool = False) -> Change:
+def _change(version: SchemaVersion, *, deleted: bool = False) -> Change:
     return _key(version), {**version.shown(), "deleted": deleted}
 
 

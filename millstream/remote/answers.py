@@ -91,7 +91,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ErrorRow:
     """The answer for one class of exceptions. `retriable`: the same request to the same server may succeed
     later."""
 
@@ -99,20 +99,20 @@ class Row:
     retriable: bool = False
 
 
-ERRORS: dict[type[Exception], Row] = {
+ERRORS: dict[type[Exception], ErrorRow] = {
     # the leaves of KIP-216
-    StreamsNotStartedException: Row(503, retriable=True),
-    StreamsRebalancingException: Row(503, retriable=True),
-    StateStoreNotAvailableException: Row(503),  # this client will not come back; another may answer
-    StateStoreMigratedException: Row(MISDIRECTED),
-    InvalidStateStorePartitionException: Row(MISDIRECTED),
-    UnknownStateStoreException: Row(404),
-    InvalidStateStoreTypeException: Row(409),
+    StreamsNotStartedException: ErrorRow(503, retriable=True),
+    StreamsRebalancingException: ErrorRow(503, retriable=True),
+    StateStoreNotAvailableException: ErrorRow(503),  # this client will not come back; another may answer
+    StateStoreMigratedException: ErrorRow(MISDIRECTED),
+    InvalidStateStorePartitionException: ErrorRow(MISDIRECTED),
+    UnknownStateStoreException: ErrorRow(404),
+    InvalidStateStoreTypeException: ErrorRow(409),
     # other errors of a read
-    TimeoutException: Row(504, retriable=True),
-    IllegalStateException: Row(503, retriable=True),  # too many iterators are open
-    SerializationException: Row(500),  # of stored data; a key that does not fit is the request's mistake
-    ProcessorStateException: Row(500),
+    TimeoutException: ErrorRow(504, retriable=True),
+    IllegalStateException: ErrorRow(503, retriable=True),  # too many iterators are open
+    SerializationException: ErrorRow(500),  # of stored data; a key that does not fit is the request's mistake
+    ProcessorStateException: ErrorRow(500),
 }
 """Every exception with a row of its own; any other is a StreamsException, and 500."""
 
@@ -120,7 +120,7 @@ _MOST_MESSAGE = 4_000
 """The maximum number of characters of another server's message in an exception."""
 
 _BY_NAME = {kind.__name__: kind for kind in ERRORS}
-_OTHER = Row(500)
+_OTHER = ErrorRow(500)
 
 
 def answer_to(
@@ -160,7 +160,7 @@ def answer_to(
     return Answer(row.status, body, {"retry-after": str(RETRY_AFTER_S)} if row.retriable else {})
 
 
-def _row_of(error: Exception) -> tuple[str, Row]:
+def _row_of(error: Exception) -> tuple[str, ErrorRow]:
     for kind in type(error).__mro__:
         if kind in ERRORS:
             return kind.__name__, ERRORS[kind]

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from millstream.model import StoreKind
 from millstream.query.merged import merged_runs
 from millstream.query.read import Order
-from millstream.remote.codec import bad, from_base64, to_base64
+from millstream.remote.json_codec import bad, from_base64, to_base64
 
-__all__ = ["Page", "Place", "Row", "merged", "page_of", "place_of"]
+__all__ = ["Page", "PageStart", "Row", "merged", "page_of", "place_of"]
 
 _NUMBERS = Struct(">Bqq")
 _VERSION = 1
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PageStart:
     """Where a page begins: after every row of this order.
 
     (Rows of several partitions with the same key have the same order. No page ends between them.)
@@ -49,7 +49,7 @@ class Place:
         return to_base64(_NUMBERS.pack(_VERSION, first, second) + key)
 
     @classmethod
-    def parse(cls, token: str) -> Place:
+    def parse(cls, token: str) -> PageStart:
         """The place that a token represents.
 
         Raises:
@@ -67,7 +67,7 @@ class Page:
     """Rows, and where the next page begins; None: there are no more."""
 
     rows: Sequence[Row]
-    next: Place | None = None
+    next: PageStart | None = None
 
 
 def place_of(kind: StoreKind) -> Callable[[Row], Order]:
@@ -80,7 +80,7 @@ def place_of(kind: StoreKind) -> Callable[[Row], Order]:
 def page_of(
     rows: Iterable[Row],
     order: Callable[[Row], Order],
-    after: Place | None,
+    after: PageStart | None,
     *,
     reverse: bool,
     limit: int,
@@ -103,7 +103,7 @@ def page_of(
             continue
         size += len(row.key) + len(row.value)
         if last is not None and place != last and (len(taken) >= limit or size > most_bytes):
-            return Page(taken, Place(last))
+            return Page(taken, PageStart(last))
         taken.append(row)
         last = place
     return Page(taken)
@@ -132,7 +132,7 @@ def merged(
         rows = merged_runs([page.rows for page in pages], order, reverse=reverse)
     known = rows if end is None else (r for r in rows if (order(r) >= end if reverse else order(r) <= end))
     page = page_of(known, order, None, reverse=reverse, limit=limit, most_bytes=most_bytes)
-    return page if page.next is not None or end is None else Page(page.rows, Place(end))
+    return page if page.next is not None or end is None else Page(page.rows, PageStart(end))
 
 
 def _of_the_first(pages: Sequence[Page], order: Callable[[Row], Order], *, reverse: bool) -> Iterator[Row]:

@@ -19,9 +19,9 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 
 from millstream.model import StoreKind
 from millstream.query.provider import StoreDeclaration
-from millstream.query.read import Form, Read, after_prefix, of_prefix
+from millstream.query.read import Read, ResultForm, after_prefix, of_prefix
 from millstream.remote.answers import Refused
-from millstream.remote.codec import (
+from millstream.remote.json_codec import (
     FORMATS,
     bad,
     from_base64,
@@ -30,12 +30,12 @@ from millstream.remote.codec import (
     parse_json,
     to_base64,
 )
-from millstream.remote.pages import Place
+from millstream.remote.pages import PageStart
 from millstream.serdes.serde import Serde
 
 __all__ = [
     "ROUTES",
-    "Question",
+    "RemoteRequest",
     "Request",
     "Route",
     "about_store",
@@ -307,16 +307,16 @@ def read_of(store: StoreDeclaration, request: Request, *, limit: int | None = No
     )
     match request.route.name:
         case "count":
-            return replace(of, form=Form.COUNT)
+            return replace(of, form=ResultForm.COUNT)
         case "get":
-            return replace(of, form=Form.VALUE, key=key_of(store, request))
+            return replace(of, form=ResultForm.VALUE, key=key_of(store, request))
         case "multi_get":
-            return replace(of, form=Form.VALUES)
+            return replace(of, form=ResultForm.VALUES)
     if request.route.path[-1] == _KEY:
         of = replace(of, key=key_of(store, request))
         start, end = request.time("time" if kind is StoreKind.WINDOW else "start"), request.time("end")
         if start is not None:
-            return replace(of, form=Form.VALUE, start=start, end=end)
+            return replace(of, form=ResultForm.VALUE, start=start, end=end)
     else:
         low, high = (_key_in(store, request, name) for name in _BOUNDS[kind])
         of = replace(of, low=low, high=high)
@@ -326,7 +326,7 @@ def read_of(store: StoreDeclaration, request: Request, *, limit: int | None = No
     if times:
         of = replace(of, earliest=times[0], latest=times[1])
     if "cursor" in given:
-        of = replace(of, after=Place.parse(given["cursor"]).order)
+        of = replace(of, after=PageStart.parse(given["cursor"]).order)
     return of
 
 
@@ -367,7 +367,7 @@ def _key_serde(store: StoreDeclaration) -> Serde:
     return store.key_serde
 
 
-class Question(NamedTuple):
+class RemoteRequest(NamedTuple):
     """A request, as it goes over the wire."""
 
     method: str
@@ -381,20 +381,22 @@ def about_store(store: str, last: str = "", given: Mapping[str, str] | None = No
     return path + (f"/{last}" if last else "") + (f"?{urlencode(given)}" if given else "")
 
 
-def question_of(read: Read) -> Question:
+def question_of(read: Read) -> RemoteRequest:
     """The question for a read, with keys as bytes; `read_of` returns the same read for it.
 
     Raises:
         ValueError: a query server has no such request.
     """
-    if read.partition is not None or read.bound is not None or read.form is Form.VERSIONS:
+    if read.partition is not None or read.bound is not None or read.form is ResultForm.VERSIONS:
         raise ValueError(f"a query server does not support {read}")
-    if read.form is Form.COUNT:
-        return Question("GET", about_store(read.store, "count"))
+    if read.form is ResultForm.COUNT:
+        return RemoteRequest("GET", about_store(read.store, "count"))
     numbers = {"limit": read.limit, "as_of": read.as_of}
     keys: dict[str, bytes | None] = {}
     last = (
-        "keys" if read.kind is StoreKind.KEY_VALUE and read.form is not Form.ENTRIES else _ENTRIES[read.kind]
+        "keys"
+        if read.kind is StoreKind.KEY_VALUE and read.form is not ResultForm.ENTRIES
+        else _ENTRIES[read.kind]
     )
     if read.key is not None:
         last += f"/{to_base64(read.key)}"
@@ -404,7 +406,7 @@ def question_of(read: Read) -> Question:
         keys["prefix"] = read.low
     else:
         keys = dict(zip(_BOUNDS[read.kind], (read.low, read.high), strict=True))
-    if read.form is Form.VALUE:
+    if read.form is ResultForm.VALUE:
         names = {StoreKind.WINDOW: ("time",), StoreKind.SESSION: ("start", "end")}.get(read.kind, ())
         numbers |= dict(zip(names, (read.start, read.end), strict=False))
     else:
@@ -414,8 +416,8 @@ def question_of(read: Read) -> Question:
     given |= {name: str(number) for name, number in numbers.items() if number is not None}
     given |= {name: "true" for name, said in (("stale", read.stale), ("reverse", read.reverse)) if said}
     if read.after is not None:
-        given["cursor"] = Place(read.after).token()
-    if read.form is not Form.VALUES:
-        return Question("GET", about_store(read.store, last, given))
+        given["cursor"] = PageStart(read.after).token()
+    if read.form is not ResultForm.VALUES:
+        return RemoteRequest("GET", about_store(read.store, last, given))
     body = json.dumps({"keys": [to_base64(key) for key in read.keys]}).encode()
-    return Question("POST", about_store(read.store, last, given), body)
+    return RemoteRequest("POST", about_store(read.store, last, given), body)

@@ -27,24 +27,24 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import StoreKind, Windowed
-from millstream.query.codec import Codecs
 from millstream.query.composite import handle_on
 from millstream.query.iterators import AsyncKeyValueIterator, EntryViews, KeyValueIterator, iterable_async
 from millstream.query.metadata import HostInfo
-from millstream.query.read import Form, Read, checked_name
+from millstream.query.read import Read, ResultForm, checked_name
+from millstream.query.store_codecs import Codecs
 from millstream.query.times import Time, to_ms
 from millstream.remote.answers import Refused, exception_from, is_misdirected
-from millstream.remote.codec import from_base64
-from millstream.remote.pages import Place
+from millstream.remote.http_wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusted_at
+from millstream.remote.json_codec import from_base64
+from millstream.remote.pages import PageStart
 from millstream.remote.proof import checked_token, secret_of
-from millstream.remote.routes import Question, about_store, question_of
-from millstream.remote.wire import Deadline, Reply, Unproven, Wire, WireError, base_of, trusted_at
+from millstream.remote.routes import RemoteRequest, about_store, question_of
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import serde_named
-from millstream.stores.api import ClosedStoreError, Held, pack_timestamp
+from millstream.stores.store_base import ClosedStoreError, Held, pack_timestamp
 
 if TYPE_CHECKING:
-    from millstream.query.tables import OpenTable
+    from millstream.query.store_tables import OpenTable
 
 __all__ = ["RemoteStore"]
 
@@ -327,18 +327,18 @@ class _RemoteReader:
         self._page_size = page_size
 
     def get(self, key: Any) -> Any:
-        stored = self._value(replace(self.of, form=Form.VALUE, key=self.codecs.key_bytes(key, "get()")))
+        stored = self._value(replace(self.of, form=ResultForm.VALUE, key=self.codecs.key_bytes(key, "get()")))
         return None if stored is None else self.codecs.decode(stored)
 
     def answer(self, read: Read) -> Any:
         match read.form:
-            case Form.VALUE:
+            case ResultForm.VALUE:
                 return self._value(read)
-            case Form.VALUES:
+            case ResultForm.VALUES:
                 keys = read.keys
                 parts = [keys[start : start + _MULTI_GET] for start in range(0, len(keys), _MULTI_GET)]
                 return [stored for part in parts for stored in self._values(replace(read, keys=part))]
-            case Form.COUNT:
+            case ResultForm.COUNT:
                 return self._server.count()
         return _Pages(self._server, replace(read, limit=self._page_size))
 
@@ -370,7 +370,7 @@ class _RemoteReader:
 
     def table(self) -> OpenTable:
         from millstream.query.position import Position
-        from millstream.query.tables import OpenTable
+        from millstream.query.store_tables import OpenTable
 
         return OpenTable(self.codecs, [self.answer(self.of)], Position())
 
@@ -410,7 +410,7 @@ class _Pages:
         if not isinstance(rows, list) or not (token is None or isinstance(token, str)):
             raise self._server.garbled()
         try:
-            self._next = None if token is None else replace(read, after=Place.parse(token).order)
+            self._next = None if token is None else replace(read, after=PageStart.parse(token).order)
         except Refused:
             raise self._server.garbled() from None
         return [(self._server.place(row, read.kind), self._server.stored(row)) for row in rows]
@@ -470,7 +470,7 @@ class _Server:
         return self._known
 
     def _described(self, *, timestamped: bool) -> Codecs:
-        body = self.ask(Question("GET", about_store(self._name))).body
+        body = self.ask(RemoteRequest("GET", about_store(self._name))).body
         try:
             kind = StoreKind(body.get("kind"))
         except ValueError:
@@ -478,7 +478,7 @@ class _Server:
         names = body.get("key_serde"), body.get("value_serde")
         if None in names:
             # They are known once the topology is compiled. The count raises the reason if it is not.
-            self.ask(Question("GET", about_store(self._name, "count", {"local": "true"})))
+            self.ask(RemoteRequest("GET", about_store(self._name, "count", {"local": "true"})))
             raise StreamsRebalancingException(
                 f"store '{self._name}': its serdes are not known yet; retry", store=self._name
             )
@@ -502,14 +502,14 @@ class _Server:
 
     def count(self) -> int:
         """The approximate number of entries, on all clients."""
-        count = self.ask(question_of(Read(self._name, form=Form.COUNT))).body.get("count")
+        count = self.ask(question_of(Read(self._name, form=ResultForm.COUNT))).body.get("count")
         if not isinstance(count, int):
             raise self.garbled()
         return count
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    def ask(self, question: Question) -> Reply:
+    def ask(self, question: RemoteRequest) -> Reply:
         """The server's answer, or that of the client it names; a 404 without an error is an answer too."""
         deadline = Deadline(self._timeout_s)
         reply = self._asked(self._wire, question, deadline)
@@ -523,7 +523,7 @@ class _Server:
             raise self.garbled()
         return reply
 
-    def _asked(self, wire: Wire, question: Question, deadline: Deadline) -> Reply:
+    def _asked(self, wire: Wire, question: RemoteRequest, deadline: Deadline) -> Reply:
         try:
             return wire.ask(question.method, question.target, deadline=deadline, body=question.body)
         except Unproven as error:

@@ -16,6 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from millstream.checkpoints.checkpoints import Checkpoints
+from millstream.checkpoints.epochs import check_epoch, floor, highest_epoch
+from millstream.checkpoints.fencing import ClaimOwner, LocalCheckpointFiles, checkpoint_identity
+from millstream.checkpoints.identity import Policies, TopicRole, topics_of
+from millstream.checkpoints.object_fencing import claims_of
+from millstream.checkpoints.starts import begin, raise_if_half_reset
 from millstream.config import StreamsConfig, as_text
 from millstream.errors import (
     MissingSourceTopicException,
@@ -26,8 +32,8 @@ from millstream.errors import (
 from millstream.foreign import printable
 from millstream.group.trust import PipelineOwner, proof
 from millstream.locations import caution
-from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics, rocksdb_readings
-from millstream.metrics.rocksdb import RocksDBMetricsRecorder
+from millstream.metrics.client_metrics import ClientMetrics, MetricsView, client_metrics, rocksdb_readings
+from millstream.metrics.rocksdb_metrics import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import (
     BytesStore,
@@ -43,31 +49,25 @@ from millstream.ports import (
     Topics,
 )
 from millstream.processors.filling import filled
-from millstream.registry.settings import RegistrySettings
-from millstream.runtime.afresh import forget_now
-from millstream.runtime.assignment import StorePart
-from millstream.runtime.checkpoints import Checkpoints
-from millstream.runtime.cleaner import StateCleaner
-from millstream.runtime.epochs import check_epoch, floor, highest_epoch
-from millstream.runtime.fencing import LocalCheckpointFiles, Owner, checkpoint_identity
-from millstream.runtime.global_tables import declared_serdes, find_global_parts
-from millstream.runtime.identity import Policies, Role, topics_of
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.measuring import Measuring
-from millstream.runtime.object_fencing import claims_of
 from millstream.runtime.pipelines import Pipelines
-from millstream.runtime.plan import Plan, store_parts
-from millstream.runtime.preparation import (
+from millstream.runtime.reset.afresh import forget_now
+from millstream.runtime.state.assignment import StorePart
+from millstream.runtime.state.work_plan import WorkPlan, store_parts
+from millstream.runtime.threads.cleaner import StateCleaner
+from millstream.runtime.threads.global_tables import declared_serdes, find_global_parts
+from millstream.runtime.threads.source_records import SourceRecords, source_serdes
+from millstream.runtime.threads.store_thread import Stopped, Updater
+from millstream.runtime.topics.preparation import (
     check_dead_letters,
     ensure_internal,
     kept_counts,
     source_descriptions,
 )
-from millstream.runtime.reconcile import Reconciler
-from millstream.runtime.source_records import SourceRecords, source_serdes
-from millstream.runtime.starts import begin, raise_if_half_reset
-from millstream.runtime.store_thread import Stopped, Updater
-from millstream.runtime.topic_news import source_patterns, written_topics
-from millstream.runtime.topic_watch import TopicWatch
+from millstream.runtime.topics.reconcile import Reconciler
+from millstream.runtime.topics.topic_news import source_patterns, written_topics
+from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, offset_reset, serde_of
 from millstream.serdes.registered import bound
@@ -160,7 +160,7 @@ class Assembly:
             use.topic: pipeline.name
             for pipeline in topology.queries
             for use in topics_of(pipeline, config.application_id)
-            if use.role is Role.CHANGELOG
+            if use.role is TopicRole.CHANGELOG
         }
         self._claims: dict[str, CheckpointClaim] = {}
         self._claiming = threading.Lock()  # held during a claim, which may take minutes
@@ -239,7 +239,7 @@ class Assembly:
         if self._embedded:
             forget_now(self._directory.path, self._topics, self._config.application_id)
 
-    def plan(self) -> Plan:
+    def plan(self) -> WorkPlan:
         """Check the topics: the program's must exist, and the internal ones are created.
 
         Raises:
@@ -311,9 +311,9 @@ class Assembly:
         outputs = topics.confirm(each.name for each in written)
         self._sources = sources
         self._parts_filled = tuple(store_parts(plan))
-        return Plan(sources, plan, self._parts_filled, written, outputs)
+        return WorkPlan(sources, plan, self._parts_filled, written, outputs)
 
-    def join(self, member: GroupMember, plan: Plan) -> Membership:
+    def join(self, member: GroupMember, plan: WorkPlan) -> Membership:
         """Join the group. The caller leaves it."""
         return self._parts.membership(
             self._config,
@@ -634,7 +634,7 @@ class Assembly:
             )
             return claim
 
-    def _highest_epoch(self, compiled: CompiledPipeline, owner: Owner | None) -> int:
+    def _highest_epoch(self, compiled: CompiledPipeline, owner: ClaimOwner | None) -> int:
         """The highest epoch in a pipeline's changelogs, if the last claim does not determine it.
 
         Raises:

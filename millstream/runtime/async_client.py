@@ -25,7 +25,7 @@ from millstream.query.position import PositionBound
 from millstream.query.request import StateQueryRequest
 from millstream.query.result import StateQueryResult
 from millstream.runtime.close_options import CloseOptions
-from millstream.runtime.reset_plan import ResetPlan, To
+from millstream.runtime.reset.reset_plan import ResetPlan, To
 from millstream.states import State
 
 __all__ = ["AsyncClient"]

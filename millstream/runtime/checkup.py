@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from millstream.clock import Clock
 from millstream.errors import MissingSourceTopicException
 from millstream.model import LagInfo
-from millstream.query.provider import Role
-from millstream.runtime.client_state import ClientState
-from millstream.runtime.crew import Crew
+from millstream.query.provider import PartRole
 from millstream.runtime.health import HealthView, Waiting
+from millstream.runtime.state.client_state import ClientState
+from millstream.runtime.threads.crew import Crew
 from millstream.runtime.view import ClientView
 from millstream.topology.topology import Topology
 
@@ -46,7 +46,7 @@ def health_view(
     restoring: dict[str, int | None] = {
         name: sum(lag.offset_lag for lag in lags[name].values()) if name in lags else None
         for name, parts in view.snapshot().local.items()
-        if any(part.role is Role.RESTORING for part in parts)
+        if any(part.role is PartRole.RESTORING for part in parts)
     }
     every = [pipeline.name for pipeline in topology.queries]
     agreed = state.group.agreed

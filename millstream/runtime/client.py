@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from millstream import program_end
+from millstream.checkpoints.checkpoints import Checkpoints
 from millstream.clock import seconds_of
 from millstream.config import StreamsConfig
 from millstream.coroutines import Changes, Do, Until, Wait, block
@@ -30,44 +31,16 @@ from millstream.errors import (
 )
 from millstream.foreign import ESCAPED
 from millstream.machine import Announcer
-from millstream.metrics.client import ClientMetrics, MetricsView
+from millstream.metrics.client_metrics import ClientMetrics, MetricsView
 from millstream.model import LagInfo, TaskId, ThreadMetadata
-from millstream.registry.settings import RegistrySettings
-from millstream.runtime.afresh import delete_internal, forget_later, internal_topics
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.assembly import Assembly, ClosedMeanwhile
 from millstream.runtime.async_client import AsyncClient
-from millstream.runtime.checkpoints import Checkpoints
 from millstream.runtime.checkup import health_view
 from millstream.runtime.client_html import client_html
-from millstream.runtime.client_state import About, ClientState
 from millstream.runtime.close_options import CloseOptions
-from millstream.runtime.crew import Crew
-from millstream.runtime.events import (
-    AddAsked,
-    BeginClosing,
-    CloseAsked,
-    Compiled,
-    Instruction,
-    Made,
-    MakeThread,
-    Open,
-    OpeningBegins,
-    OpeningEnded,
-    Passed,
-    PauseAsked,
-    Phase,
-    RemoveAsked,
-    StartAsked,
-    StartFailed,
-    StopThread,
-    TimeUp,
-)
-from millstream.runtime.failure import Failure
-from millstream.runtime.frames import DataFrames
-from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
-from millstream.runtime.handler import Handler, Hook, check_handler, check_hook, resolve
+from millstream.runtime.frame_methods import DataFrames
 from millstream.runtime.health import Health, assess
-from millstream.runtime.history import FailureRecord
 from millstream.runtime.measuring import Measuring
 from millstream.runtime.modes import modes_of
 from millstream.runtime.owner import Owner
@@ -75,18 +48,45 @@ from millstream.runtime.participation import Participation
 from millstream.runtime.performer import Performer
 from millstream.runtime.policies import default_budget
 from millstream.runtime.queries import InteractiveQueries
-from millstream.runtime.reset import Reset, reset_application
-from millstream.runtime.reset_plan import ResetPlan, To
-from millstream.runtime.standby_updates import StandbyUpdates
-from millstream.runtime.supervisor import Supervisor
-from millstream.runtime.thread import StreamThread
+from millstream.runtime.reset.afresh import delete_internal, forget_later, internal_topics
+from millstream.runtime.reset.reset_plan import ResetPlan, To
+from millstream.runtime.reset.resetter import Reset, reset_application
+from millstream.runtime.state.client_state import ClientFacts, ClientState
+from millstream.runtime.state.events import (
+    AddAsked,
+    BeginClosing,
+    CloseAsked,
+    ClosingDone,
+    Instruction,
+    Made,
+    MakeThread,
+    Open,
+    OpeningBegins,
+    OpeningEnded,
+    PauseAsked,
+    Phase,
+    RemoveAsked,
+    SerdesKnown,
+    StartAsked,
+    StartFailed,
+    StopThread,
+    TimeUp,
+)
+from millstream.runtime.state.failure import Failure
+from millstream.runtime.state.history import FailureRecord
+from millstream.runtime.threads.crew import Crew
+from millstream.runtime.threads.global_thread import GlobalStreamThread, global_thread_name
+from millstream.runtime.threads.handler import Handler, Hook, check_handler, check_hook, resolve
+from millstream.runtime.threads.standby_updates import StandbyUpdates
+from millstream.runtime.threads.supervisor import Supervisor
+from millstream.runtime.threads.thread import StreamThread
 from millstream.runtime.view import ClientView
 from millstream.runtime.wiring import Parts, QueryServing, real_parts
 from millstream.states import State
 from millstream.stores.directory import StateDirectory
 
 if TYPE_CHECKING:
-    from millstream.runtime.standby_updates import StandbyUpdateListener
+    from millstream.runtime.threads.standby_updates import StandbyUpdateListener
     from millstream.stores.updater import StateRestoreListener
     from millstream.topology.topology import Topology
 
@@ -195,7 +195,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self._view,
             self._client_id,
             self._measuring,
-            on_compiled=lambda serdes: self._owner.post(Compiled(serdes)),
+            on_compiled=lambda serdes: self._owner.post(SerdesKnown(serdes)),
         )
         self._participation = Participation(
             topology,
@@ -858,7 +858,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         while (phase := self._phase()) is not Phase.DONE:
             if phase.is_work:
                 self._close_what_belongs_to(phase)
-                self._owner.call(Passed(phase))
+                self._owner.call(ClosingDone(phase))
             elif not self._owner.wait_for(lambda value, at=phase: _phase_of(value) is not at, _JOIN_S):  # type: ignore[misc]
                 self._owner.call(TimeUp(phase, _JOIN_S))
         self._closed.set()
@@ -916,8 +916,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     # --- small things ------------------------------------------------------------------------------------
 
-    def _about(self) -> About:
-        return About(
+    def _about(self) -> ClientFacts:
+        return ClientFacts(
             self._client_id,
             pipelines=tuple(pipeline.name for pipeline in self._topology.queries),
             budget=default_budget(self._config),

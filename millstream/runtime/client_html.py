@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from millstream.display import badge, block, details, facts, note, table, title
 from millstream.model import LagInfo, ThreadMetadata
 from millstream.runtime.health import Health
-from millstream.runtime.history import FailureRecord
+from millstream.runtime.state.history import FailureRecord
 from millstream.states import State
 
 __all__ = ["client_html"]

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from millstream.display import badge, block, facts, note, title
 from millstream.model import FirstBatch
-from millstream.runtime.failure import in_short
-from millstream.runtime.history import FailureRecord
+from millstream.runtime.state.failure import in_short
+from millstream.runtime.state.history import FailureRecord
 from millstream.states import State
 
 __all__ = ["Health", "HealthView", "Waiting", "assess"]

@@ -16,15 +16,15 @@ from millstream.group.codes import AssignorError
 from millstream.group.userdata import Assignment
 from millstream.metrics.batches import Keepers, Readers, Writers, forget_pipeline, record_batch
 from millstream.metrics.meter import Meter, Reading
-from millstream.metrics.restoring import Restoring, UpdaterWatch
-from millstream.metrics.table import COORDINATOR, FAILURES, GROUP, THREAD
+from millstream.metrics.metrics_table import COORDINATOR, FAILURES, GROUP, THREAD
+from millstream.metrics.restoring import RestoreMetrics, UpdaterWatch
 from millstream.model import BatchReport, TaskId, TopicPartition
 from millstream.ports import BytesStore
-from millstream.runtime.client_state import ClientState, Moment
-from millstream.runtime.crew import Crew
-from millstream.runtime.events import Assigned, Event, GroupLost, Settled, ThreadMoved
-from millstream.runtime.history import FailureRecord
-from millstream.runtime.standby_updates import StandbyUpdates
+from millstream.runtime.state.client_state import ClientState, Moment
+from millstream.runtime.state.events import Assigned, Event, GroupLost, Settled, ThreadMoved
+from millstream.runtime.state.history import FailureRecord
+from millstream.runtime.threads.crew import Crew
+from millstream.runtime.threads.standby_updates import StandbyUpdates
 from millstream.runtime.view import ClientView
 from millstream.states import State, ThreadState
 from millstream.topology.topology import Topology
@@ -107,7 +107,7 @@ class Measuring:
         self._writers = writers_of(topology, application_id)
         self._keepers = keepers_of(topology)
         self._meter = Meter(clock)
-        self._restoring = Restoring(self._meter, view.is_standby)
+        self._restoring = RestoreMetrics(self._meter, view.is_standby)
         self._threads: dict[str, str] = {}  # by pipeline
         self._tasks: dict[str, frozenset[TaskId]] = {}  # by thread
         self._rebalancing_since: float | None = None

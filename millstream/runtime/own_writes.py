@@ -18,10 +18,10 @@ from millstream.topology.nodes import ForeignKeyJoin, Repartition, Source, Store
 from millstream.topology.pipeline import Pipeline, writers_first
 from millstream.topology.topology import Topology
 
-__all__ = ["Progress", "bound_after", "bound_at_ends", "topic_of"]
+__all__ = ["ClientProgress", "bound_after", "bound_at_ends", "topic_of"]
 
 
-class Progress(Protocol):
+class ClientProgress(Protocol):
     """What must be known about a running client."""
 
     def finished(self, pipeline: str, needed: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
@@ -42,7 +42,7 @@ def topic_of(store: Store, application_id: str) -> str:
     return store.source_topic or changelog_topic(application_id, store.name)
 
 
-def bound_at_ends(store: Store, application_id: str, progress: Progress) -> PositionBound:
+def bound_at_ends(store: Store, application_id: str, progress: ClientProgress) -> PositionBound:
     """A bound at everything that is in the store's changelog now."""
     ends = progress.ends([topic_of(store, application_id)])
     return PositionBound.at(Position({at: end - 1 for at, end in ends.items() if end > 0}))
@@ -53,7 +53,7 @@ def bound_after(
     written: Mapping[TopicPartition, int],
     topology: Topology,
     application_id: str,
-    progress: Progress,
+    progress: ClientProgress,
 ) -> PositionBound:
     """The bound at which the store has the results of records; waits for the pipelines in between.
 
@@ -91,7 +91,7 @@ def bound_after(
     return PositionBound.at(bound)
 
 
-def _wait(pipeline: Pipeline, needed: Mapping[TopicPartition, int], progress: Progress) -> None:
+def _wait(pipeline: Pipeline, needed: Mapping[TopicPartition, int], progress: ClientProgress) -> None:
     def done() -> bool:
         finished = progress.finished(pipeline.name, needed)
         return all(finished.get(at, 0) >= offset for at, offset in needed.items())

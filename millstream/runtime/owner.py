@@ -25,10 +25,10 @@ from millstream.clock import Clock
 from millstream.coroutines import Changes, Until
 from millstream.errors import StreamsException
 from millstream.machine import Announcer
-from millstream.runtime.client_state import ClientState, Moment
-from millstream.runtime.events import Broken, Event, Instruction, Moved
-from millstream.runtime.failure import Failure
-from millstream.runtime.reactions import react
+from millstream.runtime.state.client_state import ClientState, Moment
+from millstream.runtime.state.events import Broken, Event, Instruction, Moved
+from millstream.runtime.state.failure import Failure
+from millstream.runtime.state.reactions import react
 from millstream.states import State
 
 __all__ = ["Owner"]

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 
+from millstream.checkpoints.checkpoints import fingerprint
 from millstream.errors import (
     LostTopicException,
     MissingSourceTopicException,
@@ -25,22 +26,21 @@ from millstream.errors import (
     TaskAssignmentException,
 )
 from millstream.foreign import ESCAPED, printable
-from millstream.group.assignor import Facts, Memory, assign
+from millstream.group.assignor import LeaderFacts, Memory, assign
 from millstream.group.codes import AssignorError
 from millstream.group.userdata import MOST_USER_DATA_BYTES, Assignment, MemberInfo, Program, fitting
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Membership, TopicDescription
 from millstream.query.metadata import Placement
 from millstream.runtime.assembly import Assembly
-from millstream.runtime.checkpoints import fingerprint
-from millstream.runtime.client_state import ClientState
-from millstream.runtime.crew import Crew
-from millstream.runtime.events import (
+from millstream.runtime.owner import Owner
+from millstream.runtime.state.client_state import ClientState
+from millstream.runtime.state.events import (
     AgreementAsked,
     Assigned,
     GroupFailed,
+    GroupJoined,
     GroupLost,
-    Joined,
     Planned,
     Said,
     TopicsDropped,
@@ -49,12 +49,12 @@ from millstream.runtime.events import (
     TopicsMissing,
     Warmed,
 )
-from millstream.runtime.holdings import placement_of, task_offsets, up_to_date
-from millstream.runtime.owner import Owner
-from millstream.runtime.plan import Plan
-from millstream.runtime.preparation import source_topics
-from millstream.runtime.topic_news import source_patterns
-from millstream.runtime.topic_watch import TopicWatch
+from millstream.runtime.state.holdings import placement_of, task_offsets, up_to_date
+from millstream.runtime.state.work_plan import WorkPlan
+from millstream.runtime.threads.crew import Crew
+from millstream.runtime.topics.preparation import source_topics
+from millstream.runtime.topics.topic_news import source_patterns
+from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
 from millstream.topology.nodes import Source
 from millstream.topology.topology import Topology
@@ -135,14 +135,14 @@ class Participation:
                 raise missing
             self._join(plan)
 
-    def _join(self, plan: Plan) -> None:
+    def _join(self, plan: WorkPlan) -> None:
         if self._owner.state.group.over and self._membership is not None:
             self._membership.close(_CLOSE_S)
             self._membership = None
         if self._membership is None:
             self._assembly.start_ahead()
             membership = self._membership = self._assembly.join(self, plan)
-            self._owner.post(Joined())
+            self._owner.post(GroupJoined())
             membership.start()
         else:
             self._owner.post(AgreementAsked())
@@ -320,10 +320,10 @@ class Participation:
             program=Program(facts.pipelines, facts.tasks, facts.standby_replicas),
         )
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> LeaderFacts:
         """The facts it knows as the leader."""
         plan = self._owner.state.plan
-        return Facts(
+        return LeaderFacts(
             pipelines=tuple(pipeline.name for pipeline in self._topology.queries),
             tasks=plan.tasks if plan is not None else (),
             standby_replicas=int(self._assembly.config["num.standby.replicas"]),
@@ -372,7 +372,7 @@ class Participation:
             )
         return placement
 
-    def _watching(self, plan: Plan) -> TopicWatch:
+    def _watching(self, plan: WorkPlan) -> TopicWatch:
         pipelines = self._topology.pipelines
         config = self._assembly.config
         watch = TopicWatch(

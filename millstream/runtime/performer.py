@@ -14,8 +14,9 @@ from millstream.clock import Clock
 from millstream.errors import StreamsException
 from millstream.machine import Announcer
 from millstream.runtime.assembly import Assembly
-from millstream.runtime.crew import Crew
-from millstream.runtime.events import (
+from millstream.runtime.owner import Owner
+from millstream.runtime.participation import Participation
+from millstream.runtime.state.events import (
     BeginClosing,
     BeginThread,
     CallHook,
@@ -39,10 +40,9 @@ from millstream.runtime.events import (
     StopThread,
     TakeAgreement,
 )
-from millstream.runtime.global_thread import GlobalStreamThread
-from millstream.runtime.owner import Owner
-from millstream.runtime.participation import Participation
-from millstream.runtime.thread import StreamThread
+from millstream.runtime.threads.crew import Crew
+from millstream.runtime.threads.global_thread import GlobalStreamThread
+from millstream.runtime.threads.thread import StreamThread
 from millstream.runtime.view import ClientView
 from millstream.serdes.serdes import serde_named
 from millstream.states import State

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from millstream.errors import StreamsException
 from millstream.model import BatchReport
 from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd, RunningPipeline
-from millstream.runtime.store_thread import Stopped
+from millstream.runtime.threads.store_thread import Stopped
 from millstream.topology.nodes import FrameTable
 from millstream.topology.pipeline import Pipeline, writers_first
 

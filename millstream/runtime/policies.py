@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException
-from millstream.runtime.failure import (
+from millstream.runtime.state.failure import (
     BACKOFF,
     BACKOFF_MAX,
     NO_PAUSE,

@@ -40,9 +40,9 @@ from millstream.query.request import StateQueryRequest
 from millstream.query.result import StateQueryResult
 from millstream.query.state_query import raise_if_none_can_answer, run_query
 from millstream.runtime.assembly import Assembly
-from millstream.runtime.crew import Crew
 from millstream.runtime.own_writes import bound_after, bound_at_ends
 from millstream.runtime.participation import Participation
+from millstream.runtime.threads.crew import Crew
 from millstream.runtime.view import ClientView
 from millstream.topology.nodes import Store
 from millstream.topology.topology import Topology

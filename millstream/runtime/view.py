@@ -14,10 +14,10 @@ from millstream.coroutines import Changes, Until
 from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.ports import BytesStore
 from millstream.query.metadata import default_partitioner
-from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
-from millstream.registry.settings import RegistrySettings
-from millstream.runtime.assignment import StorePart
-from millstream.runtime.standby_updates import StandbyUpdates
+from millstream.query.provider import LocalStore, PartRole, StoreDeclaration, StoreSnapshot
+from millstream.registry.registry_settings import RegistrySettings
+from millstream.runtime.state.assignment import StorePart
+from millstream.runtime.threads.standby_updates import StandbyUpdates
 from millstream.serdes.registered import bound
 from millstream.serdes.serde import Serde, SerdePair
 from millstream.states import GlobalThreadState, State, ThreadState
@@ -194,9 +194,9 @@ class ClientView:
         state, threads = self._states()
         local: dict[str, list[LocalStore]] = {}
         for changelog, (thread, part, store) in sorted(self._open.items(), key=lambda item: item[0]):
-            role = Role.ACTIVE if changelog in self._restored else Role.RESTORING
+            role = PartRole.ACTIVE if changelog in self._restored else PartRole.RESTORING
             if part.standby:
-                role = Role.STANDBY
+                role = PartRole.STANDBY
             here = LocalStore(part.task_id, store, thread, role, changelog)
             local.setdefault(part.store.name, []).append(here)
         return StoreSnapshot(

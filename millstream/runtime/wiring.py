@@ -18,7 +18,7 @@ from millstream.config import StreamsConfig, as_text, reset_of
 from millstream.errors import ConfigException, TopologyException
 from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.modes import modes_of
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
 
@@ -106,8 +106,8 @@ def _changelog(config: StreamsConfig) -> ChangelogConsumer:
 
 
 def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engine:
+    from millstream.spark.compile.record_handlers import RecordHandlers
     from millstream.spark.engine import SparkEngine, SparkSettings
-    from millstream.spark.handlers import RecordHandlers
 
     return SparkEngine(
         SparkSettings(

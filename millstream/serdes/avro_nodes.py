@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
-__all__ = ["NAMED", "Field", "MisreadError", "Node", "default", "is_called", "meaning", "parsed"]
+__all__ = ["NAMED", "AvroNode", "Field", "MisreadError", "default", "is_called", "meaning", "parsed"]
 
 NAMED = frozenset(("record", "error", "enum", "fixed"))
 _PRIMITIVE = frozenset(("null", "boolean", "bytes", "string", "int", "long", "float", "double"))
@@ -27,7 +27,7 @@ class MisreadError(ValueError):
 
 
 @dataclass(eq=False)
-class Node:
+class AvroNode:
     """A schema. `inner` are a union's members, or what an array or a map consists of."""
 
     kind: str
@@ -39,20 +39,20 @@ class Node:
     size: int = 0
     symbols: tuple[str, ...] = ()
     default: str | None = None
-    inner: list[Node] = field(default_factory=list)
+    inner: list[AvroNode] = field(default_factory=list)
     fields: dict[str, Field] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Field:
-    node: Node
+    node: AvroNode
     aliases: tuple[str, ...]
     has_default: bool
     default: Any
 
 
-def parsed(texts: Sequence[str]) -> Node:
-    names: dict[str, Node] = {}
+def parsed(texts: Sequence[str]) -> AvroNode:
+    names: dict[str, AvroNode] = {}
     made = None
     for text in texts:
         made = _node(json.loads(text) if text.strip()[:1] in '{["' else text.strip(), "", names)
@@ -60,20 +60,20 @@ def parsed(texts: Sequence[str]) -> Node:
     return made
 
 
-def _node(schema: Any, space: str, names: dict[str, Node]) -> Node:
+def _node(schema: Any, space: str, names: dict[str, AvroNode]) -> AvroNode:
     if isinstance(schema, str):
         if schema in _PRIMITIVE:
-            return Node(schema)
+            return AvroNode(schema)
         found = names.get(_full(schema, space)) or names.get(schema)
         if found is None:
             raise ValueError(f"this is not an Avro schema: nothing defines '{schema}'")
         return found
     if isinstance(schema, list):
-        return Node("union", inner=[_node(each, space, names) for each in schema])
+        return AvroNode("union", inner=[_node(each, space, names) for each in schema])
     kind = schema["type"]
     if not isinstance(kind, str) or kind not in (*_PRIMITIVE, *NAMED, "array", "map"):
         return _node(kind, space, names)
-    made = Node(kind, logical=str(schema.get("logicalType") or ""))
+    made = AvroNode(kind, logical=str(schema.get("logicalType") or ""))
     if made.logical == "decimal":
         made.precision, made.scale = int(schema["precision"]), int(schema.get("scale", 0))
     if kind in ("array", "map"):
@@ -100,7 +100,7 @@ def _full(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def is_called(writer: Node, reader: Node) -> bool:
+def is_called(writer: AvroNode, reader: AvroNode) -> bool:
     return writer.name == reader.name or writer.name in reader.aliases
 
 
@@ -114,7 +114,7 @@ _EXACT = Context(prec=60)
 _TIMES = "Avro whose times are of a day, or of the years 1 to 9999"
 
 
-def meaning(node: Node) -> Callable[[Any], Any] | None:
+def meaning(node: AvroNode) -> Callable[[Any], Any] | None:
     """What a value stands for, by its logical type; None: for itself."""
     kind = (node.kind, node.logical)
     if node.logical == "decimal" and node.kind in ("bytes", "fixed"):
@@ -183,13 +183,13 @@ _MEANINGS: dict[tuple[str, str], Callable[[Any], Any]] = {
 # --- defaults ---
 
 
-def default(node: Node, given: Any) -> Callable[[], Any]:
+def default(node: AvroNode, given: Any) -> Callable[[], Any]:
     """Gives a new field's value, which is its own for each record."""
     value = _of_json(node, given)
     return (lambda: deepcopy(value)) if isinstance(value, list | dict) else lambda: value
 
 
-def _of_json(node: Node, given: Any) -> Any:
+def _of_json(node: AvroNode, given: Any) -> Any:
     """The value of a default as a schema has it.
 
     Raises:
@@ -206,7 +206,7 @@ def _of_json(node: Node, given: Any) -> Any:
     return raw if read is None else read(raw)
 
 
-def _raw(node: Node, given: Any) -> Any:
+def _raw(node: AvroNode, given: Any) -> Any:
     whole = isinstance(given, int) and not isinstance(given, bool)
     match node.kind:
         case "null" if given is None:

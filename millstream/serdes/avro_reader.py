@@ -16,9 +16,9 @@ from typing import Any
 
 from millstream.serdes.avro_nodes import (
     NAMED,
+    AvroNode,
     Field,
     MisreadError,
-    Node,
     default,
     is_called,
     meaning,
@@ -107,7 +107,7 @@ class _Plans:
     def __init__(self) -> None:
         self._begun: dict[tuple[int, int], list[Read]] = {}
 
-    def of(self, writer: Node, reader: Node) -> Read:
+    def of(self, writer: AvroNode, reader: AvroNode) -> Read:
         if writer.kind == "union":
             return _of_union([self.of(each, reader) for each in writer.inner])
         if reader.kind == "union":
@@ -130,7 +130,7 @@ class _Plans:
                 return _then(_of_fixed(writer.size), meaning(reader))
         return _then(_READ[writer.kind], meaning(reader))
 
-    def _branch(self, writer: Node, union: Node) -> Node | None:
+    def _branch(self, writer: AvroNode, union: AvroNode) -> AvroNode | None:
         """The type of a union that something is read as: the first of its name or kind, or a wider one."""
         structure = None
         for each in union.inner:
@@ -145,7 +145,7 @@ class _Plans:
             return structure
         return next((each for each in union.inner if _is_wider(writer.kind, each.kind)), None)
 
-    def _fits(self, writer: Node, reader: Node) -> bool:
+    def _fits(self, writer: AvroNode, reader: AvroNode) -> bool:
         """Whether a record can be read as another one, as far as its own fields say it."""
         if not all(has is not None or each.has_default for each, has in _paired(writer, reader).values()):
             return False
@@ -155,7 +155,7 @@ class _Plans:
             if has is not None
         )
 
-    def _record(self, writer: Node, reader: Node) -> Read:
+    def _record(self, writer: AvroNode, reader: AvroNode) -> Read:
         known = self._begun.get((id(writer), id(reader)))
         if known is not None:  # it contains itself
             return lambda source: known[0](source)
@@ -176,7 +176,7 @@ class _Plans:
         return begun[0]
 
 
-def _paired(writer: Node, reader: Node) -> dict[str, tuple[Field, Field | None]]:
+def _paired(writer: AvroNode, reader: AvroNode) -> dict[str, tuple[Field, Field | None]]:
     """The reader's fields, each with the writer's, if that has it."""
     aliased = is_called(writer, reader)
     found: dict[str, tuple[Field, Field | None]] = {}
@@ -190,7 +190,7 @@ def _is_wider(written: str, read: str) -> bool:
     return read in _WIDER.get(written, ()) or {written, read} == {"string", "bytes"}
 
 
-def _promoted(writer: Node, reader: Node) -> Read:
+def _promoted(writer: AvroNode, reader: AvroNode) -> Read:
     if not _is_wider(writer.kind, reader.kind):
         return _Wrong(f"{writer.kind} is not {reader.kind}")
     read = _READ[writer.kind]
@@ -318,7 +318,7 @@ def _of_union(members: list[Read]) -> Read:
     return read
 
 
-def _of_enum(writer: Node, reader: Node) -> Read:
+def _of_enum(writer: AvroNode, reader: AvroNode) -> Read:
     if not is_called(writer, reader):
         return _Wrong("an enum has another name")
     symbols = [each if each in reader.symbols else reader.default for each in writer.symbols]
@@ -393,7 +393,7 @@ def _of_record(
     return read
 
 
-def _skip(node: Node, begun: dict[int, list[Read]]) -> Read:
+def _skip(node: AvroNode, begun: dict[int, list[Read]]) -> Read:
     """Reads over something that the reader does not have."""
     match node.kind:
         case "union":

@@ -1,8 +1,9 @@
 """Serdes whose schemas are in a schema registry: Avro, JSON Schema and Protobuf, in Confluent's wire format.
 
 A serde made by the user says what is known of the schema. Used for a topic it is *bound*: it then knows the
-registry (that of the configuration, unless it has its own) and the subject. `spark/registry_serdes.py` is the
-Spark half; both use the same registry, and a test checks that they produce the same bytes.
+registry (that of the configuration, unless it has its own) and the subject.
+`spark/compile/registry_serdes.py` is the Spark half; both use the same registry, and a test checks that they
+produce the same bytes.
 
 Source: io.confluent.kafka.serializers, io.confluent.kafka.streams.serdes.
 """
@@ -26,20 +27,20 @@ from millstream.errors import (
     SerializationException,
     TopologyException,
 )
-from millstream.registry.client import Registered, Registry, registry_of
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_client import Registered, Registry, registry_of
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes import avro_reader, avro_types, json_schema_types, protobuf_types
 from millstream.serdes.avro_nodes import MisreadError
 from millstream.serdes.formats import JsonSerde, ListSerde
 from millstream.serdes.serde import Serde
-from millstream.serdes.windowed import WindowedSerde
+from millstream.serdes.windowed_serdes import WindowedSerde
 
 __all__ = [
     "AvroSerde",
     "JsonSchemaSerde",
-    "Place",
     "ProtobufSerde",
     "RegistrySerde",
+    "SerdePlace",
     "bound",
     "header_of",
     "reading",
@@ -47,7 +48,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Place:
+class SerdePlace:
     """Where a serde is used: for the keys or the values of a topic."""
 
     topic: str
@@ -69,7 +70,7 @@ class RegistrySerde(Serde):
     schema: str = ""
     record: str = "Record"
     settings: RegistrySettings | None = None
-    place: Place | None = None
+    place: SerdePlace | None = None
     subject_name: str = ""
 
     kind: ClassVar[str]
@@ -102,7 +103,7 @@ class RegistrySerde(Serde):
             return self.subject_name
         # Of each schema a subject of its own: nobody reads one of these after the other.
         digest = hashlib.sha256(self.schema.encode()).hexdigest()[:12]
-        place = self.place or Place(f"{settings.application or 'millstream'}-internal-{digest}", False)
+        place = self.place or SerdePlace(f"{settings.application or 'millstream'}-internal-{digest}", False)
         return settings.subject(place.topic, self._schema_name, is_key=place.is_key)
 
     def reading(self) -> Self:
@@ -242,7 +243,7 @@ def bound(
         of = settings
     elif settings is not None:
         of = of.of_application(settings.application)
-    return replace(serde, settings=of, place=None if topic is None else Place(topic, is_key))
+    return replace(serde, settings=of, place=None if topic is None else SerdePlace(topic, is_key))
 
 
 def reading(serde: Any) -> Any:

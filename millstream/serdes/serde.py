@@ -1,8 +1,8 @@
 """What a serde is: how a key or a value is written as bytes, and read back.
 
 A serde has two parts that must agree: a Python codec, here, for interactive queries and tests; and a pair of
-Column expressions for Spark, which spark/serdes.py derives from the serde's name (and schema). They use
-exactly Kafka's byte formats; None is written as None (no key, or a tombstone) and read back as None.
+Column expressions for Spark, which spark/compile/serde_columns.py derives from the serde's name (and schema).
+They use exactly Kafka's byte formats; None is written as None (no key, or a tombstone) and read back as None.
 
 Serdes are frozen, compare by value, and can be pickled.
 """

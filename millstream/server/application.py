@@ -20,13 +20,13 @@ from millstream.errors import IllegalStateException, StreamsException, TimeoutEx
 from millstream.foreign import ESCAPED
 from millstream.query.metadata import HostInfo
 from millstream.remote.answers import Answer, Refused
+from millstream.remote.http_wire import Deadline
 from millstream.remote.proof import FORWARDED, Seal, checked_token, secret_of
 from millstream.remote.routes import Request, parse_request
-from millstream.remote.wire import Deadline
 from millstream.server.entrance import Allowed, Entrance, Headers, Limits, Origins, headers_of
 from millstream.server.forms import MEDIA_TYPE
+from millstream.server.local_stores import QueriedStreams
 from millstream.server.peers import Peers, server_closed
-from millstream.server.reading import QueriedStreams
 from millstream.server.service import QueryService
 
 __all__ = ["ADMITTED", "QueryApplication"]

@@ -21,8 +21,8 @@ from typing import Any, Protocol
 
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.foreign import printable
-from millstream.metrics.client import ClientMetrics
-from millstream.metrics.table import (
+from millstream.metrics.client_metrics import ClientMetrics
+from millstream.metrics.metrics_table import (
     CONSUMER,
     COORDINATOR,
     DROPPED,
@@ -35,10 +35,10 @@ from millstream.metrics.table import (
 )
 from millstream.query.metadata import HostInfo
 from millstream.remote.answers import Answer, Refused
-from millstream.remote.routes import Question
-from millstream.remote.wire import Deadline, Reply
+from millstream.remote.http_wire import Deadline, Reply
+from millstream.remote.routes import RemoteRequest
+from millstream.server.local_stores import QueriedStreams
 from millstream.server.peers import Peers
-from millstream.server.reading import QueriedStreams
 from millstream.topology.drawing import Arrow, Box, BoxKind, Drawing, drawing_of
 from millstream.topology.picture import Picture, picture_of
 
@@ -331,7 +331,7 @@ class Others:
         return known
 
     async def _ask(self, hosts: Sequence[HostInfo]) -> None:
-        replies = await self._peers.ask_all(hosts, Question("GET", "/v1/health"), Deadline(_WAIT_S))
+        replies = await self._peers.ask_all(hosts, RemoteRequest("GET", "/v1/health"), Deadline(_WAIT_S))
         self._said = [told_by(host, reply) for host, reply in zip(hosts, replies, strict=True)]
 
 

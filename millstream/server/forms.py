@@ -19,19 +19,19 @@ from enum import Enum
 from typing import Any, Protocol
 
 from millstream.model import StoreKind
-from millstream.query.codec import Codecs
 from millstream.query.provider import StoreDeclaration
+from millstream.query.store_codecs import Codecs
 from millstream.remote.answers import Refused
-from millstream.remote.codec import BYTES, from_base64
+from millstream.remote.json_codec import BYTES, from_base64
 from millstream.remote.routes import Route
-from millstream.stores.api import to_stored
+from millstream.stores.store_base import to_stored
 
 __all__ = [
     "EVENT_HEADERS",
     "MEDIA_TYPE",
+    "EntryWriter",
     "Event",
-    "Form",
-    "Writer",
+    "MediaType",
     "as_csv",
     "form_of",
     "forms_of",
@@ -108,7 +108,7 @@ async def kept_alive(events: AsyncGenerator[Event, None], heartbeat_s: float) ->
 # --- formats by the Accept header -----------------------------------------------------------------------
 
 
-class Form(Enum):
+class MediaType(Enum):
     """The media type of an answer."""
 
     JSON = "application/json"
@@ -118,21 +118,21 @@ class Form(Enum):
     EVENTS = MEDIA_TYPE
 
 
-_ALSO = {"application/ndjson": Form.NDJSON, "*/*": Form.JSON, "application/*": Form.JSON}
-_BY_NAME = {form.value: form for form in Form} | _ALSO
+_ALSO = {"application/ndjson": MediaType.NDJSON, "*/*": MediaType.JSON, "application/*": MediaType.JSON}
+_BY_NAME = {form.value: form for form in MediaType} | _ALSO
 _MOST_WANTED = 32
 
 
-def forms_of(route: Route) -> tuple[Form, ...]:
+def forms_of(route: Route) -> tuple[MediaType, ...]:
     """The possible forms of a route's answers. If there is only one, the header Accept is ignored."""
     if route.paged:
-        return tuple(Form)
+        return tuple(MediaType)
     if route.name == "sql":
-        return (Form.JSON, Form.NDJSON, Form.CSV, Form.ARROW)
-    return (Form.JSON, Form.EVENTS) if route.name == "get" else (Form.JSON,)
+        return (MediaType.JSON, MediaType.NDJSON, MediaType.CSV, MediaType.ARROW)
+    return (MediaType.JSON, MediaType.EVENTS) if route.name == "get" else (MediaType.JSON,)
 
 
-def form_of(route: Route, accept: str) -> Form:
+def form_of(route: Route, accept: str) -> MediaType:
     """The available form that the header Accept prefers; without a header, JSON.
 
     Raises:
@@ -141,7 +141,7 @@ def form_of(route: Route, accept: str) -> Form:
     offered = forms_of(route)
     if len(offered) == 1 or not accept.strip():
         return offered[0]
-    best: tuple[float, Form] | None = None
+    best: tuple[float, MediaType] | None = None
     for wanted in accept.split(",")[:_MOST_WANTED]:
         name, *parameters = (part.strip().lower() for part in wanted.split(";"))
         form, quality = _BY_NAME.get(name), _quality(parameters)
@@ -167,7 +167,7 @@ def _quality(parameters: Sequence[str]) -> float:
 # --- writing entries -------------------------------------------------------------------------------------
 
 
-class Writer(Protocol):
+class EntryWriter(Protocol):
     """Writes the entries of a range, page by page, in a format. It gets them as in JSON."""
 
     content_type: str
@@ -179,20 +179,20 @@ class Writer(Protocol):
     def end(self) -> bytes: ...
 
 
-def writer_of(form: Form, store: StoreDeclaration) -> Writer:
+def writer_of(form: MediaType, store: StoreDeclaration) -> EntryWriter:
     """The writer of a form."""
     match form:
-        case Form.NDJSON:
+        case MediaType.NDJSON:
             return _Lines()
-        case Form.CSV:
+        case MediaType.CSV:
             return _Csv(store.kind)
-        case Form.ARROW:
+        case MediaType.ARROW:
             return _Arrow(store)
     raise ValueError(f"{form} is not a format for a sequence of entries")
 
 
 class _Lines:
-    content_type = Form.NDJSON.value
+    content_type = MediaType.NDJSON.value
     in_bytes = False
 
     def page(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
@@ -211,7 +211,7 @@ _CSV_COLUMNS = {
 
 
 class _Csv:
-    content_type = f"{Form.CSV.value}; charset=utf-8; header=present"
+    content_type = f"{MediaType.CSV.value}; charset=utf-8; header=present"
     in_bytes = False
 
     def __init__(self, kind: StoreKind) -> None:
@@ -252,7 +252,7 @@ def _cell(value: Any) -> Any:
 
 
 class _Arrow:
-    content_type = Form.ARROW.value
+    content_type = MediaType.ARROW.value
     in_bytes = True
 
     def __init__(self, store: StoreDeclaration) -> None:

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from millstream.model import StoreKind
 from millstream.remote.answers import ERRORS, MISDIRECTED, Answer
 from millstream.remote.routes import ROUTES, Route
-from millstream.server.forms import Form, forms_of
+from millstream.server.forms import MediaType, forms_of
 
 __all__ = [
     "ABOUT",
-    "About",
     "Parameter",
+    "PathAnswer",
     "document",
     "errors_by_status",
     "errors_of",
@@ -38,7 +38,7 @@ __all__ = [
 # --- paths and parameters -------------------------------------------------------------------------------
 
 
-class About(NamedTuple):
+class PathAnswer(NamedTuple):
     """What a path answers. `answer` names its schema in the OpenAPI document; None: it is not JSON.
 
     Without a `tag`, the path is only for browsers, and not in that document.
@@ -52,79 +52,83 @@ class About(NamedTuple):
 
 _STORES, _CLIENT, _SERVER = "Stores", "Client", "Server"
 
-ABOUT: Mapping[str, About] = {
-    "index": About("a page with links to all paths; without a token", None, _SERVER),
-    "openapi": About("this API as OpenAPI 3.1; without a token", "Object", _SERVER),
-    "live": About(
+ABOUT: Mapping[str, PathAnswer] = {
+    "index": PathAnswer("a page with links to all paths; without a token", None, _SERVER),
+    "openapi": PathAnswer("this API as OpenAPI 3.1; without a token", "Object", _SERVER),
+    "live": PathAnswer(
         "liveness, for orchestrators, without a token: 200 while the client is alive, 503 if it should "
         "be replaced",
         "Live",
         _SERVER,
     ),
-    "ready": About(
+    "ready": PathAnswer(
         "readiness, for orchestrators, without a token: 200 once its pipelines have ended a micro-batch and "
         "its stores answer, else 503",
         "Ready",
         _SERVER,
     ),
-    "proof": About(
+    "proof": PathAnswer(
         "for other clients, without a token: the proof that this server knows the token", "Proof", _SERVER
     ),
-    "health": About("the client's health, with details; 503 unless it is ready", "Health", _CLIENT),
-    "topology": About(
+    "health": PathAnswer("the client's health, with details; 503 unless it is ready", "Health", _CLIENT),
+    "topology": PathAnswer(
         "the topology as boxes and arrows, as `millstream graph` draws it", "Topology", _CLIENT
     ),
-    "metrics": About(
+    "metrics": PathAnswer(
         "the client's [metrics](metrics.md), as Prometheus reads them; 501 where "
         "prometheus-client is not installed",
         None,
         _CLIENT,
     ),
-    "figures": About("the same as JSON: group, name, tags and value of each metric", "Metrics", _CLIENT),
-    "clients": About("the stores and partitions of each client of the application", "Clients", _CLIENT),
-    "threads": About(
+    "figures": PathAnswer("the same as JSON: group, name, tags and value of each metric", "Metrics", _CLIENT),
+    "clients": PathAnswer("the stores and partitions of each client of the application", "Clients", _CLIENT),
+    "threads": PathAnswer(
         "this client's stream threads: state, tasks, and the progress of their pipelines", "Threads", _CLIENT
     ),
-    "failures": About("the latest failures, each with the response and the next retry", "Failures", _CLIENT),
-    "pause": About("pause this client", "Paused", _CLIENT),
-    "resume": About("resume this client", "Paused", _CLIENT),
-    "change_threads": About("add or remove a stream thread", "ThreadChange", _CLIENT, body="WantedThread"),
-    "close": About("close this client and its server; it does not restart", "Closing", _CLIENT),
-    "ui": About(
+    "failures": PathAnswer(
+        "the latest failures, each with the response and the next retry", "Failures", _CLIENT
+    ),
+    "pause": PathAnswer("pause this client", "Paused", _CLIENT),
+    "resume": PathAnswer("resume this client", "Paused", _CLIENT),
+    "change_threads": PathAnswer(
+        "add or remove a stream thread", "ThreadChange", _CLIENT, body="WantedThread"
+    ),
+    "close": PathAnswer("close this client and its server; it does not restart", "Closing", _CLIENT),
+    "ui": PathAnswer(
         "the [dashboard](dashboard.md), if `ui.enabled` is set: files without data, so without a token",
         None,
         "",
     ),
-    "ui_file": About("a file of the dashboard", None, ""),
-    "still": About(
+    "ui_file": PathAnswer("a file of the dashboard", None, ""),
+    "still": PathAnswer(
         "the dashboard's constant parts: the drawing of the topology, the state machine", "Object", _CLIENT
     ),
-    "watch": About("the dashboard's data, as server-sent events", None, _CLIENT),
-    "sql": About(
+    "watch": PathAnswer("the dashboard's data, as server-sent events", None, _CLIENT),
+    "sql": PathAnswer(
         "run a SELECT over the stores of all clients, in [SQL](stores.md), if `query.server.sql.enabled` "
         "is set",
         "Rows",
         _STORES,
         body="Sql",
     ),
-    "stores": About(
+    "stores": PathAnswer(
         "every store of the topology: kind, serdes, and the partitions on this client", "Stores", _STORES
     ),
-    "store": About("the same about one store", "Store", _STORES),
-    "owner": About("the client that has a key, and those with standbys", "Owner", _STORES),
-    "count": About("the approximate number of entries", "Count", _STORES),
-    "get": About("a key's value and timestamp; 404 without `error` if it has none", "One", _STORES),
-    "multi_get": About(
+    "store": PathAnswer("the same about one store", "Store", _STORES),
+    "owner": PathAnswer("the client that has a key, and those with standbys", "Owner", _STORES),
+    "count": PathAnswer("the approximate number of entries", "Count", _STORES),
+    "get": PathAnswer("a key's value and timestamp; 404 without `error` if it has none", "One", _STORES),
+    "multi_get": PathAnswer(
         "the values of many keys, in the order of the keys; `null` for a key without a value",
         "Many",
         _STORES,
         body="Keys",
     ),
-    "entries": About("a range of keys", "Page", _STORES),
-    "window": About("a key's windows", "Page", _STORES),
-    "windows": About("the windows of many keys", "Page", _STORES),
-    "session": About("a key's sessions", "Page", _STORES),
-    "sessions": About("the sessions of many keys", "Page", _STORES),
+    "entries": PathAnswer("a range of keys", "Page", _STORES),
+    "window": PathAnswer("a key's windows", "Page", _STORES),
+    "windows": PathAnswer("the windows of many keys", "Page", _STORES),
+    "session": PathAnswer("a key's sessions", "Page", _STORES),
+    "sessions": PathAnswer("the sessions of many keys", "Page", _STORES),
 }
 """The description of each route, by its name."""
 
@@ -414,13 +418,15 @@ SCHEMAS: Mapping[str, Schema] = {
 _MEDIA = {"index": "text/html", "metrics": "text/plain", "watch": "text/event-stream"}
 """The content of answers that are not JSON."""
 
-_FORMS: Mapping[Form, Schema] = {
-    Form.NDJSON: {
+_FORMS: Mapping[MediaType, Schema] = {
+    MediaType.NDJSON: {
         "schema": {"type": "string", "description": "one line of JSON for each entry, of all pages"}
     },
-    Form.CSV: {"schema": {"type": "string", "description": "all pages; the first line has the column names"}},
-    Form.ARROW: {"schema": {"type": "string", "description": "Arrow's stream format"}},
-    Form.EVENTS: {"schema": {"type": "string", "description": "the entries, and then each change"}},
+    MediaType.CSV: {
+        "schema": {"type": "string", "description": "all pages; the first line has the column names"}
+    },
+    MediaType.ARROW: {"schema": {"type": "string", "description": "Arrow's stream format"}},
+    MediaType.EVENTS: {"schema": {"type": "string", "description": "the entries, and then each change"}},
 }
 
 _STATUSES = {
@@ -529,7 +535,7 @@ def _responses(route: Route) -> dict[str, Any]:
         if route.name in ("window", "session"):  # with `time`, or `start` and `end`: one of them
             answer = {"anyOf": [answer, _ref("One")]}
         content = {"application/json": {"schema": answer}}
-        content |= {form.value: _FORMS[form] for form in forms_of(route) if form is not Form.JSON}
+        content |= {form.value: _FORMS[form] for form in forms_of(route) if form is not MediaType.JSON}
     found: dict[str, Any] = {"200": {"description": _plain(about.says), "content": content}}
     for status in (*errors_of(route), 500, 503):
         found[str(status)] = {"$ref": f"#/components/responses/Error{status}"}

@@ -1,8 +1,9 @@
 """The query servers of the other clients: sending requests to them, and reading their answers.
 
 Their endpoints come from the group, and anyone who can join the group can announce any endpoint. So an
-endpoint is queried only if it proves that it knows the token (remote/wire.py), and its answers are accepted
-only with a proof. Data from the network is not trusted: an answer of an unexpected shape is reported as such.
+endpoint is queried only if it proves that it knows the token (remote/http_wire.py), and its answers are
+accepted only with a proof. Data from the network is not trusted: an answer of an unexpected shape is reported
+as such.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from millstream.errors import StateStoreNotAvailableException
 from millstream.foreign import printable
 from millstream.query.metadata import HostInfo
 from millstream.remote.answers import Answer, Refused, answer_to
-from millstream.remote.codec import from_base64
-from millstream.remote.pages import Page, Place, Row
-from millstream.remote.routes import Question
-from millstream.remote.wire import NOT_OURS, Base, Deadline, Reply, Unproven, Wire, WireError
+from millstream.remote.http_wire import NOT_OURS, Base, Deadline, Reply, Unproven, Wire, WireError
+from millstream.remote.json_codec import from_base64
+from millstream.remote.pages import Page, PageStart, Row
+from millstream.remote.routes import RemoteRequest
 from millstream.server.entrance import Allowed, Limits
-from millstream.server.reading import LocalStores, Places, QueriedStreams
+from millstream.server.local_stores import LocalStores, Places, QueriedStreams
 
 __all__ = [
     "Peers",
@@ -94,7 +95,7 @@ class Peers:
         """Why an endpoint is not queried; None: it may be."""
         return self._allowed.refusal(host)
 
-    async def ask(self, host: HostInfo, question: Question, deadline: Deadline) -> Reply | None:
+    async def ask(self, host: HostInfo, question: RemoteRequest, deadline: Deadline) -> Reply | None:
         """Another client's answer; None: there is none.
 
         Raises:
@@ -130,7 +131,7 @@ class Peers:
         return None if reply.body.get("error") == NOT_OURS else reply
 
     async def ask_all(
-        self, hosts: Sequence[HostInfo], question: Question, deadline: Deadline
+        self, hosts: Sequence[HostInfo], question: RemoteRequest, deadline: Deadline
     ) -> list[Reply | Refused | None]:
         """The answers of several clients to the same question, in their order; they are queried concurrently.
 
@@ -230,7 +231,7 @@ def page_from(reply: Reply, host: HostInfo) -> tuple[Page, set[int]]:
     rows = [row for row in rows_of(reply, host) if row is not None]
     token = reply.body.get("next")
     try:
-        place = None if token is None else Place.parse(token)
+        place = None if token is None else PageStart.parse(token)
     except Refused:
         raise garbled(host) from None
     return Page(rows, place), partitions_of(reply, host)

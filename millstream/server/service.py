@@ -22,17 +22,17 @@ from millstream.model import PipelineMetadata, ThreadMetadata
 from millstream.query.metadata import HostInfo
 from millstream.query.provider import StoreDeclaration
 from millstream.remote.answers import Answer, Refused
-from millstream.remote.codec import bad
+from millstream.remote.http_wire import Deadline
+from millstream.remote.json_codec import bad
 from millstream.remote.routes import Request, key_of
-from millstream.remote.wire import Deadline
-from millstream.server.asking import ManyKeys, OneKey, Ranges
 from millstream.server.dashboard import Dashboard, Live, Others, Site, figures_of
 from millstream.server.entrance import Limits
-from millstream.server.forms import EVENT_HEADERS, Form, form_of
+from millstream.server.entry_queries import ManyKeys, OneKey, Ranges
+from millstream.server.forms import EVENT_HEADERS, MediaType, form_of
+from millstream.server.local_stores import QueriedStreams, serde_names
 from millstream.server.openapi import index_answer, openapi_answer
 from millstream.server.peers import Peers, Reach, server_threads
-from millstream.server.reading import QueriedStreams, serde_names
-from millstream.server.sql import Sql
+from millstream.server.sql_service import Sql
 from millstream.server.streaming import Exports, Watching
 from millstream.topology.drawing import drawing_of
 
@@ -180,12 +180,12 @@ class QueryService:
             StreamsException: what the read raised, mainly a leaf of KIP-216.
         """
         only_here = forwarded or request.local
-        form = Form.JSON if forwarded else form_of(request.route, request.accept)
+        form = MediaType.JSON if forwarded else form_of(request.route, request.accept)
         if request.route.name == "sql":
             return await self._sql.answer(request, form, body, deadline)
-        if form is Form.EVENTS:
+        if form is MediaType.EVENTS:
             return await self._watching.answer(request, deadline)
-        if form is not Form.JSON:
+        if form is not MediaType.JSON:
             return await self._exports.answer(request, form, deadline)
         about, actions, read = self._about, self._actions, self._reach.read
         match request.route.name:

@@ -24,12 +24,12 @@ from millstream import program_end
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException, IllegalStateException, SetupException, StreamsException
 from millstream.query.metadata import HostInfo
+from millstream.remote.http_wire import Deadline, Tls
 from millstream.remote.proof import checked_token
-from millstream.remote.wire import Deadline, Tls
 from millstream.server.application import ADMITTED, QueryApplication
 from millstream.server.connections import Doorway, Seat, most_connections
 from millstream.server.entrance import Allowed, Limits, Origins, is_loopback
-from millstream.server.reading import QueriedStreams
+from millstream.server.local_stores import QueriedStreams
 
 __all__ = ["QueryServer", "listening_address", "query_server"]
 

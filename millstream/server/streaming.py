@@ -23,9 +23,9 @@ from urllib.parse import urlencode
 
 from millstream.query.provider import StoreDeclaration
 from millstream.remote.answers import Answer, Refused, answer_to, exception_from
+from millstream.remote.http_wire import Deadline
 from millstream.remote.routes import Request, parse_request, question_of, read_of
-from millstream.remote.wire import Deadline
-from millstream.server.forms import EVENT_HEADERS, Event, Form, Writer, kept_alive, writer_of
+from millstream.server.forms import EVENT_HEADERS, EntryWriter, Event, MediaType, kept_alive, writer_of
 from millstream.server.peers import Reach
 
 __all__ = ["Ask", "Exports", "Watching", "asking_for", "body_of", "differences", "entries_of"]
@@ -84,7 +84,7 @@ class Exports:
         self._reach = reach
         self._ask = ask
 
-    async def answer(self, request: Request, form: Form, deadline: Deadline) -> Answer:
+    async def answer(self, request: Request, form: MediaType, deadline: Deadline) -> Answer:
         """The range; `limit` is the maximum number of entries in all of it.
 
         If the first page cannot be read, the answer is the usual error.
@@ -109,7 +109,7 @@ class Exports:
         )
 
     async def _pieces(
-        self, request: Request, writer: Writer, page: _Page, begun: bytes, left: int | None
+        self, request: Request, writer: EntryWriter, page: _Page, begun: bytes, left: int | None
     ) -> AsyncGenerator[bytes, None]:
         if begun:
             yield begun

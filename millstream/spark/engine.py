@@ -19,20 +19,35 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import StreamsException, TopologyException
-from millstream.locations import Kind, kind_of, scheme_of
+from millstream.locations import ClaimKind, kind_of, scheme_of
 from millstream.model import BatchReport
 from millstream.periodic import PeriodicThread
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.serde import Serde
-from millstream.spark.backlog import Backlog
-from millstream.spark.checkpoint_files import HadoopCheckpointFiles, check_location, checkpoint_files
-from millstream.spark.compiler import CompileContext, Compiled, compile_pipeline
-from millstream.spark.damage import find_damage
-from millstream.spark.dropped import DropWatch
-from millstream.spark.ending import of_ended_jvm
-from millstream.spark.executors import Executors, slots_of
-from millstream.spark.failures import (
+from millstream.spark.compile.compiler import CompileContext, Compiled, compile_pipeline
+from millstream.spark.compile.frame_columns import (
+    StaticFrame,
+    changes,
+    dataframe_of,
+    last_rows,
+    pause_s,
+    refuse_doubles,
+)
+from millstream.spark.compile.rebuild import rebuild
+from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
+from millstream.spark.compile.sink import FORMAT, Transactions, sink_options
+from millstream.spark.compile.source import kafka_options, read_kafka, read_topic
+from millstream.spark.jvm.executors import Executors, slots_of
+from millstream.spark.jvm.java_names import java_class
+from millstream.spark.jvm.session import SharedSession
+from millstream.spark.rehearsal import rehearse
+from millstream.spark.run.backlog import Backlog
+from millstream.spark.run.checkpoint_files import HadoopCheckpointFiles, check_location, checkpoint_files
+from millstream.spark.run.damage import find_damage
+from millstream.spark.run.dropped import DropWatch
+from millstream.spark.run.ending import of_ended_jvm
+from millstream.spark.run.failures import (
     Report,
     first_line,
     is_fenced,
@@ -41,13 +56,8 @@ from millstream.spark.failures import (
     translate,
     without_plan,
 )
-from millstream.spark.frames import StaticFrame, changes, dataframe_of, last_rows, pause_s, refuse_doubles
-from millstream.spark.handlers import FAIL, RecordHandlers
-from millstream.spark.java_names import java_class
-from millstream.spark.moved import put_right
-from millstream.spark.pipeline import IdlePipeline, QueryPipeline
-from millstream.spark.programs import end_query, python_program
-from millstream.spark.real_time import (
+from millstream.spark.run.moved import put_right
+from millstream.spark.run.real_time_batches import (
     SQL,
     RealTimeRun,
     has_clock,
@@ -56,18 +66,15 @@ from millstream.spark.real_time import (
     launch_defaults,
     tasks_behind_shuffles,
 )
-from millstream.spark.rebuild import rebuild
-from millstream.spark.rehearsal import rehearse
-from millstream.spark.session import SharedSession
-from millstream.spark.sink import FORMAT, Transactions, sink_options
-from millstream.spark.source import kafka_options, read_kafka, read_topic
-from millstream.spark.transactions import (
+from millstream.spark.run.streaming_query import IdlePipeline, QueryPipeline
+from millstream.spark.run.transactions import (
     check_session,
     end_run,
     take_over,
     told_by_java,
     written,
 )
+from millstream.spark.worker.programs import end_query, python_program
 from millstream.topology.names import internal_topic, markers_topic
 from millstream.topology.nodes import (
     FrameTable,
@@ -164,7 +171,7 @@ class SparkEngine:
             spark,
             self._closing,
             defaults=launch_defaults() if settings.modes.any else {},
-            object_store=kind_of(settings.checkpoints or "") is Kind.OBJECTS,
+            object_store=kind_of(settings.checkpoints or "") is ClaimKind.OBJECTS,
         )
         if settings.checkpoints is not None and scheme_of(settings.checkpoints):
             try:

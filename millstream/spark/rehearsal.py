@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.spark.flow import HEADERS_TYPE
-from millstream.spark.sink import FORMAT
+from millstream.spark.compile.flow import HEADERS_TYPE
+from millstream.spark.compile.sink import FORMAT
 
 __all__ = ["rehearse"]
 

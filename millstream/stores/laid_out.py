@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from millstream.model import TaskId
-from millstream.stores.api import OrderedBytesStore, value_of
+from millstream.stores.store_base import OrderedBytesStore, value_of
 
 __all__ = ["MARK", "LaidOutStore", "Local"]
 

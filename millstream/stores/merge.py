@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from millstream.stores.api import Entry
+from millstream.stores.store_base import Entry
 
 __all__ = ["Read", "merged", "one_after_other"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from millstream.errors import ProcessorStateException
 from millstream.model import StoreKind, TaskId
 from millstream.ports import BytesStore
-from millstream.stores.api import MAX_ITERATORS, OrderedBytesStore
 from millstream.stores.laid_out import MARK
-from millstream.stores.segments import DuplicatesStore, SessionStore, WindowStore
+from millstream.stores.segments import DuplicatesStore, SegmentedSessionStore, SegmentedWindowStore
+from millstream.stores.store_base import MAX_ITERATORS, OrderedBytesStore
 from millstream.stores.versioned import VersionedStore
 from millstream.topology.nodes import Store
 
@@ -64,9 +64,9 @@ def _laid_out(store: Store, inner: OrderedBytesStore) -> BytesStore:
     """The store of the declared kind in `inner`, which is wiped if it has another kind."""
     retention = store.retention_ms
     if store.kind is StoreKind.WINDOW and retention is not None:
-        return (DuplicatesStore if store.duplicates else WindowStore)(inner, retention)
+        return (DuplicatesStore if store.duplicates else SegmentedWindowStore)(inner, retention)
     if store.kind is StoreKind.SESSION and retention is not None:
-        return SessionStore(inner, retention)
+        return SegmentedSessionStore(inner, retention)
     if store.history_ms is not None:
         return VersionedStore(inner, store.history_ms)
     if inner.get(MARK) is not None:
@@ -89,9 +89,9 @@ def _open_inner(
     max_iterators: int,
 ) -> OrderedBytesStore:
     if (in_memory and store.type_is_default) or not store.persistent or path is None:
-        from millstream.stores.memory import MemoryStore
+        from millstream.stores.memory_store import MemoryStore
 
         return MemoryStore(store.name, task_id, max_iterators=max_iterators)
-    from millstream.stores.rocksdb import RocksDBStore
+    from millstream.stores.rocksdb_store import RocksDBStore
 
     return RocksDBStore(store.name, task_id, path, topic_id=topic_id, max_iterators=max_iterators)

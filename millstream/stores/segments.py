@@ -29,18 +29,18 @@ from struct import Struct, error
 from typing import Any
 
 from millstream.clock import Clock, SystemClock
-from millstream.stores.api import (
+from millstream.stores.keys import END_OF_KEY, MAX_TIME_MS, escaped, pack_segment, pack_time, unescaped
+from millstream.stores.laid_out import MARK, LaidOutStore, Local
+from millstream.stores.store_base import (
     ClosedStoreError,
     Entry,
     KeyRange,
     OrderedBytesStore,
-    StoreIterator,
+    SnapshotIterator,
     timestamp_of,
 )
-from millstream.stores.keys import END_OF_KEY, MAX_TIME_MS, escaped, pack_segment, pack_time, unescaped
-from millstream.stores.laid_out import MARK, LaidOutStore, Local
 
-__all__ = ["DuplicatesStore", "SessionStore", "WindowStore", "segment_interval"]
+__all__ = ["DuplicatesStore", "SegmentedSessionStore", "SegmentedWindowStore", "segment_interval"]
 
 _log = logging.getLogger(__name__)
 
@@ -247,7 +247,7 @@ class _SegmentedStore(LaidOutStore):
         convert: Callable[[list[Entry], int, int], list[Any]],
         *,
         reverse: bool,
-    ) -> StoreIterator:
+    ) -> SnapshotIterator:
         """The entries of a range of keys and times, converted by `convert`. It gets the entries of the keys,
         some of which may be outside the times, and the first and last time that are visible in the snapshot.
         """
@@ -285,7 +285,7 @@ class _SegmentedStore(LaidOutStore):
         return f"<{type(self).__name__} of {self._retention} ms in {self._inner!r}>"
 
 
-class WindowStore(_SegmentedStore):
+class SegmentedWindowStore(_SegmentedStore):
     """One task's part of a window store (ports.WindowBytesStore), in a key-value store of bytes.
 
     Args:
@@ -320,7 +320,7 @@ class WindowStore(_SegmentedStore):
         to_ms: int | None,
         *,
         reverse: bool = False,
-    ) -> StoreIterator:
+    ) -> SnapshotIterator:
         """A consistent snapshot: ((key, start in ms), stored), by key and then start; None: unbounded.
 
         Raises:
@@ -345,7 +345,7 @@ class WindowStore(_SegmentedStore):
         return self._scan(from_key, to_key, from_ms, to_ms, convert, reverse=reverse)
 
 
-class DuplicatesStore(WindowStore):
+class DuplicatesStore(SegmentedWindowStore):
     """A window store that keeps all values of a window, each with a sequence number. A fetch returns them in
     the order in which they were put.
 
@@ -359,7 +359,7 @@ class DuplicatesStore(WindowStore):
     _most = 2**31 - 1
 
     def fetch_one(self, key: bytes, start_ms: int) -> bytes | None:
-        """Timestamp and value of the last put for a key's window; see `WindowStore.fetch_one`."""
+        """Timestamp and value of the last put for a key's window; see `SegmentedWindowStore.fetch_one`."""
         found = self.fetch(key, key, start_ms, start_ms, reverse=True)
         try:
             return next((stored for _, stored in found), None)
@@ -367,7 +367,7 @@ class DuplicatesStore(WindowStore):
             found.close()
 
 
-class SessionStore(_SegmentedStore):
+class SegmentedSessionStore(_SegmentedStore):
     """One task's part of a session store (ports.SessionBytesStore), in a key-value store of bytes.
 
     Args:
@@ -400,7 +400,7 @@ class SessionStore(_SegmentedStore):
         latest_start_ms: int | None,
         *,
         reverse: bool = False,
-    ) -> StoreIterator:
+    ) -> SnapshotIterator:
         """A consistent snapshot: ((key, start, end in ms), stored) of the sessions that end at
         `earliest_end_ms` or later and start at `latest_start_ms` or earlier, by key, then end, then start;
         None: unbounded.

@@ -37,18 +37,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from struct import Struct
 
-from millstream.stores.api import (
+from millstream.stores.keys import END_OF_KEY, escaped
+from millstream.stores.laid_out import MARK, LaidOutStore, Local
+from millstream.stores.store_base import (
     Entry,
     KeyRange,
     OrderedBytesStore,
-    StoreIterator,
+    SnapshotIterator,
     pack_timestamp,
     timestamp_of,
 )
-from millstream.stores.keys import END_OF_KEY, escaped
-from millstream.stores.laid_out import MARK, LaidOutStore, Local
 
-__all__ = ["Version", "VersionedStore"]
+__all__ = ["ValueVersion", "VersionedStore"]
 
 _LATEST, _DELETED, _VERSION, _EXPIRY = b"L", b"D", b"V", b"E"
 _FLOOR = (b"F0", b"F1", b"F2")
@@ -104,7 +104,7 @@ def _plain(body: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class ValueVersion:
     """A version of a key's value, valid from `timestamp` (inclusive) to `valid_to` (exclusive); None if it is
     still valid.
 
@@ -227,7 +227,7 @@ class VersionedStore(LaidOutStore):
         version = self.version(key, at_ms)
         return None if version is None else version.stored
 
-    def version(self, key: bytes, at_ms: int | None = None) -> Version | None:
+    def version(self, key: bytes, at_ms: int | None = None) -> ValueVersion | None:
         """The version valid at a time, or the latest if the time is None; None if there was no value.
 
         Raises:
@@ -239,7 +239,7 @@ class VersionedStore(LaidOutStore):
             at_ms = _clamped(at_ms)
             self._check_within(self._mark, at_ms)
         if latest is not None and (at_ms is None or timestamp_of(latest) <= at_ms):
-            return Version(latest, timestamp_of(latest), None)
+            return ValueVersion(latest, timestamp_of(latest), None)
         if at_ms is None:
             return None
         first = _VERSION + escaped(key)
@@ -288,7 +288,9 @@ class VersionedStore(LaidOutStore):
             raise
         return _seen_as(scan, entry_at)
 
-    def versions(self, key: bytes, from_ms: int | None = None, to_ms: int | None = None) -> list[Version]:
+    def versions(
+        self, key: bytes, from_ms: int | None = None, to_ms: int | None = None
+    ) -> list[ValueVersion]:
         """The values that a key had at any moment between two times, both inclusive; newest first.
 
         None extends to the end of the history.
@@ -305,14 +307,14 @@ class VersionedStore(LaidOutStore):
                 horizon = _Mark.read(marked).horizon(self._history)
             return [(each + body, each + body + _AFTER) for each in (_LATEST, _VERSION)]
 
-        found: list[Version] = []
+        found: list[ValueVersion] = []
         with _closing(self._inner.scan(ranges, mark=MARK)) as entries:
             for inner_key, stored in entries:
                 if inner_key[:1] == _LATEST:
-                    found.append(Version(stored, timestamp_of(stored), None))
+                    found.append(ValueVersion(stored, timestamp_of(stored), None))
                 elif stored[8:9] == _A_VALUE:
                     timestamp, valid_to = _timestamp_of_version(inner_key), timestamp_of(stored)
-                    found.append(Version(pack_timestamp(timestamp) + stored[9:], timestamp, valid_to))
+                    found.append(ValueVersion(pack_timestamp(timestamp) + stored[9:], timestamp, valid_to))
         first = horizon if from_ms is None else max(horizon, from_ms)
         return sorted(
             (
@@ -525,12 +527,12 @@ def _value_of_version(stored: bytes) -> bytes | None:
     return stored[9:] if stored[8:9] == _A_VALUE else None
 
 
-def _valid_at(key: bytes, stored: bytes, at_ms: int) -> Version | None:
+def _valid_at(key: bytes, stored: bytes, at_ms: int) -> ValueVersion | None:
     """The version in a V, if it is a value and was valid at that time."""
     timestamp, valid_to = _timestamp_of_version(key), timestamp_of(stored)
     if stored[8:9] != _A_VALUE or not timestamp <= at_ms < valid_to:
         return None
-    return Version(pack_timestamp(timestamp) + stored[9:], timestamp, valid_to)
+    return ValueVersion(pack_timestamp(timestamp) + stored[9:], timestamp, valid_to)
 
 
 def _latest_entry(key: bytes, stored: bytes) -> Entry:
@@ -558,7 +560,7 @@ def _as_text(time_ms: int) -> str:
 
 def _seen_as(entries: Iterator[Entry], see: Callable[[bytes, bytes], Entry | None]) -> Iterator[Entry]:
     """An iterator of the inner store, with entries converted by `see`; None omits an entry."""
-    assert isinstance(entries, StoreIterator)
+    assert isinstance(entries, SnapshotIterator)
     entries.through(
         lambda chunk: [seen for key, stored in chunk if (seen := see(key, stored)) is not None],
     )
@@ -566,7 +568,7 @@ def _seen_as(entries: Iterator[Entry], see: Callable[[bytes, bytes], Entry | Non
 
 
 class _closing:  # noqa: N801  # contextlib.closing, for iterators whose type does not say that they close
-    def __init__(self, entries: Iterator[Entry] | StoreIterator) -> None:
+    def __init__(self, entries: Iterator[Entry] | SnapshotIterator) -> None:
         self._entries = entries
 
     def __enter__(self) -> Iterator[Entry]:

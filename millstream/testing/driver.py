@@ -30,22 +30,22 @@ from millstream.config import StreamsConfig
 from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.timestamps import extractor
 from millstream.errors import IllegalStateException, SerializationException, TopologyException
-from millstream.metrics.client import Metric, MetricName
-from millstream.model import KeyValue, Record, StoreKind, TaskId, TopicPartition
+from millstream.metrics.client_metrics import Metric, MetricName
+from millstream.model import KafkaRecord, KeyValue, StoreKind, TaskId, TopicPartition
 from millstream.ports import BytesStore, ChangelogBatch
 from millstream.processors.filling import filled
 from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
 from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.query.provider import LocalStore, StoreDeclaration, StoreSnapshot
-from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
-from millstream.registry.settings import RegistrySettings, is_of_registry
-from millstream.runtime.global_tables import declared_serdes, global_parts
-from millstream.runtime.source_records import SourceRecords, source_serdes
+from millstream.query.windowed_handles import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.registry.registry_settings import RegistrySettings, is_of_registry
+from millstream.runtime.threads.global_tables import declared_serdes, global_parts
+from millstream.runtime.threads.source_records import SourceRecords, source_serdes
 from millstream.serdes.registered import bound
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
-from millstream.spark.handlers import RecordHandlers
-from millstream.spark.memory import Input, MemoryEngine, MemoryPipeline
+from millstream.spark.compile.record_handlers import RecordHandlers
+from millstream.spark.memory_engine import Input, MemoryEngine, MemoryPipeline
 from millstream.states import State, ThreadState
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
@@ -136,10 +136,10 @@ class TopologyTestDriver:
         self._max_rounds = max_rounds
         self._closed = False
         self._record_by_record = record_by_record
-        self._waiting: list[Record] | None = None
+        self._waiting: list[KafkaRecord] | None = None
         self._offsets: dict[str, int] = {}
-        self._outputs: dict[str, deque[Record]] = {}
-        self._written: dict[str, list[Record]] = {}
+        self._outputs: dict[str, deque[KafkaRecord]] = {}
+        self._written: dict[str, list[KafkaRecord]] = {}
         self._engine: MemoryEngine | None = None
         sources = dict.fromkeys(topology.source_topics, 1)
         self._plan = plan_internal_topics(topology, self._application_id, sources)
@@ -359,7 +359,7 @@ class TopologyTestDriver:
         """
         if self._waiting is not None:
             raise IllegalStateException("one_batch() cannot be nested: there can be only one at a time")
-        waiting: list[Record] = []
+        waiting: list[KafkaRecord] = []
         self._waiting = waiting
         try:
             yield
@@ -463,7 +463,7 @@ class TopologyTestDriver:
         before, after = self._rows.get(name, {}), self._engine.rows(found)
         self._rows[name] = after
         told = {key: after.get(key) for key in (*before, *after) if before.get(key) != after.get(key)}
-        records = [Record(topic, 0, -1, key, value, self._now, ()) for key, value in told.items()]
+        records = [KafkaRecord(topic, 0, -1, key, value, self._now, ()) for key, value in told.items()]
         if records:
             self._process(records, 0)
         return len(records)
@@ -484,7 +484,7 @@ class TopologyTestDriver:
 
     # --- running ---------------------------------------------------------------------------------------
 
-    def _pipe(self, records: Sequence[Record]) -> None:
+    def _pipe(self, records: Sequence[KafkaRecord]) -> None:
         """Run one micro-batch, then as many as its output needs; or one for each record."""
         if self._closed:
             raise IllegalStateException("this TopologyTestDriver is closed; create a new one")
@@ -494,18 +494,18 @@ class TopologyTestDriver:
             for record in records:
                 self._pipe_alone(record)
         else:
-            todo: deque[tuple[int, Sequence[Record]]] = deque([(0, records)])
+            todo: deque[tuple[int, Sequence[KafkaRecord]]] = deque([(0, records)])
             while todo:
                 passed, waiting = todo.popleft()
                 todo += [(passed + 1, written) for written in self._process(waiting, passed)]
 
-    def _pipe_alone(self, first: Record) -> None:
+    def _pipe_alone(self, first: KafkaRecord) -> None:
         """Process one record, then its results one by one: of those waiting in several topics, the earliest
         first.
 
         Source: TopologyTestDriver.completeAllProcessableWork, PartitionGroup.nextRecord.
         """
-        queues: dict[str, deque[tuple[int, Record]]] = {first.topic: deque([(0, first)])}
+        queues: dict[str, deque[tuple[int, KafkaRecord]]] = {first.topic: deque([(0, first)])}
         while queues:
             topic = min(queues, key=lambda topic: queues[topic][0][1].timestamp)
             passed, record = queues[topic].popleft()
@@ -515,14 +515,14 @@ class TopologyTestDriver:
                 for each in written:
                     queues.setdefault(each.topic, deque()).append((passed + 1, each))
 
-    def _process(self, records: Sequence[Record], passed: int) -> list[list[Record]]:
+    def _process(self, records: Sequence[KafkaRecord], passed: int) -> list[list[KafkaRecord]]:
         """One micro-batch of each pipeline that reads any of these records; returns the output of each."""
         batch = [self._arrived(record) for record in records]
         for record in batch:
             self._fill(record)
         output = []
         for running in self._pipelines:
-            inputs: dict[Input, list[Record]] = {}
+            inputs: dict[Input, list[KafkaRecord]] = {}
             for node in running.pipeline.inputs:
                 mine = [r for r in batch if _reads(node, r.topic, self._application_id)]
                 if mine:
@@ -535,12 +535,12 @@ class TopologyTestDriver:
                 output.append(written)
         return output
 
-    def _keep(self, written: Sequence[Record]) -> None:
+    def _keep(self, written: Sequence[KafkaRecord]) -> None:
         for record in written:
             self._outputs.setdefault(record.topic, deque()).append(record)
             self._written.setdefault(record.topic, []).append(record)
 
-    def _refuse_circles(self, passed: int, inputs: Mapping[Input, Sequence[Record]]) -> None:
+    def _refuse_circles(self, passed: int, inputs: Mapping[Input, Sequence[KafkaRecord]]) -> None:
         """Stop a program that would never finish processing one piped record."""
         if passed <= self._max_rounds:
             return
@@ -552,12 +552,12 @@ class TopologyTestDriver:
             "TopologyTestDriver(..., max_rounds=...)"
         )
 
-    def _arrived(self, record: Record) -> Record:
+    def _arrived(self, record: KafkaRecord) -> KafkaRecord:
         offset = self._offsets.get(record.topic, 0)
         self._offsets[record.topic] = offset + 1
         return replace(record, partition=0, offset=offset)
 
-    def _fill(self, record: Record) -> None:
+    def _fill(self, record: KafkaRecord) -> None:
         for name in self._fills.get(record.topic, ()):
             if record.key is not None:
                 store, entry = self._stores[name], (record.key, record.value, record.timestamp)
@@ -577,7 +577,7 @@ class TopologyTestDriver:
                 return ()  # the pipeline that reads it raises
             raise
 
-    def _output(self, topic: str) -> deque[Record]:
+    def _output(self, topic: str) -> deque[KafkaRecord]:
         return self._outputs.get(topic, deque())
 
     # --- the end ---------------------------------------------------------------------------------------
@@ -655,13 +655,13 @@ class TestInputTopic:
             raise ValueError(f"time only moves forward; got {advance}")
         self._next_timestamp += round(advance / timedelta(milliseconds=1))
 
-    def _encoded(self, record: TestRecord) -> Record:
+    def _encoded(self, record: TestRecord) -> KafkaRecord:
         timestamp = record.timestamp
         if timestamp is None:
             timestamp = self._next_timestamp
             self.advance_time(self._auto_advance)
         key, value = self._key_serde.serialize(record.key), self._value_serde.serialize(record.value)
-        return Record(self.topic, 0, -1, key, value, timestamp, record.headers)
+        return KafkaRecord(self.topic, 0, -1, key, value, timestamp, record.headers)
 
 
 @dataclass

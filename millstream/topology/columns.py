@@ -1,9 +1,9 @@
 """The parameter and result types of functions of Columns, for type checkers and for writing a `def`.
 
 A function takes `value`, `key, value`, or `key, value, record`. Its arguments are decided by
-`topology/functions.py: arity`, and the conversion of its result by `spark/trace.py: as_column`. These types
-agree with both, so a checker rejects what compiling the topology would reject. PySpark is not imported for
-them: they are strings until they are checked.
+`topology/functions.py: arity`, and the conversion of its result by `spark/compile/trace.py: as_column`. These
+types agree with both, so a checker rejects what compiling the topology would reject. PySpark is not imported
+for them: they are strings until they are checked.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from millstream.display import block, table
 from millstream.topology.javaorder import TreeSet, hash_order
-from millstream.topology.subtopology import Kind, Processor, Subtopology
+from millstream.topology.subtopology import ProcessorKind, ProcessorNode, Subtopology
 
 __all__ = [
     "GlobalStoreDescription",
@@ -35,7 +35,7 @@ class NodeDescription:
         topic_function: of a sink whose topics a function names.
     """
 
-    kind: Kind
+    kind: ProcessorKind
     name: str
     predecessors: tuple[str, ...]
     successors: tuple[str, ...]
@@ -56,10 +56,10 @@ class NodeDescription:
     def __str__(self) -> str:
         to = f"\n      --> {', '.join(self.successors) or 'none'}"
         by = f"\n      <-- {', '.join(self.predecessors) or 'none'}"
-        if self.kind is Kind.SOURCE:
+        if self.kind is ProcessorKind.SOURCE:
             topics = self.pattern.pattern if self.pattern is not None else f"[{', '.join(self.topics)}]"
             return f"Source: {self.name} (topics: {topics}){to}"
-        if self.kind is Kind.PROCESSOR:
+        if self.kind is ProcessorKind.PROCESSOR:
             return f"Processor: {self.name} (stores: [{', '.join(self.stores)}]){to}{by}"
         if self.topic is not None:
             return f"Sink: {self.name} (topic: {self.topic}){by}"
@@ -142,7 +142,7 @@ def describe(subtopologies: Iterable[Subtopology]) -> TopologyDescription:
 class _Vertex:
     """A processor being connected: `size` counts the paths below it, and orders it among others."""
 
-    def __init__(self, processor: Processor) -> None:
+    def __init__(self, processor: ProcessorNode) -> None:
         self.processor = processor
         self.size = 1
         self.predecessors = TreeSet(_compare)
@@ -162,7 +162,7 @@ def _compare(one: _Vertex, other: _Vertex) -> int:
     return -1 if one.processor.name < other.processor.name else 1
 
 
-def _describe(processors: tuple[Processor, ...]) -> tuple[NodeDescription, ...]:
+def _describe(processors: tuple[ProcessorNode, ...]) -> tuple[NodeDescription, ...]:
     """The nodes of one subtopology, each with its neighbours in Kafka Streams' order.
 
     Kafka Streams connects nodes while their sizes still grow, and places each connection by the sizes of that

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from millstream.topology.describe import GlobalStoreDescription, NodeDescription, SubtopologyDescription
-from millstream.topology.subtopology import Kind
+from millstream.topology.subtopology import ProcessorKind
 from millstream.topology.topology import Topology
 
-__all__ = ["Arrow", "Box", "BoxKind", "Drawing", "Group", "drawing_of", "mermaid"]
+__all__ = ["Arrow", "Box", "BoxKind", "Drawing", "DrawnGroup", "drawing_of", "mermaid"]
 
 
 class BoxKind(Enum):
@@ -55,7 +55,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DrawnGroup:
     """A subtopology. `pipeline` is the Spark query that runs it; None if there is none."""
 
     id: int
@@ -69,7 +69,7 @@ class Drawing:
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[DrawnGroup, ...]
 
     def as_dict(self) -> dict[str, object]:
         """Everything, ready for `json.dumps`."""
@@ -102,20 +102,24 @@ def drawing_of(topology: Topology) -> Drawing:
     ]
     for part in sorted(parts, key=lambda each: each.id):
         if isinstance(part, GlobalStoreDescription):
-            groups.append(Group(part.id, f"Global table {part.id}: each client has all of it"))
+            groups.append(DrawnGroup(part.id, f"Global table {part.id}: each client has all of it"))
             nodes: Iterable[NodeDescription] = (part.source, part.processor)
         else:
             pipeline = runs.get(part.id)
             name = pipeline.name if pipeline is not None and pipeline.has_query else None
             by = f"pipeline {name}" if name is not None else "read by the stores themselves"
-            groups.append(Group(part.id, f"Subtopology {part.id} · {by}", name))
+            groups.append(DrawnGroup(part.id, f"Subtopology {part.id} · {by}", name))
             nodes = part.nodes
         for node in nodes:
             _add(node, part.id, shuffles, boxes, arrows)
     return Drawing(tuple(boxes.values()), tuple(arrows), tuple(groups))
 
 
-_KINDS = {Kind.SOURCE: BoxKind.SOURCE, Kind.PROCESSOR: BoxKind.PROCESSOR, Kind.SINK: BoxKind.SINK}
+_KINDS = {
+    ProcessorKind.SOURCE: BoxKind.SOURCE,
+    ProcessorKind.PROCESSOR: BoxKind.PROCESSOR,
+    ProcessorKind.SINK: BoxKind.SINK,
+}
 
 
 def _add(

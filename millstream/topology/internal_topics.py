@@ -22,7 +22,7 @@ from millstream.topology.nodes import Process, Repartition, Store
 from millstream.topology.subtopology import Subtopology
 from millstream.topology.topology import Topology
 
-__all__ = ["InternalTopic", "InternalTopics", "StorePlace", "plan_internal_topics"]
+__all__ = ["InternalTopic", "InternalTopics", "StoreSource", "plan_internal_topics"]
 
 ANY_TIME = {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": str(2**63 - 1)}
 """What a source topic has taken, an internal topic takes too.
@@ -69,7 +69,7 @@ class InternalTopic:
 
 
 @dataclass(frozen=True)
-class StorePlace:
+class StoreSource:
     """Where a store is kept: one part in each task of its subtopology, filled from a topic.
 
     Attributes:
@@ -100,7 +100,7 @@ class InternalTopics:
     topics: tuple[InternalTopic, ...]
     partitions: Mapping[str, int]
     tasks: Mapping[int, int]
-    stores: Mapping[str, StorePlace]
+    stores: Mapping[str, StoreSource]
 
     @property
     def task_ids(self) -> tuple[TaskId, ...]:
@@ -176,7 +176,7 @@ def plan_internal_topics(
                     configs = {**_changelog_configs(store, additional_retention_ms), **store.topic_config}
                     topics.append(InternalTopic(topic, count, configs))
             is_source = store.source_topic is not None
-            stores[store.name] = StorePlace(store, subtopology.id, count, topic, is_source)
+            stores[store.name] = StoreSource(store, subtopology.id, count, topic, is_source)
     if exactly_once and topology.queries:
         topics.append(InternalTopic(markers_topic(application_id), 1, dict(CHANGELOG_CONFIGS)))
     return InternalTopics(tuple(sorted(topics, key=lambda topic: topic.name)), partitions, tasks, stores)

@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.topology.drawing import Arrow, Box, BoxKind, Drawing, Group
-from millstream.topology.layout import Place, Placed, layered
+from millstream.topology.drawing import Arrow, Box, BoxKind, Drawing, DrawnGroup
+from millstream.topology.drawing_layout import BoxPlace, Placed, layered
 
 __all__ = ["PADDING", "Line", "Picture", "label_of", "picture_of"]
 
@@ -41,8 +41,8 @@ class Line:
 class Picture:
     """The whole picture, from (0, 0) to (width, height)."""
 
-    frames: tuple[tuple[Group, Place], ...]
-    boxes: tuple[tuple[Box, Place], ...]
+    frames: tuple[tuple[DrawnGroup, BoxPlace], ...]
+    boxes: tuple[tuple[Box, BoxPlace], ...]
     lines: tuple[Line, ...]
     width: float
     height: float
@@ -80,7 +80,7 @@ class Picture:
         }
 
 
-def _rectangle(place: Place) -> dict[str, float]:
+def _rectangle(place: BoxPlace) -> dict[str, float]:
     values = {"x": place.x, "y": place.y, "width": place.width, "height": place.height}
     return {name: round(value, 1) for name, value in values.items()}
 
@@ -147,7 +147,7 @@ def _corner(whole: Placed[str], group: int, inside: Placed[str]) -> Point:
     return outer.x + (outer.width - inside.width) / 2, outer.y + PADDING + _TITLE
 
 
-def _places(drawing: Drawing, inner: dict[int, Placed[str]], whole: Placed[str]) -> dict[str, Place]:
+def _places(drawing: Drawing, inner: dict[int, Placed[str]], whole: Placed[str]) -> dict[str, BoxPlace]:
     places = {}
     for box in drawing.boxes:
         if box.group is None:
@@ -155,7 +155,7 @@ def _places(drawing: Drawing, inner: dict[int, Placed[str]], whole: Placed[str])
         else:
             left, top = _corner(whole, box.group, inner[box.group])
             at = inner[box.group].places[box.id]
-            places[box.id] = Place(at.x + left, at.y + top, at.width, at.height)
+            places[box.id] = BoxPlace(at.x + left, at.y + top, at.width, at.height)
     return places
 
 
@@ -167,7 +167,7 @@ def _size(box: Box) -> tuple[float, float]:
     return len(label_of(box)) * _CHARACTER + 2 * 14.0, _HEIGHT
 
 
-def _line(arrow: Arrow, places: dict[str, Place], bends: Sequence[Point]) -> Line:
+def _line(arrow: Arrow, places: dict[str, BoxPlace], bends: Sequence[Point]) -> Line:
     """A curve from one box down to the other, through the points on the way."""
     start, end = places[arrow.start], places[arrow.end]
     begin, finish = (start.middle, start.bottom), (end.middle, end.y)
@@ -181,7 +181,7 @@ def _line(arrow: Arrow, places: dict[str, Place], bends: Sequence[Point]) -> Lin
     return Line(arrow, path, middle)
 
 
-def _line_back(arrow: Arrow, places: dict[str, Place], right: float, number: int) -> Line:
+def _line_back(arrow: Arrow, places: dict[str, BoxPlace], right: float, number: int) -> Line:
     """From below a box to the right, up beside everything, and down into the other box."""
     start, end = places[arrow.start], places[arrow.end]
     lane, shift, bow = right + number * _LANE, 3.5 * (number % 3), 8.0

@@ -1,8 +1,8 @@
 """The logical plan: which nodes Kafka Streams would run in one task, and under which number.
 
 A node here can be several nodes in Kafka Streams (a repartition is a filter, a sink and a source; a join of
-two streams is five processors). So the graph is first expanded to `Processor`s, in Kafka Streams' order. Then
-it is split at the topics, and the parts are numbered in the order of their first processor.
+two streams is five processors). So the graph is first expanded to `ProcessorNode`s, in Kafka Streams' order.
+Then it is split at the topics, and the parts are numbered in the order of their first processor.
 
 Source: InternalTopologyBuilder (addSource, addProcessor, addSink, connectProcessorAndStateStore,
     makeNodeGroups); QuickUnion.
@@ -39,8 +39,8 @@ from millstream.topology.nodes import (
 
 __all__ = [
     "DisjointSets",
-    "Kind",
-    "Processor",
+    "ProcessorKind",
+    "ProcessorNode",
     "Subtopology",
     "looked_up",
     "split_subtopologies",
@@ -50,7 +50,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Kind(Enum):
+class ProcessorKind(Enum):
     """The kind of a processor in Kafka Streams' description."""
 
     SOURCE = "Source"
@@ -59,7 +59,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Processor:
+class ProcessorNode:
     """One node of Kafka Streams' processor topology.
 
     Attributes:
@@ -69,7 +69,7 @@ class Processor:
         topic_function: that function, as messages show it.
     """
 
-    kind: Kind
+    kind: ProcessorKind
     name: str
     predecessors: tuple[str, ...]
     node: Node
@@ -90,7 +90,7 @@ class Subtopology:
     """
 
     id: int
-    processors: tuple[Processor, ...]
+    processors: tuple[ProcessorNode, ...]
     stores: tuple[Store, ...]
 
     @property
@@ -123,36 +123,45 @@ class Subtopology:
         return any(processor.node is node for processor in self.processors)
 
 
-def write_out(nodes: Iterable[Node]) -> tuple[Processor, ...]:
+def write_out(nodes: Iterable[Node]) -> tuple[ProcessorNode, ...]:
     """The nodes as Kafka Streams' processors, in its order."""
     return tuple(processor for node in nodes for processor in _write_out(node))
 
 
-def _write_out(node: Node) -> list[Processor]:
+def _write_out(node: Node) -> list[ProcessorNode]:
     parents = tuple(parent.name for parent in node.parents)
     stores = tuple(store.name for store in node.stores)
     if isinstance(node, Source):
-        return [Processor(Kind.SOURCE, node.name, (), node, topics=node.topics, pattern=node.pattern)]
+        return [
+            ProcessorNode(ProcessorKind.SOURCE, node.name, (), node, topics=node.topics, pattern=node.pattern)
+        ]
     if isinstance(node, TableSource | GlobalTable):
-        source = Processor(Kind.SOURCE, node.source_name, (), node, topics=(node.topic,))
-        return [source, Processor(Kind.PROCESSOR, node.name, (source.name,), node, stores=stores)]
+        source = ProcessorNode(ProcessorKind.SOURCE, node.source_name, (), node, topics=(node.topic,))
+        return [
+            source,
+            ProcessorNode(ProcessorKind.PROCESSOR, node.name, (source.name,), node, stores=stores),
+        ]
     if isinstance(node, Repartition):
         filter = node.filter_name
-        before = [Processor(Kind.PROCESSOR, filter, parents, node)] if filter is not None else []
+        before = [ProcessorNode(ProcessorKind.PROCESSOR, filter, parents, node)] if filter is not None else []
         behind = (filter,) if filter is not None else parents
         return [
             *before,
-            Processor(Kind.SINK, node.sink_name, behind, node, topic=node.topic),
-            Processor(Kind.SOURCE, node.name, (), node, topics=(node.topic,)),
+            ProcessorNode(ProcessorKind.SINK, node.sink_name, behind, node, topic=node.topic),
+            ProcessorNode(ProcessorKind.SOURCE, node.name, (), node, topics=(node.topic,)),
         ]
     if isinstance(node, Sink):
         function = describe_function(node.topic_function) if node.topic_function is not None else None
-        return [Processor(Kind.SINK, node.name, parents, node, topic=node.topic, topic_function=function)]
+        return [
+            ProcessorNode(
+                ProcessorKind.SINK, node.name, parents, node, topic=node.topic, topic_function=function
+            )
+        ]
     if isinstance(node, StreamTableJoin):
         stores = (*looked_up(node.parents[1]), *stores)
-        return [Processor(Kind.PROCESSOR, node.name, parents[:1], node, stores=stores)]
+        return [ProcessorNode(ProcessorKind.PROCESSOR, node.name, parents[:1], node, stores=stores)]
     if isinstance(node, StreamGlobalTableJoin):
-        return [Processor(Kind.PROCESSOR, node.name, parents[:1], node)]
+        return [ProcessorNode(ProcessorKind.PROCESSOR, node.name, parents[:1], node)]
     if isinstance(node, StreamJoin):
         return _write_out_stream_join(node)
     if isinstance(node, ForeignKeyLookup | ForeignKeyJoin):
@@ -160,29 +169,32 @@ def _write_out(node: Node) -> list[Processor]:
         table = looked_up(node.parents[1])
         one, two = (stores, table) if isinstance(node, ForeignKeyLookup) else (table, stores)
         return [
-            Processor(Kind.PROCESSOR, first, parents[:1], node, stores=one),
-            Processor(Kind.PROCESSOR, node.name, (first,), node, stores=two),
+            ProcessorNode(ProcessorKind.PROCESSOR, first, parents[:1], node, stores=one),
+            ProcessorNode(ProcessorKind.PROCESSOR, node.name, (first,), node, stores=two),
         ]
     if isinstance(node, ForeignKeyChanges):
         stores = (node.subscriptions.name,)
     if isinstance(node, Cogroup):
         steps = zip(node.names, parents, strict=True)
         return [
-            *(Processor(Kind.PROCESSOR, name, (parent,), node, stores=stores) for name, parent in steps),
-            Processor(Kind.PROCESSOR, node.name, node.names, node),
+            *(
+                ProcessorNode(ProcessorKind.PROCESSOR, name, (parent,), node, stores=stores)
+                for name, parent in steps
+            ),
+            ProcessorNode(ProcessorKind.PROCESSOR, node.name, node.names, node),
         ]
     if isinstance(node, TableJoin):
         left, right = node.parents[0], node.parents[-1]
         this, other = node.names
         return [
-            Processor(Kind.PROCESSOR, this, (left.name,), node, stores=looked_up(right)),
-            Processor(Kind.PROCESSOR, other, (right.name,), node, stores=looked_up(left)),
-            Processor(Kind.PROCESSOR, node.name, (this, other), node, stores=stores),
+            ProcessorNode(ProcessorKind.PROCESSOR, this, (left.name,), node, stores=looked_up(right)),
+            ProcessorNode(ProcessorKind.PROCESSOR, other, (right.name,), node, stores=looked_up(left)),
+            ProcessorNode(ProcessorKind.PROCESSOR, node.name, (this, other), node, stores=stores),
         ]
-    return [Processor(Kind.PROCESSOR, node.name, parents, node, stores=stores)]
+    return [ProcessorNode(ProcessorKind.PROCESSOR, node.name, parents, node, stores=stores)]
 
 
-def _write_out_stream_join(node: StreamJoin) -> list[Processor]:
+def _write_out_stream_join(node: StreamJoin) -> list[ProcessorNode]:
     """Source: KStreamImplJoin.join, StreamStreamJoinNode.writeToTopology."""
     this_windowed, other_windowed, this, other = node.names
     this_stored, other_stored, *outer = (store.name for store in node.stores)
@@ -193,7 +205,10 @@ def _write_out_stream_join(node: StreamJoin) -> list[Processor]:
         (other, (other_windowed,), (this_stored, *outer)),
         (node.name, (this, other), ()),
     )
-    return [Processor(Kind.PROCESSOR, name, behind, node, stores=stores) for name, behind, stores in steps]
+    return [
+        ProcessorNode(ProcessorKind.PROCESSOR, name, behind, node, stores=stores)
+        for name, behind, stores in steps
+    ]
 
 
 def looked_up(table: Node) -> tuple[str, ...]:
@@ -207,7 +222,7 @@ def looked_up(table: Node) -> tuple[str, ...]:
     return behind if table.store is None else (table.store.name, *behind)
 
 
-def split_subtopologies(processors: Iterable[Processor]) -> tuple[Subtopology, ...]:
+def split_subtopologies(processors: Iterable[ProcessorNode]) -> tuple[Subtopology, ...]:
     """The subtopologies, global tables among them, numbered by the order of their first processor."""
     processors = tuple(processors)
     groups = DisjointSets(processor.name for processor in processors)
@@ -217,7 +232,7 @@ def split_subtopologies(processors: Iterable[Processor]) -> tuple[Subtopology, .
             groups.unite(processor.name, predecessor)
         for store in processor.stores:  # nodes that share a store share a task
             groups.unite(processor.name, user_of.setdefault(store, processor.name))
-    members: dict[str, list[Processor]] = {}
+    members: dict[str, list[ProcessorNode]] = {}
     for processor in processors:
         members.setdefault(groups.root(processor.name), []).append(processor)
     return tuple(
@@ -226,7 +241,7 @@ def split_subtopologies(processors: Iterable[Processor]) -> tuple[Subtopology, .
     )
 
 
-def _stores(group: list[Processor]) -> Iterable[Store]:
+def _stores(group: list[ProcessorNode]) -> Iterable[Store]:
     return {store.name: store for processor in group for store in processor.node.stores}.values()
 
 

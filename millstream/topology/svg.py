@@ -8,7 +8,7 @@ from __future__ import annotations
 from html import escape
 
 from millstream.topology.drawing import Box, BoxKind, Drawing
-from millstream.topology.layout import Place
+from millstream.topology.drawing_layout import BoxPlace
 from millstream.topology.picture import PADDING, Line, label_of, picture_of
 
 __all__ = ["svg"]
@@ -62,21 +62,21 @@ def svg(drawing: Drawing, title: str = "Topology") -> str:
     )
 
 
-def _frame(place: Place) -> str:
+def _frame(place: BoxPlace) -> str:
     return (
         f'<rect class="group" x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" '
         f'height="{place.height:.1f}" rx="10"/>'
     )
 
 
-def _title(place: Place, title: str) -> str:
+def _title(place: BoxPlace, title: str) -> str:
     return f'<text class="title" x="{place.x + PADDING:.1f}" y="{place.y + 24:.1f}">{escape(title)}</text>'
 
 
 _ROUND = {BoxKind.TOPIC: 17, BoxKind.SHUFFLE: 17}
 
 
-def _box(box: Box, place: Place) -> str:
+def _box(box: Box, place: BoxPlace) -> str:
     kind = {BoxKind.TOPIC: " topic", BoxKind.SHUFFLE: " shuffle", BoxKind.STORE: " store"}.get(box.kind, "")
     if box.kind is BoxKind.STORE:
         shape = _cylinder(place, f"box{kind}")
@@ -93,7 +93,7 @@ def _box(box: Box, place: Place) -> str:
     return f"<g><title>{escape(told)}</title>{shape}{text}</g>"
 
 
-def _cylinder(place: Place, kind: str) -> str:
+def _cylinder(place: BoxPlace, kind: str) -> str:
     """A cylinder, the symbol for a database."""
     x, y, right, bottom, bow = place.x, place.y + 4, place.x + place.width, place.bottom - 4, 5.0
     middle = place.width / 2

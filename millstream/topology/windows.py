@@ -15,7 +15,7 @@ from millstream.clock import milliseconds
 from millstream.errors import TopologyException
 from millstream.model import MAX_TIMESTAMP_MS, TimeWindow
 from millstream.serdes.serde import Serde
-from millstream.serdes.windowed import WindowedSerde
+from millstream.serdes.windowed_serdes import WindowedSerde
 
 __all__ = [
     "DailyTimeWindows",

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from millstream.cli.settings import from_environment
+from millstream.cli.command_settings import from_environment
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from cli_running import run
 
 from millstream.broker import EmbeddedKafka
 from millstream.registry.http import RegistryServer
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.registered import bound
 from millstream.serdes.serdes import Serdes
 

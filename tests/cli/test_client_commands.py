@@ -25,7 +25,7 @@ from millstream import (
     StreamsException,
     UncaughtExceptionPolicy,
 )
-from millstream.cli.client import status_text, stores_text
+from millstream.cli.client_commands import status_text, stores_text
 from millstream.cli.query import entries_text, sql_text
 from millstream.model import TopicPartition
 from millstream.runtime.wiring import real_parts

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 import millstream
-from millstream.cli.errors import BriefFormatter, Debug, ErrorBoundary
+from millstream.cli.error_messages import BriefFormatter, Debug, ErrorBoundary
 from millstream.cli.main import app
 from millstream.config import StreamsConfig
 from millstream.config_keys import KEYS, Importance

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from millstream.cli.program import Named, load_topology, parse_program
+from millstream.cli.program import NamedProgram, load_topology, parse_program
 from millstream.errors import StreamsException, TopologyException
 
 PROGRAM = """
@@ -46,14 +46,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("orders", Named("orders")),
-        ("orders:", Named("orders")),
-        ("shop.orders:make", Named("shop.orders", "make")),
-        ("orders:App.topology", Named("orders", "App.topology")),
-        ("examples/orders.py:builder", Named("orders", "builder", Path("examples"))),
+        ("orders", NamedProgram("orders")),
+        ("orders:", NamedProgram("orders")),
+        ("shop.orders:make", NamedProgram("shop.orders", "make")),
+        ("orders:App.topology", NamedProgram("orders", "App.topology")),
+        ("examples/orders.py:builder", NamedProgram("orders", "builder", Path("examples"))),
     ],
 )
-def test_a_program_is_a_module_or_a_file_and_an_attribute(text: str, named: Named) -> None:
+def test_a_program_is_a_module_or_a_file_and_an_attribute(text: str, named: NamedProgram) -> None:
     """As uvicorn has it; the attribute is `topology` where none is said."""
     assert parse_program(text) == named
 

@@ -19,8 +19,8 @@ from millstream.cli.cluster import lags
 from millstream.cli.lag import lag_as_dict, lag_table
 from millstream.cli.lines import pieces
 from millstream.cli.output import as_json, table
-from millstream.cli.records import (
-    Form,
+from millstream.cli.record_forms import (
+    RecordForm,
     parse_header,
     parse_time,
     reader_of,
@@ -29,17 +29,17 @@ from millstream.cli.records import (
     shown_time,
     written,
 )
-from millstream.cli.topics import Begin, begin_of, first_offsets, record_of_line
+from millstream.cli.topic_commands import Begin, begin_of, first_offsets, record_of_line
 from millstream.foreign import printable
 from millstream.kafka.records import is_read
-from millstream.model import Record, TopicPartition
+from millstream.model import KafkaRecord, TopicPartition
 from millstream.serdes.serdes import Serdes
 from millstream.testing.fakes import FakeLog, FakeTopics
 
-RECORD = Record(
+RECORD = KafkaRecord(
     "orders", 3, 17, b"ann", b'{"amount": 2.5}', 1_782_900_000_123, (("from", b"\xff"), ("a", None))
 )
-AUTO = reader_of(Form.AUTO, Serdes.of)
+AUTO = reader_of(RecordForm.AUTO, Serdes.of)
 
 
 def test_a_record_is_a_line_with_its_place_and_time() -> None:
@@ -52,7 +52,9 @@ def test_a_record_is_a_line_with_its_place_and_time() -> None:
 
 def test_as_json_a_record_has_what_its_serde_reads() -> None:
     """What cannot be read has its bytes, and why."""
-    shown = record_as_dict(RECORD, reader_of(Form.LONG, Serdes.of), reader_of(Form.JSON, Serdes.of))
+    shown = record_as_dict(
+        RECORD, reader_of(RecordForm.LONG, Serdes.of), reader_of(RecordForm.JSON, Serdes.of)
+    )
     assert shown["value"] == {"amount": 2.5}
     assert shown["key"] == {"$bytes": "YW5u"}
     assert "'long' cannot read these 3 bytes" in shown["key_error"]
@@ -74,16 +76,16 @@ def test_as_json_a_record_has_what_its_serde_reads() -> None:
 )
 def test_bytes_that_nobody_knows_are_text_if_they_are_some(data: bytes, shown: str) -> None:
     """What would command the terminal, or turn its direction, is digits."""
-    record = record_as_dict(Record("t", 0, 0, None, data, 0), AUTO, AUTO)
+    record = record_as_dict(KafkaRecord("t", 0, 0, None, data, 0), AUTO, AUTO)
     assert record_line(record, headers=False).endswith(f"null  {printable(shown)}")
 
 
-def round_trip(record: Record, key: Form, value: Form) -> Record:
+def round_trip(record: KafkaRecord, key: RecordForm, value: RecordForm) -> KafkaRecord:
     """What `tail --json | produce --records` makes of a record, with these forms on both sides."""
     shown = record_as_dict(record, reader_of(key, Serdes.of), reader_of(value, Serdes.of))
     return record_of_line(
         as_json(shown, one_line=True),
-        Record(record.topic, -1, -1, None, None, -1),
+        KafkaRecord(record.topic, -1, -1, None, None, -1),
         lambda text: written(key, text, Serdes.of),
         lambda text: written(value, text, Serdes.of),
         is_json=True,
@@ -113,9 +115,9 @@ def test_what_tail_prints_as_json_produce_writes_again(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
     """The same bytes, whatever they are: text that looks like digits of others stays text."""
-    record = Record("t", 1, 7, key, value, 1_782_900_000_123, tuple(headers))
-    again = round_trip(record, Form.AUTO, Form.AUTO)
-    assert round_trip(record, Form.STRING, Form.BYTES) == again
+    record = KafkaRecord("t", 1, 7, key, value, 1_782_900_000_123, tuple(headers))
+    again = round_trip(record, RecordForm.AUTO, RecordForm.AUTO)
+    assert round_trip(record, RecordForm.STRING, RecordForm.BYTES) == again
     assert again == replace(record, offset=-1)
 
 
@@ -123,7 +125,7 @@ def test_what_tail_prints_as_json_produce_writes_again(
 def test_json_that_is_written_again_is_the_same_json(value: object) -> None:
     """Strings stay strings, also those that look like numbers, and null is no tombstone."""
     data = json.dumps(value).encode()
-    again = round_trip(Record("t", 0, 0, b"7", data, 0), Form.STRING, Form.JSON)
+    again = round_trip(KafkaRecord("t", 0, 0, b"7", data, 0), RecordForm.STRING, RecordForm.JSON)
     assert again.value is not None
     assert json.loads(again.value) == value
 
@@ -132,7 +134,9 @@ def test_json_that_is_written_again_is_the_same_json(value: object) -> None:
 def test_numbers_that_json_does_not_have_are_written_again(number: float) -> None:
     """As the bytes that they are."""
     data = struct.pack(">d", number)
-    assert round_trip(Record("t", 0, 0, data, data, 0), Form.DOUBLE, Form.DOUBLE).value == data
+    assert (
+        round_trip(KafkaRecord("t", 0, 0, data, data, 0), RecordForm.DOUBLE, RecordForm.DOUBLE).value == data
+    )
 
 
 def test_bytes_that_are_none_are_an_error_of_usage() -> None:
@@ -194,8 +198,8 @@ def test_ctrl_c_comes_after_the_lines_that_were_read() -> None:
 
 def test_no_record_commands_the_terminal() -> None:
     """Not even as a string, whose serde gives what is there; nor by a topic's name."""
-    text = reader_of(Form.STRING, Serdes.of)
-    shown = record_as_dict(Record("t\x07", 0, 0, b"\x1b]0;x\x07", b"a\nb\x9b", 0), text, text)
+    text = reader_of(RecordForm.STRING, Serdes.of)
+    shown = record_as_dict(KafkaRecord("t\x07", 0, 0, b"\x1b]0;x\x07", b"a\nb\x9b", 0), text, text)
     line = record_line(shown, headers=True)
     assert line.isprintable()
     assert "\\x1b]0;x\\x07" in line
@@ -204,19 +208,19 @@ def test_no_record_commands_the_terminal() -> None:
 @pytest.mark.parametrize(
     ("form", "text", "data"),
     [
-        (Form.STRING, "ann", b"ann"),
-        (Form.AUTO, "7", b"7"),
-        (Form.LONG, "-7", struct.pack(">q", -7)),
-        (Form.DOUBLE, "2.5", struct.pack(">d", 2.5)),
-        (Form.BOOLEAN, "True", b"\x01"),
-        (Form.JSON, '{"a": [1, "ü"]}', '{"a":[1,"ü"]}'.encode()),
-        (Form.BYTES, "/wA=", b"\xff\x00"),
-        (Form.UUID, "00000000-0000-0000-0000-000000000001", b"00000000-0000-0000-0000-000000000001"),
-        (Form.LONG, None, None),
+        (RecordForm.STRING, "ann", b"ann"),
+        (RecordForm.AUTO, "7", b"7"),
+        (RecordForm.LONG, "-7", struct.pack(">q", -7)),
+        (RecordForm.DOUBLE, "2.5", struct.pack(">d", 2.5)),
+        (RecordForm.BOOLEAN, "True", b"\x01"),
+        (RecordForm.JSON, '{"a": [1, "ü"]}', '{"a":[1,"ü"]}'.encode()),
+        (RecordForm.BYTES, "/wA=", b"\xff\x00"),
+        (RecordForm.UUID, "00000000-0000-0000-0000-000000000001", b"00000000-0000-0000-0000-000000000001"),
+        (RecordForm.LONG, None, None),
     ],
 )
 def test_what_is_typed_becomes_the_bytes_of_its_serde(
-    form: Form, text: str | None, data: bytes | None
+    form: RecordForm, text: str | None, data: bytes | None
 ) -> None:
     """And reading them gives it again."""
     assert written(form, text, Serdes.of) == data
@@ -224,16 +228,22 @@ def test_what_is_typed_becomes_the_bytes_of_its_serde(
 
 @pytest.mark.parametrize(
     ("form", "text"),
-    [(Form.LONG, "x"), (Form.SHORT, "70000"), (Form.JSON, "{"), (Form.BYTES, "?"), (Form.BOOLEAN, "1")],
+    [
+        (RecordForm.LONG, "x"),
+        (RecordForm.SHORT, "70000"),
+        (RecordForm.JSON, "{"),
+        (RecordForm.BYTES, "?"),
+        (RecordForm.BOOLEAN, "1"),
+    ],
 )
-def test_what_does_not_fit_its_serde_is_refused(form: Form, text: str) -> None:
+def test_what_does_not_fit_its_serde_is_refused(form: RecordForm, text: str) -> None:
     """With what it should be."""
     with pytest.raises(typer.BadParameter, match=f"is not valid as {form.value}"):
         written(form, text, Serdes.of)
 
 
-def line_of(text: str | None, **given: object) -> Record:
-    usual = Record("t", -1, -1, None, None, -1, (("h", b"1"),))
+def line_of(text: str | None, **given: object) -> KafkaRecord:
+    usual = KafkaRecord("t", -1, -1, None, None, -1, (("h", b"1"),))
 
     def data(part: str | None) -> bytes | None:
         return None if part is None else part.encode()
@@ -243,7 +253,7 @@ def line_of(text: str | None, **given: object) -> Record:
 
 def test_a_line_is_a_value_or_a_key_and_a_value_or_json() -> None:
     """As `tail --json` prints records, they can be written again."""
-    assert line_of("v", key_text="k") == Record("t", -1, -1, b"k", b"v", -1, (("h", b"1"),))
+    assert line_of("v", key_text="k") == KafkaRecord("t", -1, -1, b"k", b"v", -1, (("h", b"1"),))
     split = line_of("k:v:w", separator=":")
     assert (split.key, split.value) == (b"k", b"v:w")
     assert line_of(None, key_text="k").value is None

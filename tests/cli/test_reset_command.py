@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from millstream.cli.main import app
 from millstream.cli.reset import duration_of, plan_as_dict, target_of
 from millstream.model import TopicPartition
-from millstream.runtime.reset_plan import Position, ResetPlan
+from millstream.runtime.reset.reset_plan import NewPosition, ResetPlan
 
 
 def target(**given: object) -> object:
@@ -54,7 +54,7 @@ def test_each_option_says_where_to_begin(tmp_path: Path) -> None:
 
 def test_a_plan_is_json_as_well() -> None:
     """For programs: what is read from where, and what goes."""
-    position = Position(TopicPartition("in", 0), 12, 3, 40, "it has no more")
+    position = NewPosition(TopicPartition("in", 0), 12, 3, 40, "it has no more")
     plan = ResetPlan("app", (position,), internal=("app-x-changelog",), pipelines=("p0",), tasks=2)
     told = json.loads(json.dumps(plan_as_dict(plan, done=False)))
     assert told["positions"] == [{"topic": "in", "partition": 0, "offset": 12, "note": "it has no more"}]

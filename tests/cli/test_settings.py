@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from millstream.cli.cluster import cluster_config
+from millstream.cli.command_settings import from_environment, from_flags, from_properties, from_toml, settings
 from millstream.cli.main import app
-from millstream.cli.settings import from_environment, from_flags, from_properties, from_toml, settings
 from millstream.config import StreamsConfig
 from millstream.config_keys import KEYS
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from millstream.cli.asking import is_told
-from millstream.cli.client import Change, change_text
+from millstream.cli.client_calls import is_told
+from millstream.cli.client_commands import ThreadChange, change_text
 from millstream.cli.top import Sample, key_of, picture, rates, spark, top_text
 
 PIPELINE = {
@@ -153,6 +153,6 @@ def test_a_busy_server_is_not_taken_for_a_health_report() -> None:
 
 def test_a_thread_that_is_still_ending_is_not_told_as_removed() -> None:
     """The server does not wait for as long as it takes."""
-    assert change_text(Change.REMOVE, {"done": True}) == "a thread was removed"
-    assert "still ending" in change_text(Change.REMOVE, {"done": False})
-    assert change_text(Change.ADD, {"done": True}) == "a thread was added"
+    assert change_text(ThreadChange.REMOVE, {"done": True}) == "a thread was removed"
+    assert "still ending" in change_text(ThreadChange.REMOVE, {"done": False})
+    assert change_text(ThreadChange.ADD, {"done": True}) == "a thread was added"

@@ -15,8 +15,8 @@ from spark_start import WITHOUT_CODE, java_options
 
 from millstream.errors import StreamsException
 from millstream.ports import FENCE
-from millstream.spark.checkpoint_files import check_location, checkpoint_files
-from millstream.spark.session import SharedSession
+from millstream.spark.jvm.session import SharedSession
+from millstream.spark.run.checkpoint_files import check_location, checkpoint_files
 
 
 def raised(act: Callable[[], Any]) -> list[Any]:

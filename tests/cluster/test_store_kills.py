@@ -17,7 +17,7 @@ from waiting import wait_until
 from millstream.broker import EmbeddedKafka
 from millstream.model import TaskId
 from millstream.stores.directory import StateDirectory
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.rocksdb_store import RocksDBStore
 
 pytestmark = pytest.mark.cluster
 

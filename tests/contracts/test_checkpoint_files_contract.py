@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from millstream.checkpoints.fencing import LocalCheckpointFiles
 from millstream.errors import StreamsException
 from millstream.ports import CheckpointFiles
-from millstream.runtime.fencing import LocalCheckpointFiles
 from millstream.testing.fakes import FakeCheckpointFiles
 
 
@@ -20,7 +20,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointFiles:
             return FakeCheckpointFiles()
         case "local":
             return LocalCheckpointFiles(tmp_path / "root")
-    from millstream.spark.checkpoint_files import HadoopCheckpointFiles
+    from millstream.spark.run.checkpoint_files import HadoopCheckpointFiles
 
     return HadoopCheckpointFiles(request.getfixturevalue("spark"), (tmp_path / "a root").as_uri())
 

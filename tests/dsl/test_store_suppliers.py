@@ -21,7 +21,7 @@ from millstream import (
     TopologyException,
 )
 from millstream.model import StoreKind, TaskId
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 from millstream.stores.opening import open_store
 from millstream.topology.nodes import Store
 

@@ -20,9 +20,9 @@ from millstream import (
     Serdes,
     StreamsBuilder,
 )
-from millstream.registry.client import Registry
 from millstream.registry.http import RegistryServer
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_client import Registry
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.registry.topic import RegistryTopic
 from millstream.serdes.registered import bound
 

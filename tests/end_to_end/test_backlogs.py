@@ -30,9 +30,9 @@ from millstream import (
     Topology,
     WindowedSerdes,
 )
+from millstream.checkpoints.fencing import LocalCheckpointFiles
+from millstream.checkpoints.offset_log import positions_of
 from millstream.dsl.emission import BufferConfig
-from millstream.runtime.fencing import LocalCheckpointFiles
-from millstream.runtime.offset_log import positions_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -22,10 +22,10 @@ from millstream import (
     StreamsBuilder,
 )
 from millstream.config import StreamsConfig
-from millstream.metrics.table import definition
+from millstream.metrics.metrics_table import definition
 from millstream.ports import CheckpointClaim, PipelineEnd, RunningPipeline
+from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
-from millstream.spark.handlers import RecordHandlers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

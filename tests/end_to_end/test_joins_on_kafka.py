@@ -28,10 +28,10 @@ from millstream import (
     Topology,
     TopologyException,
 )
-from millstream.model import Record
+from millstream.checkpoints.fencing import LocalCheckpointFiles
+from millstream.checkpoints.offset_log import positions_of
+from millstream.model import KafkaRecord
 from millstream.query.metadata import default_partition
-from millstream.runtime.fencing import LocalCheckpointFiles
-from millstream.runtime.offset_log import positions_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
@@ -103,7 +103,7 @@ def number(value: int) -> bytes:
     return value.to_bytes(8, "big")
 
 
-def said(records: Iterable[Record]) -> list[tuple[str, str, int]]:
+def said(records: Iterable[KafkaRecord]) -> list[tuple[str, str, int]]:
     """Key, value and time of each, by time."""
     entries = [((r.key or b"-").decode(), (r.value or b"-").decode(), r.timestamp) for r in records]
     return sorted(entries, key=lambda entry: (entry[2], entry[0]))

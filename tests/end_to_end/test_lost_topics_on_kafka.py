@@ -31,10 +31,10 @@ from millstream import (
     TimeWindows,
     Topology,
 )
+from millstream.checkpoints.fencing import LocalCheckpointFiles
+from millstream.checkpoints.offset_log import positions_of
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import TopicPartition
-from millstream.runtime.fencing import LocalCheckpointFiles
-from millstream.runtime.offset_log import positions_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -29,15 +29,15 @@ from millstream import (
     TimeWindows,
     Topology,
 )
+from millstream.checkpoints.fencing import LocalCheckpointFiles
+from millstream.checkpoints.offset_log import positions_of
+from millstream.checkpoints.starts import STARTS, Starts, TopicStart
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import TopicPartition
-from millstream.runtime.fencing import LocalCheckpointFiles
-from millstream.runtime.offset_log import positions_of
-from millstream.runtime.starts import STARTS, Starts, TopicStart
-from millstream.spark.compiler import CompileContext
+from millstream.spark.compile.compiler import CompileContext
+from millstream.spark.compile.restore import from_changelogs
+from millstream.spark.compile.source import kafka_options
 from millstream.spark.engine import SparkEngine
-from millstream.spark.restore import from_changelogs
-from millstream.spark.source import kafka_options
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

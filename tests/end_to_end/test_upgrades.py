@@ -26,8 +26,8 @@ from millstream import (
     TimeWindows,
     TopologyException,
 )
-from millstream.runtime.fencing import LocalCheckpointFiles
-from millstream.runtime.offset_log import positions_of
+from millstream.checkpoints.fencing import LocalCheckpointFiles
+from millstream.checkpoints.offset_log import positions_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

@@ -21,7 +21,7 @@ from millstream import (
     Topology,
 )
 from millstream.broker import EmbeddedKafka
-from millstream.model import Record
+from millstream.model import KafkaRecord
 
 _numbers = itertools.count(1)
 
@@ -71,7 +71,7 @@ class World:
             assert self._producer.flush(30) == 0
             left = refused
 
-    def consume(self, topic: str, count: int, timeout_s: float = 60.0) -> list[Record]:
+    def consume(self, topic: str, count: int, timeout_s: float = 60.0) -> list[KafkaRecord]:
         """The first `count` records of a topic, in the order of (partition, offset)."""
         consumer = Consumer(
             {
@@ -83,7 +83,7 @@ class World:
         try:
             partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
             consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-            records: list[Record] = []
+            records: list[KafkaRecord] = []
 
             def enough() -> bool:
                 for message in consumer.consume(1000, 0.05):
@@ -132,12 +132,12 @@ def content(store: ReadOnlyKeyValueStore[Any, Any]) -> dict[Any, Any]:
         return dict(entries)
 
 
-def values(records: Sequence[Record]) -> list[bytes | None]:
+def values(records: Sequence[KafkaRecord]) -> list[bytes | None]:
     return [record.value for record in records]
 
 
-def _record(message: Any) -> Record:
-    return Record(
+def _record(message: Any) -> KafkaRecord:
+    return KafkaRecord(
         message.topic(),
         message.partition(),
         message.offset(),

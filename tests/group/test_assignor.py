@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.group.assignor import Facts, Memory, assign
+from millstream.group.assignor import LeaderFacts, Memory, assign
 from millstream.group.balance import balance, warmed_up_first
 from millstream.group.codes import AssignorError
-from millstream.group.layout import LATEST_OFFSET, SubscriptionInfo
 from millstream.group.trust import PipelineOwner, proof
 from millstream.group.userdata import (
     MOST_TRAILER_BYTES,
@@ -24,10 +23,11 @@ from millstream.group.userdata import (
     MemberInfo,
     Program,
 )
+from millstream.group.userdata_layout import LATEST_OFFSET, SubscriptionInfo
 from millstream.model import TaskId
 
 TASKS = (TaskId(1, 0), TaskId(1, 1))
-FACTS = Facts(pipelines=("p0", "p1"), tasks=TASKS, topology="t1")
+FACTS = LeaderFacts(pipelines=("p0", "p1"), tasks=TASKS, topology="t1")
 A = MemberInfo(UUID(int=1), "A", topology="t1", checkpoint="here", endpoint="a:1")
 B = MemberInfo(UUID(int=2), "B", topology="t1", checkpoint="here", endpoint="b:2")
 C = MemberInfo(UUID(int=3), "C", topology="t1", checkpoint="here")
@@ -41,7 +41,7 @@ def bytes_of(info: MemberInfo | bytes) -> bytes:
 
 
 def answers(
-    facts: Facts = FACTS, leader: str = "A", memory: Memory | None = None, **members: MemberInfo | bytes
+    facts: LeaderFacts = FACTS, leader: str = "A", memory: Memory | None = None, **members: MemberInfo | bytes
 ) -> dict[str, Assignment]:
     """One for each member, decoded."""
     told = assign(facts, {name: bytes_of(info) for name, info in members.items()}, leader, memory)
@@ -178,7 +178,7 @@ def proven(info: MemberInfo, *pipelines: str) -> MemberInfo:
     return replace(info, pipelines=frozenset(pipelines), claims=claims)
 
 
-def owned(*pipelines: str, by: str = "B") -> Facts:
+def owned(*pipelines: str, by: str = "B") -> LeaderFacts:
     """A leader that can look at the checkpoints: these pipelines were claimed, others never."""
     owners = {name: PipelineOwner(by, f"secret of {name}") for name in pipelines}
     return replace(FACTS, owner_of=lambda name: owners.get(name, PipelineOwner()))

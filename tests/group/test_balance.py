@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.group.balance import Work, balance, warmed_up_first
-from millstream.group.layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from millstream.group.userdata import MemberInfo
+from millstream.group.userdata_layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from millstream.model import TaskId
 
 Members = Mapping[str, MemberInfo]

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from millstream.errors import TaskAssignmentException
 from millstream.group.codes import AssignorError
-from millstream.group.layout import (
+from millstream.group.userdata import MOST_TRAILER_BYTES, Assignment, MemberInfo, Program, fitting
+from millstream.group.userdata_layout import (
     LATEST_OFFSET,
     UNKNOWN_OFFSET_SUM,
     AssignmentInfo,
     SubscriptionInfo,
 )
-from millstream.group.userdata import MOST_TRAILER_BYTES, Assignment, MemberInfo, Program, fitting
 from millstream.model import TaskId
 
 FULL = MemberInfo(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from millstream.errors import TaskAssignmentException
 from millstream.group.codes import AssignorError
-from millstream.group.layout import (
+from millstream.group.java_bytes import ByteReader, ByteWriter
+from millstream.group.userdata_layout import (
     LATEST_OFFSET,
     LATEST_SUPPORTED_VERSION,
     NEVER,
@@ -21,7 +22,6 @@ from millstream.group.layout import (
     HostInfo,
     SubscriptionInfo,
 )
-from millstream.group.wire import Reader, Writer
 from millstream.model import TaskId, TopicPartition
 
 GOLDEN = json.loads((Path(__file__).parent / "userdata.json").read_text())
@@ -178,9 +178,9 @@ def test_every_code_has_kafkas_sentence() -> None:
 @given(st.text(max_size=300))
 def test_javas_strings_come_back(text: str) -> None:
     """Modified UTF-8, with U+0000 and characters beyond U+FFFF."""
-    out = Writer("a test")
+    out = ByteWriter("a test")
     out.utf(text)
-    assert Reader(out.to_bytes(), "a test").utf() == text
+    assert ByteReader(out.to_bytes(), "a test").utf() == text
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_javas_strings_come_back(text: str) -> None:
 def test_what_is_not_javas_utf_8_is_refused(data: bytes) -> None:
     """DataInputStream.readUTF throws UTFDataFormatException for most; half a pair would break our logs."""
     with pytest.raises(TaskAssignmentException, match="is not modified UTF-8"):
-        Reader(len(data).to_bytes(2, "big") + data, "a test").utf()
+        ByteReader(len(data).to_bytes(2, "big") + data, "a test").utf()
 
 
 # --- bytes from anywhere ---------------------------------------------------------------------------------

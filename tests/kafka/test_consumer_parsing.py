@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millstream.config import StreamsConfig
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.model import EPOCH_HEADER, TaskId, TopicPartition
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 
 OURS, THEIRS = TopicPartition("app-counts-changelog", 0), TopicPartition("orders", 0)
 INT64 = st.integers(-(2**63), 2**63 - 1)

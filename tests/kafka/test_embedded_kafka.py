@@ -23,7 +23,7 @@ from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.broker.admin import Admin
-from millstream.broker.settings import broker_settings, properties_text
+from millstream.broker.broker_settings import broker_settings, properties_text
 from millstream.broker.storage import with_new_ids
 from millstream.class_data import Archive
 from millstream.errors import BrokerException, IllegalStateException

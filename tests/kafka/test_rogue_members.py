@@ -21,12 +21,12 @@ from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
 from millstream.errors import StreamsException, TaskAssignmentException
-from millstream.group.layout import LATEST_OFFSET, SubscriptionInfo
 from millstream.group.userdata import Assignment, MemberInfo, Program
+from millstream.group.userdata_layout import LATEST_OFFSET, SubscriptionInfo
 from millstream.kafka.membership import KafkaMembership
 from millstream.model import TaskId, TopicPartition
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import StreamThreadExceptionResponse as Response
+from millstream.runtime.state.failure import StreamThreadExceptionResponse as Response
 from millstream.runtime.wiring import real_parts
 from millstream.serdes.serdes import Serdes
 from millstream.states import State

@@ -21,7 +21,7 @@ from tiers import examples
 
 from millstream import Serde, Serdes, SerializationException
 from millstream.registry.http import RegistryServer
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes import protobuf_types
 from millstream.serdes.formats import ListSerde
 from millstream.serdes.registered import AvroSerde, ProtobufSerde, bound, header_of
@@ -43,7 +43,7 @@ def read_by_java(kernel_java: KernelJava, *of: tuple[Serde, list[bytes]]) -> lis
 
 
 def described(serde: Serde) -> dict[str, Any]:
-    """As spark/registry_serdes.py and spark/serdes.py describe it."""
+    """As spark/compile/registry_serdes.py and spark/compile/serde_columns.py describe it."""
     common = {"called": serde.name, "format": serde.name, "does": "read", "type": type_of(serde)}
     if isinstance(serde, ListSerde):
         return {**common, "size": serde.size}

@@ -9,7 +9,7 @@ from array import array
 import pytest
 from java_programs import KernelJava
 
-from millstream.spark.worker import decoded, encoded
+from millstream.spark.worker.program_worker import decoded, encoded
 
 pytestmark = pytest.mark.disk
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
+from millstream.metrics.client_metrics import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.meter import Meter, Reading
-from millstream.metrics.table import SENSORS, VALUES
+from millstream.metrics.metrics_table import SENSORS, VALUES
 from millstream.testing.fakes import ManualClock
 
 __all__ = ["everything"]

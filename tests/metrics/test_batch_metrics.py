@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.metrics.batches import forget_pipeline, record_batch
-from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
+from millstream.metrics.client_metrics import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.meter import Meter
 from millstream.model import BatchReport, OperatorReport, StoreKind, TopicPartition, WrittenReport
 from millstream.testing.fakes import ManualClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.metrics.client import MetricName, MetricsView, client_metrics
+from millstream.metrics.client_metrics import MetricName, MetricsView, client_metrics
 from millstream.states import State, ThreadState
 
 

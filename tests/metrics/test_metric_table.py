@@ -6,8 +6,8 @@ from collections import Counter
 
 from snapshots.metric_names import kafka_metrics
 
+from millstream.metrics.metrics_table import DEFINITIONS, OWN_GROUPS, SENSORS
 from millstream.metrics.missing import MISSING
-from millstream.metrics.table import DEFINITIONS, OWN_GROUPS, SENSORS
 
 KAFKA = {(each.group, each.name): each for each in kafka_metrics()}
 TAGS = {(each.group, each.name, frozenset(each.tags)) for each in kafka_metrics()}

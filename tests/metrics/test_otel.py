@@ -11,10 +11,10 @@ from metrics_of_everything import everything
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from millstream.metrics.client import ClientMetrics
+from millstream.metrics.client_metrics import ClientMetrics
+from millstream.metrics.metrics_table import DEFINITIONS, is_counter
 from millstream.metrics.otel import instrument_name, observe
 from millstream.metrics.prometheus import prometheus_name
-from millstream.metrics.table import DEFINITIONS, is_counter
 
 
 class Streams:

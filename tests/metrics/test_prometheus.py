@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from millstream.metrics.client import ClientMetrics, MetricsView, client_metrics
+from millstream.metrics.client_metrics import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.prometheus import ClientCollector, text
 
 BOARD = [

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from millstream.metrics.client import MetricsView, client_metrics, rocksdb_readings
-from millstream.metrics.rocksdb import RocksDBMetricsRecorder
+from millstream.metrics.client_metrics import MetricsView, client_metrics, rocksdb_readings
+from millstream.metrics.rocksdb_metrics import RocksDBMetricsRecorder
 from millstream.metrics.rocksdb_properties import PROPERTIES
 from millstream.model import StoreKind, TaskId
 from millstream.ports import KeyValueBytesStore
-from millstream.stores.api import ClosedStoreError
-from millstream.stores.memory import MemoryStore
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.store_base import ClosedStoreError
 
 pytestmark = pytest.mark.disk
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from millstream.model import BatchReport, OperatorReport, TopicPartition, WrittenReport
-from millstream.spark.dropped import DropWatch, read_drops
-from millstream.spark.progress import read_report
+from millstream.spark.run.dropped import DropWatch, read_drops
+from millstream.spark.run.progress import read_report
 
 IN = {"startOffset": {"in": {"0": 5, "1": 7}}, "endOffset": {"in": {"0": 9, "1": 7}}}
 REPORT: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream.model import TaskId
 from millstream.processors.api import Headers
-from millstream.processors.graph import Plan, linked, plan_graph
+from millstream.processors.graph import GraphPlan, linked, plan_graph
 from millstream.processors.task import ProcessorTask, RawRecord
 from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import Node
@@ -96,7 +96,7 @@ class MemoryHome:
             raise error
 
 
-def plan_of(topology: Topology, config: Mapping[str, Any] | None = None) -> Plan:
+def plan_of(topology: Topology, config: Mapping[str, Any] | None = None) -> GraphPlan:
     """The graph of a topology with one group of processors; what it reads, and defaults, are strings."""
 
     def serdes(node: Node) -> tuple[Any, Any]:
@@ -118,7 +118,7 @@ def plan_of(topology: Topology, config: Mapping[str, Any] | None = None) -> Plan
     )
 
 
-def task_of(plan: Plan, home: MemoryHome) -> ProcessorTask:
+def task_of(plan: GraphPlan, home: MemoryHome) -> ProcessorTask:
     """Its task 0_0."""
     return ProcessorTask(plan.graph, TaskId(0, 0), home)
 

@@ -11,10 +11,10 @@ from millstream import Consumed, Processor, Record, Serdes, Stores, StreamsBuild
 from millstream.errors import StreamsException, TopologyException
 from millstream.model import TaskId, TopicPartition
 from millstream.processors.filling import filled
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.registered import bound
-from millstream.stores.api import to_stored
 from millstream.stores.opening import open_store
+from millstream.stores.store_base import to_stored
 
 STRINGS = (Serdes.string(), Serdes.string())
 

@@ -16,7 +16,7 @@ from millstream.errors import IllegalStateException, StateStoreNotAvailableExcep
 from millstream.model import StoreKind
 from millstream.query.composite import ReadOnlyKeyValueStore
 from millstream.query.iterators import AsyncKeyValueIterator, KeyValueIterator
-from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.query.windowed_handles import ReadOnlySessionStore, ReadOnlyWindowStore
 
 WORDS = ["a", "bb", "ccc", "dddd", "eeeee"]
 SOON_S = 20.0

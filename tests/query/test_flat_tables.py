@@ -9,7 +9,7 @@ from windowed_worlds import MINUTE, WindowedClient, now
 from worlds import Client
 
 from millstream.model import StoreKind
-from millstream.query.tables import flat
+from millstream.query.store_tables import flat
 from millstream.serdes.serdes import Serdes
 
 ORDER = "customer string, amount double, address struct<city string, zip string>"

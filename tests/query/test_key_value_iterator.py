@@ -18,11 +18,11 @@ from millstream.errors import (
     StateStoreNotAvailableException,
 )
 from millstream.model import KeyValue, StoreKind, TaskId
-from millstream.query.codec import Codecs, Unfit
 from millstream.query.provider import LocalStore
+from millstream.query.store_codecs import Codecs, Unfit
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 from millstream.stores.opening import open_store as open_stored
 from millstream.topology.nodes import Store as StoreNode
 

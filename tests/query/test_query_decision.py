@@ -14,9 +14,9 @@ from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import (
     LocalStore,
     Outcome,
+    PartRole,
     Presence,
-    Role,
-    Scope,
+    ReadScope,
     StoreDeclaration,
     StoreSnapshot,
     decide,
@@ -29,7 +29,7 @@ from millstream.query.provider import (
 from millstream.query.readiness import why_not
 from millstream.serdes.serdes import Serdes
 from millstream.states import State, ThreadState
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 
 THREAD_STATES = (
     "CREATED",
@@ -50,7 +50,7 @@ ALIVE = {
     Presence.STANDBY: ("WRONG_PARTITION", "NOTHING", "MIGRATED", "REBALANCING"),
     Presence.ABSENT: ("WRONG_PARTITION", "NOTHING", "MIGRATED", "REBALANCING"),
 }
-SCOPES = (Scope.PARTITION, Scope.KEY, Scope.STORE)
+SCOPES = (ReadScope.PARTITION, ReadScope.KEY, ReadScope.STORE)
 
 
 def test_every_cell_of_the_decision_table() -> None:
@@ -106,7 +106,7 @@ PRESENCES = {
 }
 
 
-def part(partition: int, role: Role = Role.ACTIVE, thread: str = "t1") -> LocalStore:
+def part(partition: int, role: PartRole = PartRole.ACTIVE, thread: str = "t1") -> LocalStore:
     task = TaskId(1, partition)
     return LocalStore(task, MemoryStore("counts", task), thread, role)
 
@@ -116,7 +116,7 @@ def test_what_a_part_is_good_for(thread_state: str | None) -> None:
     """Thread state x role x stale or not: 8 x 3 x 2 cells."""
     expected = PRESENCES[thread_state].split()
     thread = None if thread_state is None else ThreadState[thread_state]
-    for index, (stale, role) in enumerate(itertools.product((False, True), Role)):
+    for index, (stale, role) in enumerate(itertools.product((False, True), PartRole)):
         assert presence_of(part(0, role), thread, stale=stale).name == expected[index], (role, stale)
 
 
@@ -156,12 +156,12 @@ def test_the_best_part_of_a_partition_counts() -> None:
     """Readable before waiting before standby, active before standby, and in partition order."""
     parts = [
         part(2),
-        part(0, Role.STANDBY),
-        part(0, Role.ACTIVE, "t2"),
-        part(1, Role.STANDBY, "t2"),
-        part(1, Role.ACTIVE, "starting"),
-        part(3, Role.ACTIVE, "dead"),
-        part(4, Role.ACTIVE, "gone"),
+        part(0, PartRole.STANDBY),
+        part(0, PartRole.ACTIVE, "t2"),
+        part(1, PartRole.STANDBY, "t2"),
+        part(1, PartRole.ACTIVE, "starting"),
+        part(3, PartRole.ACTIVE, "dead"),
+        part(4, PartRole.ACTIVE, "gone"),
     ]
     threads = {
         "t1": ThreadState.RUNNING,
@@ -178,7 +178,7 @@ def test_the_best_part_of_a_partition_counts() -> None:
     ]
     stale = parts_by_partition(snapshot, "counts", stale=True)
     assert {number: chosen.role for number, (_, chosen) in stale.items()} == dict.fromkeys(
-        range(3), Role.ACTIVE
+        range(3), PartRole.ACTIVE
     )
 
 
@@ -262,7 +262,7 @@ def test_every_refusing_outcome_has_an_exception_of_its_own() -> None:
 
 def test_a_refusal_tells_of_the_standbys_that_are_here() -> None:
     """Who may be content with an old answer learns that there is one, and how to ask for it."""
-    parts = [part(0), part(1, Role.STANDBY), part(2, Role.STANDBY)]
+    parts = [part(0), part(1, PartRole.STANDBY), part(2, PartRole.STANDBY)]
     snapshot = StoreSnapshot(
         "c",
         State.RUNNING,

@@ -22,7 +22,7 @@ from millstream.query.metadata import (
     HostInfo,
     KeyQueryMetadata,
     Placement,
-    StorePlace,
+    StorePartition,
     StreamsMetadata,
     all_clients,
     clients_of_store,
@@ -54,7 +54,7 @@ SNAPSHOT = StoreSnapshot(
 )
 PLACEMENT = Placement(
     places=tuple(
-        StorePlace(store, TaskId(subtopology, number), TopicPartition(f"{store}-log", number))
+        StorePartition(store, TaskId(subtopology, number), TopicPartition(f"{store}-log", number))
         for subtopology, store in enumerate(("counts", "per-hour", "users"))
         for number in range(4)
     ),

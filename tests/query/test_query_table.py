@@ -18,7 +18,7 @@ from worlds import CLIENT_STATES, Client, key_in
 
 from millstream.errors import InvalidStateStoreException
 from millstream.model import SessionWindow, StoreKind, TimeWindow, Windowed
-from millstream.query.provider import Role
+from millstream.query.provider import PartRole
 
 BUSY = ("CREATED", "STARTING", "PARTITIONS_REVOKED", "PARTITIONS_ASSIGNED", "PENDING_SHUTDOWN")
 GONE = ("DEAD", None)
@@ -178,7 +178,7 @@ def in_cell(
     if here == "never here":
         client.move_away(1)
     elif here == "standby, never read":
-        client.role_is(1, Role.STANDBY)
+        client.role_is(1, PartRole.STANDBY)
     if never and partition is not None:
         store = None  # store() would refuse it
     else:
@@ -189,9 +189,9 @@ def in_cell(
         case "closed":
             client.stores[1].close()
         case "restoring":
-            client.role_is(1, Role.RESTORING)
+            client.role_is(1, PartRole.RESTORING)
         case "standby":
-            client.role_is(1, Role.STANDBY)
+            client.role_is(1, PartRole.STANDBY)
         case "left":
             client.move_away(1)
     if thread is None:

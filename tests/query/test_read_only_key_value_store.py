@@ -26,13 +26,13 @@ from millstream.errors import (
 )
 from millstream.model import KeyValue, StoreKind, ValueAndTimestamp
 from millstream.query.composite import ReadOnlyKeyValueStore, open_store
-from millstream.query.provider import LocalStore, Role
+from millstream.query.provider import LocalStore, PartRole
 from millstream.query.request import KeyQuery, StateQueryRequest
 from millstream.query.result import FailureReason
 from millstream.query.state_query import run_query
-from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.query.windowed_handles import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.serdes.serdes import Serdes
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 
 Store = ReadOnlyKeyValueStore[str, Any]
 WORDS = ["a", "aa", "ab", "b", "bbb", "c", "d"]
@@ -403,7 +403,7 @@ def test_while_the_client_rebalances_a_missing_partition_may_be_coming(client: C
 
 def test_a_store_that_is_not_restored_yet_is_not_visible(client: Client) -> None:
     """Never a value that is only partly restored, though its thread is RUNNING."""
-    client.role_is(1, Role.RESTORING)
+    client.role_is(1, PartRole.RESTORING)
     store = client.store()
     with pytest.raises(StreamsRebalancingException, match="partition 1"):
         store.get(key_in(1))
@@ -416,7 +416,7 @@ def test_a_store_that_is_not_restored_yet_is_not_visible(client: Client) -> None
 
 def test_a_standby_answers_only_stale_reads(client: Client) -> None:
     """Else its keys have no value here, as with Kafka, and its partition is a wrong one."""
-    client.role_is(2, Role.STANDBY)
+    client.role_is(2, PartRole.STANDBY)
     word = next(word for word in WORDS if partition_of(word.encode()) == 2)
     assert client.store().get(word) is None
     assert word not in [key for key, _ in client.store().all()]
@@ -466,7 +466,7 @@ def test_a_partition_that_leaves_is_told_to_the_handles_that_read_it(client: Cli
 def test_a_partition_that_becomes_a_standby_has_left(client: Client) -> None:
     """The handle that read it as active is told."""
     store = client.store()
-    client.role_is(1, Role.STANDBY)
+    client.role_is(1, PartRole.STANDBY)
     with pytest.raises(StateStoreMigratedException):
         store.get(key_in(1))
     with pytest.raises(StateStoreMigratedException):

@@ -26,8 +26,8 @@ from millstream.model import SessionWindow, StoreKind, Windowed
 from millstream.query.composite import QueryableStoreTypes, open_store
 from millstream.query.iterators import KeyValueIterator
 from millstream.query.parameters import StoreQueryParameters
-from millstream.query.windowed import ReadOnlySessionStore
-from millstream.stores.api import ClosedStoreError
+from millstream.query.windowed_handles import ReadOnlySessionStore
+from millstream.stores.store_base import ClosedStoreError
 
 WORDS = ["a", "aa", "b", "c", "d"]
 SPANS = [(now - 50 * MINUTE, now - 40 * MINUTE), (now - 45 * MINUTE, now - 30 * MINUTE), (now - MINUTE, now)]

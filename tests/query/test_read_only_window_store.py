@@ -27,9 +27,9 @@ from millstream.model import KeyValue, SessionWindow, StoreKind, TimeWindow, Val
 from millstream.query.composite import QueryableStoreTypes, open_store
 from millstream.query.iterators import KeyValueIterator, WindowStoreIterator
 from millstream.query.parameters import StoreQueryParameters
-from millstream.query.provider import Role
-from millstream.query.windowed import ReadOnlyWindowStore
-from millstream.stores.api import ClosedStoreError
+from millstream.query.provider import PartRole
+from millstream.query.windowed_handles import ReadOnlyWindowStore
+from millstream.stores.store_base import ClosedStoreError
 
 WORDS = ["a", "aa", "ab", "b", "bbb", "c", "d"]
 STARTS = [now - 40 * MINUTE, now - MINUTE, now]
@@ -494,7 +494,7 @@ def test_store_checks_type_and_partition_and_state() -> None:
 
 def test_stale_reads_answer_from_what_is_restored_yet(quick: WindowedClient) -> None:
     """A part that is not up to date is no answer, unless stale stores are asked for."""
-    quick.role_is(1, Role.RESTORING)
+    quick.role_is(1, PartRole.RESTORING)
     with pytest.raises(StreamsRebalancingException):
         quick.windowed().fetch(key_in(1), now)
     assert quick.windowed(stale=True).fetch(key_in(1), now) is not None

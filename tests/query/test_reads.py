@@ -12,8 +12,8 @@ from millstream.model import StoreKind, TaskId
 from millstream.query.merged import in_one_order, order_of
 from millstream.query.read import Read, of_prefix
 from millstream.query.reading import joined, of_part
-from millstream.stores.api import ClosedStoreError
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.store_base import ClosedStoreError
 
 KEYS = st.binary(min_size=1, max_size=3)
 

@@ -22,7 +22,7 @@ from millstream.errors import (
 )
 from millstream.model import TopicPartition, ValueAndTimestamp
 from millstream.query.position import Position, PositionBound
-from millstream.query.provider import Presence, Role, StoreSnapshot
+from millstream.query.provider import PartRole, Presence, StoreSnapshot
 from millstream.query.request import (
     KeyQuery,
     Query,
@@ -37,7 +37,7 @@ from millstream.query.request import (
 )
 from millstream.query.result import FailureReason, QueryResult, StateQueryResult
 from millstream.query.state_query import answerable, run_query, to_answer
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 
 WORDS = ["a", "aa", "ab", "b", "bbb", "c", "d"]
 TOPIC = "app-counts-changelog"
@@ -250,8 +250,8 @@ def test_a_client_that_cannot_answer_raises(client: Client, state: str, error: t
 
 def test_an_active_answer_can_be_required(client: Client) -> None:
     """Standbys and what is restoring answer by default, and are NOT_ACTIVE if they may not."""
-    client.role_is(0, Role.STANDBY)
-    client.role_is(1, Role.RESTORING)
+    client.role_is(0, PartRole.STANDBY)
+    client.role_is(1, PartRole.RESTORING)
     request = ask(client, KeyQuery.with_key("a"))
     assert set(reasons(run_query(client, request)).values()) == {None}
     result = run_query(client, request.require_active())
@@ -401,12 +401,12 @@ def test_a_position_of_another_store_is_no_bound(client: Client) -> None:
 def test_a_store_of_which_nothing_is_read_yet_is_not_up_to_any_bound() -> None:
     """While it is restoring: that it has no value says nothing. Once it is active, it is empty."""
     client = with_changelogs(Client([0]))
-    client.role_is(0, Role.RESTORING)
+    client.role_is(0, PartRole.RESTORING)
     request = ask(client, KeyQuery.with_key("a"))
     result = run_query(client, request)
     assert reasons(result) == {0: FailureReason.NOT_UP_TO_BOUND}
     assert "not initialized" in result.partition_results[0].failure_message
-    client.role_is(0, Role.ACTIVE)
+    client.role_is(0, PartRole.ACTIVE)
     result = run_query(client, request)
     assert reasons(result) == {0: None}
     assert result.position.is_empty

@@ -20,7 +20,7 @@ from millstream.query.provider import LocalStore
 from millstream.query.request import MultiVersionedKeyQuery, Query, StateQueryRequest, VersionedKeyQuery
 from millstream.query.result import FailureReason, VersionedRecord
 from millstream.query.state_query import run_query
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 from millstream.stores.versioned import VersionedStore
 
 HISTORY = 1_000

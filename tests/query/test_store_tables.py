@@ -222,7 +222,7 @@ def test_batches_are_the_table_in_order(client: Client, rows: int) -> None:
 
 def test_large_entries_come_in_small_batches(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded by bytes, not by rows alone."""
-    monkeypatch.setattr("millstream.query.tables._CHUNK_BYTES", 200)
+    monkeypatch.setattr("millstream.query.store_tables._CHUNK_BYTES", 200)
     sizes = [len(batch) for batch in client.store().to_arrow_batches(50)]
     assert sizes[0] == 50
     assert max(sizes[1:]) < 20

@@ -32,8 +32,8 @@ from millstream.query.sql import POSITIONS, run_sql
 from millstream.query.sql_program import decoded, encoded
 from millstream.serdes.serdes import Serdes
 from millstream.stores.keys import session_key, window_key
-from millstream.stores.memory import MemoryStore
-from millstream.stores.segments import SessionStore, WindowStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.segments import SegmentedSessionStore, SegmentedWindowStore
 
 WORDS = ["a", "aa", "ab", "b", "bbb", "c", "d"]
 
@@ -132,7 +132,7 @@ def test_a_window_store_has_its_windows_as_columns(client: Client) -> None:
     declaration = StoreDeclaration(
         "per-minute", Serdes.string(), Serdes.long(), None, 1, StoreKind.WINDOW, 60_000, 3_600_000
     )
-    store = add(client, declaration, WindowStore(MemoryStore("per-minute", TaskId(2, 0)), 3_600_000))
+    store = add(client, declaration, SegmentedWindowStore(MemoryStore("per-minute", TaskId(2, 0)), 3_600_000))
     store.apply([(window_key(b"a", at), at.to_bytes(8, "big"), at + 1) for at in (0, 60_000)], 2)
     found = run_sql(client, 'select * from "per-minute" order by window_start')
     assert found.schema.names == ["key", "window_start", "window_end", "value", "timestamp"]
@@ -148,7 +148,7 @@ def test_a_session_store_has_its_sessions_as_columns(client: Client) -> None:
     declaration = StoreDeclaration(
         "visits", Serdes.string(), Serdes.long(), None, 1, StoreKind.SESSION, None, 10_000
     )
-    store = add(client, declaration, SessionStore(MemoryStore("visits", TaskId(2, 0)), 10_000))
+    store = add(client, declaration, SegmentedSessionStore(MemoryStore("visits", TaskId(2, 0)), 10_000))
     store.apply([(session_key(b"a", 5, 9), (7).to_bytes(8, "big"), 9)], 1)
     assert rows(client, "select key, epoch_ms(window_start), epoch_ms(window_end), value from visits") == [
         ("a", 5, 9, 7)

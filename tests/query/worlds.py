@@ -9,10 +9,10 @@ from millstream.model import StoreKind, TaskId
 from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
 from millstream.query.metadata import default_partition
 from millstream.query.parameters import StoreQueryParameters
-from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
+from millstream.query.provider import LocalStore, PartRole, StoreDeclaration, StoreSnapshot
 from millstream.serdes.serdes import Serdes
 from millstream.states import State, ThreadState
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 
 PARTITIONS = 3
 CLIENT_STATES = tuple(state.name for state in State)
@@ -72,7 +72,7 @@ class Client:
     def thread_is(self, partition: int, state: str) -> None:
         self.change(threads={**self._snapshot.threads, f"t{partition}": state})
 
-    def role_is(self, partition: int, role: Role) -> None:
+    def role_is(self, partition: int, role: PartRole) -> None:
         self.change(
             local={
                 "counts": [

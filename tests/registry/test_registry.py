@@ -25,11 +25,11 @@ from millstream import (
     TopologyException,
     avro_record,
 )
-from millstream.registry.client import Registry
 from millstream.registry.compatibility import incompatibility
 from millstream.registry.http import RegistryServer
 from millstream.registry.mock import drop_mock_registry
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_client import Registry
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes import avro_types
 from millstream.serdes.registered import bound
 

@@ -13,7 +13,7 @@ from millstream.dsl.options import Consumed, Materialized
 from millstream.errors import PipelineException
 from millstream.model import TopicPartition
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.handler import FailureContext
+from millstream.runtime.threads.handler import FailureContext
 from millstream.serdes.serdes import Serdes
 from millstream.states import State
 from millstream.testing.world import FakeWorld

@@ -34,9 +34,9 @@ from millstream.errors import (
 from millstream.group.userdata import Assignment
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import TopicDescription
-from millstream.runtime.assignment import Share, StorePart
-from millstream.runtime.client_state import _EPOCH, About, ClientState, Moment
-from millstream.runtime.events import (
+from millstream.runtime.state.assignment import Share, StorePart
+from millstream.runtime.state.client_state import _EPOCH, ClientFacts, ClientState, Moment
+from millstream.runtime.state.events import (
     AddAsked,
     AgreementAsked,
     Answered,
@@ -44,16 +44,17 @@ from millstream.runtime.events import (
     BeginClosing,
     BeginThread,
     CloseAsked,
+    ClosingDone,
     Event,
     FailThread,
     ForgetThread,
     Give,
     GlobalMoved,
     GroupFailed,
+    GroupJoined,
     GroupLost,
     Instruction,
     InterruptEngine,
-    Joined,
     Lose,
     Made,
     MakeThread,
@@ -61,7 +62,6 @@ from millstream.runtime.events import (
     Open,
     OpeningBegins,
     OpeningEnded,
-    Passed,
     PauseAsked,
     PauseThread,
     Phase,
@@ -78,9 +78,9 @@ from millstream.runtime.events import (
     TimeUp,
     TopicsMissing,
 )
-from millstream.runtime.failure import Answer, Budget, Failure, Response
-from millstream.runtime.plan import Plan
-from millstream.runtime.reactions import react
+from millstream.runtime.state.failure import Budget, Failure, HandlerAnswer, Response
+from millstream.runtime.state.reactions import react
+from millstream.runtime.state.work_plan import WorkPlan
 from millstream.states import CLIENT, STREAM_THREAD, GlobalThreadState, State, ThreadState
 from millstream.topology.nodes import Store
 
@@ -88,7 +88,7 @@ PIPELINES = ("p0", "p1")
 PARTS = tuple(
     StorePart(TaskId(0, number), Store("s"), TopicPartition("app-s-changelog", number)) for number in range(2)
 )
-PLAN = Plan({"lines": TopicDescription("lines", 2, "1")}, cast(Any, None), PARTS, (), {})
+PLAN = WorkPlan({"lines": TopicDescription("lines", 2, "1")}, cast(Any, None), PARTS, (), {})
 BUDGET = Budget(3, backoff=timedelta(0), backoff_max=timedelta(0))
 GONE = MissingSourceTopicException("'lines' was deleted", ("lines",), deleted=("lines",))
 WAIT_S = 30.0
@@ -134,7 +134,7 @@ class Client:
 
     def __init__(self, world: World, name: str, threads: int, has_global: bool) -> None:
         self.world, self.name = world, name
-        about = About(name, PIPELINES, BUDGET, has_global=has_global)
+        about = ClientFacts(name, PIPELINES, BUDGET, has_global=has_global)
         self.state = ClientState(about)
         self.threads: dict[str, Thread] = {}
         self.global_thread = Thread(f"{name}-Global", is_global=True) if has_global else None
@@ -279,7 +279,7 @@ class Client:
         if not any(thread.paused or thread.inbox or thread.at == "asking" for thread in having):
             assert running >= had, f"RUNNING, and {had - running} does not run"
 
-    def check_answer(self, thread: Thread, answer: Answer, before: ClientState) -> None:
+    def check_answer(self, thread: Thread, answer: HandlerAnswer, before: ClientState) -> None:
         """What the handler said was carried out, or something stronger happens."""
         after, response = self.state, answer.response
         entry = None if thread.is_global else after.entry(thread.name)
@@ -359,7 +359,7 @@ class Client:
         if not self.member:
             self.member = self.world.dirty = True
             self.open.add("membership")
-            self.post(Joined())
+            self.post(GroupJoined())
         else:
             self.post(AgreementAsked())
 
@@ -447,7 +447,7 @@ class Client:
     def fails(self, thread: Thread, error: StreamsException) -> None:
         thread.error, thread.at = error, "asking"
 
-    def answer(self, thread: Thread, answer: Answer) -> None:
+    def answer(self, thread: Thread, answer: HandlerAnswer) -> None:
         assert thread.error is not None
         before = self.state
         failure = Failure.of(thread.name, thread.error, thread.is_global, thread.line)
@@ -490,7 +490,7 @@ class Client:
         if self.spark == "starting":
             self.open.discard("spark")  # its thread ends it, which `World.close` looks at
         self.closer_since = self.world.now
-        self.post(Passed(phase))
+        self.post(ClosingDone(phase))
         return True
 
     def everybody(self) -> list[Thread]:
@@ -742,14 +742,14 @@ def _fails(world: World, client: Client, which: int) -> str | None:
 
 
 _ANSWERS = (
-    Answer(Response.REPLACE_THREAD),
-    Answer(Response.SHUTDOWN_CLIENT),
-    Answer(Response.SHUTDOWN_APPLICATION),
-    Answer(Response.SHUTDOWN_THREAD),
-    Answer(Response.SHUTDOWN_CLIENT, problem=ValueError("a handler with a bug")),
-    Answer(Response.SHUTDOWN_THREAD, hook=True),
-    Answer(Response.REPLACE_THREAD),
-    Answer(Response.REPLACE_THREAD, budget=replace(BUDGET, then=Response.SHUTDOWN_APPLICATION)),
+    HandlerAnswer(Response.REPLACE_THREAD),
+    HandlerAnswer(Response.SHUTDOWN_CLIENT),
+    HandlerAnswer(Response.SHUTDOWN_APPLICATION),
+    HandlerAnswer(Response.SHUTDOWN_THREAD),
+    HandlerAnswer(Response.SHUTDOWN_CLIENT, problem=ValueError("a handler with a bug")),
+    HandlerAnswer(Response.SHUTDOWN_THREAD, hook=True),
+    HandlerAnswer(Response.REPLACE_THREAD),
+    HandlerAnswer(Response.REPLACE_THREAD, budget=replace(BUDGET, then=Response.SHUTDOWN_APPLICATION)),
 )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.assignment import Share, StorePart, Thing, share_out
+from millstream.runtime.state.assignment import Share, StorePart, Thing, share_out
 from millstream.topology.nodes import Store
 
 

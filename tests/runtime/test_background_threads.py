@@ -9,7 +9,7 @@ from scenes import SOON, SOON_S, Handler, Make, ended
 from waiting import wait_until
 
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import StreamThreadExceptionResponse as Response
+from millstream.runtime.state.failure import StreamThreadExceptionResponse as Response
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 

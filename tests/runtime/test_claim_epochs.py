@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from millstream import StreamsException
+from millstream.checkpoints.epochs import AHEAD, HIGHEST, check_epoch, floor, highest_epoch
 from millstream.model import TopicPartition
-from millstream.runtime.epochs import AHEAD, HIGHEST, check_epoch, floor, highest_epoch
 from millstream.testing.fakes import FakeChangelogConsumer, FakeLog
 
 AT = TopicPartition("app-n-changelog", 1)

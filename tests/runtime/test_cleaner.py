@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from millstream.model import TaskId
-from millstream.runtime.cleaner import StateCleaner, last_touched_ms, obsolete
+from millstream.runtime.threads.cleaner import StateCleaner, last_touched_ms, obsolete
 from millstream.stores.directory import StateDirectory
 from millstream.testing.fakes import ManualClock
 
@@ -80,7 +80,7 @@ def test_only_old_tasks_that_are_not_owned_go(
     """With a line in the log; nothing else in the directory is touched."""
     (directory.path / "checkpoints").mkdir()
     os.utime(directory.path / "checkpoints", (0, 0))
-    with caplog.at_level("INFO", "millstream.runtime.cleaner"):
+    with caplog.at_level("INFO", "millstream.runtime.threads.cleaner"):
         assert cleaner(directory, lambda: {TASKS[0]}).clean() == (TASKS[1],)
     assert directory.tasks() == (TASKS[0], TASKS[2], TASKS[3])
     assert (directory.path / "checkpoints").is_dir()

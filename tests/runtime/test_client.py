@@ -31,7 +31,7 @@ from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.query.composite import QueryableStoreTypes
 from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import StreamThreadExceptionResponse
+from millstream.runtime.state.failure import StreamThreadExceptionResponse
 from millstream.states import State
 from millstream.stores.directory import StateDirectory
 from millstream.testing.world import FakeWorld

@@ -21,7 +21,7 @@ from waiting import wait_until
 
 from millstream.errors import IllegalStateException, StreamsException, TimeoutException
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import Response
+from millstream.runtime.state.failure import Response
 from millstream.states import CLIENT, State
 from millstream.testing.world import FakeWorld
 

@@ -40,7 +40,7 @@ from millstream.query.composite import QueryableStoreTypes
 from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
-from millstream.runtime.failure import Response
+from millstream.runtime.state.failure import Response
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 

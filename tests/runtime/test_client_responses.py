@@ -38,8 +38,8 @@ from waiting import wait_until
 from millstream.errors import ApplicationShutdownException, StreamsException
 from millstream.model import TopicPartition
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.runtime.state.failure import Response
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 

@@ -17,18 +17,18 @@ from millstream.errors import (
 from millstream.group.codes import AssignorError
 from millstream.group.userdata import Assignment
 from millstream.model import TaskId
-from millstream.runtime.assignment import Share
-from millstream.runtime.client_state import About, ClientState, Moment
-from millstream.runtime.coordination import (
+from millstream.runtime.state.assignment import Share
+from millstream.runtime.state.client_state import ClientFacts, ClientState, Moment
+from millstream.runtime.state.coordination import (
     WARM_TOGETHER_S,
     FailThreads,
     ShutDown,
     TakeWork,
 )
-from millstream.runtime.coordination import (
+from millstream.runtime.state.coordination import (
     react as meaning,
 )
-from millstream.runtime.events import (
+from millstream.runtime.state.events import (
     AddAsked,
     AgreementAsked,
     Answered,
@@ -37,8 +37,8 @@ from millstream.runtime.events import (
     FailThread,
     ForgetClaims,
     Give,
+    GroupJoined,
     Instruction,
-    Joined,
     Made,
     OpeningBegins,
     OpeningEnded,
@@ -51,8 +51,8 @@ from millstream.runtime.events import (
     TopicsLost,
     Warmed,
 )
-from millstream.runtime.failure import Answer, Failure, Response
-from millstream.runtime.reactions import react
+from millstream.runtime.state.failure import Failure, HandlerAnswer, Response
+from millstream.runtime.state.reactions import react
 from millstream.states import State, ThreadState
 
 KNOWN = frozenset(int(code) for code in AssignorError)
@@ -156,8 +156,8 @@ def after(state: ClientState, *events: Event) -> tuple[ClientState, list[Instruc
 def member(threads: int = 1) -> ClientState:
     """A client of two pipelines that has started, and is in its group."""
     state, _ = after(
-        ClientState(About("me", PIPELINES)),
-        *(Made(threads), StartAsked(), OpeningBegins(), Planned(PLAN), Joined(), OpeningEnded()),
+        ClientState(ClientFacts("me", PIPELINES)),
+        *(Made(threads), StartAsked(), OpeningBegins(), Planned(PLAN), GroupJoined(), OpeningEnded()),
     )
     return state
 
@@ -258,7 +258,9 @@ def test_a_request_to_shut_down_stays_with_its_first_reason() -> None:
 
 def asks(thread: str, text: str) -> Answered:
     """What a handler says that wants all clients to shut down."""
-    return Answered(Failure.of(thread, StreamsException(text)), Answer(Response.SHUTDOWN_APPLICATION), thread)
+    return Answered(
+        Failure.of(thread, StreamsException(text)), HandlerAnswer(Response.SHUTDOWN_APPLICATION), thread
+    )
 
 
 def test_the_group_is_told_of_a_pipeline_that_was_let_go_of_and_of_nothing_else() -> None:

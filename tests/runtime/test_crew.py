@@ -25,7 +25,7 @@ from waiting import wait_until
 
 from millstream.errors import TimeoutException
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import Response
+from millstream.runtime.state.failure import Response
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 

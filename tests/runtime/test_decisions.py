@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from scenes import two_pipelines, word_count
 
+from millstream.checkpoints.checkpoints import FORMAT, Checkpoints, Fingerprint, fingerprint
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
 from millstream.errors import CheckpointException, StreamsException, TopologyException
-from millstream.runtime.checkpoints import FORMAT, Checkpoints, Fingerprint, fingerprint
-from millstream.runtime.preparation import missing_sources, sink_topics, source_topics
+from millstream.runtime.topics.preparation import missing_sources, sink_topics, source_topics
 from millstream.testing.fakes import FakeCheckpointFiles
 from millstream.topology.topology import Topology
 

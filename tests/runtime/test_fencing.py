@@ -15,21 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import wait_until
 
-from millstream.config import StreamsConfig
-from millstream.dsl.builder import StreamsBuilder
-from millstream.errors import StreamsException, TaskMigratedException, TopologyException
-from millstream.ports import CheckpointClaim
-from millstream.runtime.checkpoints import Checkpoints
-from millstream.runtime.fencing import (
+from millstream.checkpoints.checkpoints import Checkpoints
+from millstream.checkpoints.fencing import (
     CheckpointClaims,
+    ClaimOwner,
+    ClaimPaths,
     LocalCheckpointFiles,
-    Owner,
-    Places,
     checkpoint_identity,
     kept_after_delete,
     places,
     stale,
 )
+from millstream.config import StreamsConfig
+from millstream.dsl.builder import StreamsBuilder
+from millstream.errors import StreamsException, TaskMigratedException, TopologyException
+from millstream.ports import CheckpointClaim
 from millstream.testing.fakes import FakeCheckpointFiles, ManualClock
 
 
@@ -72,7 +72,9 @@ def test_what_is_a_pipelines_is_told_by_its_name() -> None:
         ".identity": False,
     }
     there = places("p0", names)
-    assert there == Places("p0", frozenset({2}), frozenset({0, 1}), frozenset({1, 2}), ("p0.1.aside-0af",))
+    assert there == ClaimPaths(
+        "p0", frozenset({2}), frozenset({0, 1}), frozenset({1, 2}), ("p0.1.aside-0af",)
+    )
     assert (there.head, there.live) == (2, "p0.2")
     assert (places("p2", names).head, places("p2", names).live) == (0, None)
     assert kept_after_delete(names) == {".identity", "p0.2.owner"}
@@ -81,7 +83,7 @@ def test_what_is_a_pipelines_is_told_by_its_name() -> None:
 def test_only_the_last_hundred_claims_are_remembered() -> None:
     """And nothing that was put aside."""
     numbers = frozenset(range(150))
-    there = Places("p0", frozenset(), numbers, numbers - {0}, ("p0.3.aside-1",))
+    there = ClaimPaths("p0", frozenset(), numbers, numbers - {0}, ("p0.3.aside-1",))
     gone = stale(there, 150)
     assert gone[0] == "p0.3.aside-1"
     assert set(gone[1:]) == {
@@ -94,9 +96,9 @@ def test_only_the_last_hundred_claims_are_remembered() -> None:
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"epoch": "x"}', b'{"epoch": 1}', b"\xff"])
 def test_an_owner_that_cannot_be_read_is_none(content: bytes | None) -> None:
     """It is for messages, and one of its claims may have died while it was written."""
-    assert Owner.parse(content) is None
-    whole = Owner(3, "a", "now")
-    assert Owner.parse(whole.to_bytes()) == whole
+    assert ClaimOwner.parse(content) is None
+    whole = ClaimOwner(3, "a", "now")
+    assert ClaimOwner.parse(whole.to_bytes()) == whole
 
 
 # --- one after the other -----------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ def test_the_last_owner_is_known(tmp_path: Path) -> None:
     mine = CheckpointClaims(LocalCheckpointFiles(tmp_path), str(tmp_path), clock=clock)
     assert mine.owner("p0") is None
     mine.claim("p0", 4, "app-1")
-    assert mine.owner("p0") == Owner(4, "app-1", "1970-01-01T00:00:00.000+00:00")
+    assert mine.owner("p0") == ClaimOwner(4, "app-1", "1970-01-01T00:00:00.000+00:00")
 
 
 # --- dying in between --------------------------------------------------------------------------------------

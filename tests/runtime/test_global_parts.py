@@ -8,7 +8,7 @@ from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
 from millstream.errors import MissingSourceTopicException, StreamsException, TopologyException
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.global_tables import declared_serdes, find_global_parts, global_parts
+from millstream.runtime.threads.global_tables import declared_serdes, find_global_parts, global_parts
 from millstream.serdes.serdes import Serdes
 from millstream.testing.fakes import FakeTopics
 from millstream.topology.topology import Topology

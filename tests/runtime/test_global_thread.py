@@ -26,15 +26,15 @@ from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.ports import BytesStore, ChangelogBatch, KeyValueBytesStore
 from millstream.query.composite import QueryableStoreTypes, open_store
 from millstream.query.parameters import StoreQueryParameters
-from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
-from millstream.runtime.assignment import StorePart
-from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
-from millstream.runtime.store_thread import Updater
-from millstream.runtime.topic_watch import TopicWatch
+from millstream.query.provider import LocalStore, PartRole, StoreDeclaration, StoreSnapshot
+from millstream.runtime.state.assignment import StorePart
+from millstream.runtime.threads.global_thread import GlobalStreamThread, global_thread_name
+from millstream.runtime.threads.store_thread import Updater
+from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.serdes.serdes import Serdes
 from millstream.states import GlobalThreadState, State
-from millstream.stores.api import to_stored
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.store_base import to_stored
 from millstream.stores.updater import StoreUpdater
 from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, FakeTopics, ManualClock
 from millstream.topology.nodes import Store
@@ -415,7 +415,10 @@ class View:
     def snapshot(self) -> StoreSnapshot:
         parts = [
             LocalStore(
-                store.task_id, store, NAME, Role.ACTIVE if at in self._scene.restored else Role.RESTORING
+                store.task_id,
+                store,
+                NAME,
+                PartRole.ACTIVE if at in self._scene.restored else PartRole.RESTORING,
             )
             for at, store in self._scene.stores.items()
         ]

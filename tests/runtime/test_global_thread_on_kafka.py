@@ -23,15 +23,15 @@ from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import TopicPartition
 from millstream.ports import BytesStore, KeyValueBytesStore, TopicDescription
-from millstream.runtime.assignment import StorePart
-from millstream.runtime.global_tables import find_global_parts
-from millstream.runtime.global_thread import GlobalStreamThread, global_thread_name
-from millstream.runtime.store_thread import Updater
-from millstream.runtime.topic_watch import TopicWatch
+from millstream.runtime.state.assignment import StorePart
+from millstream.runtime.threads.global_tables import find_global_parts
+from millstream.runtime.threads.global_thread import GlobalStreamThread, global_thread_name
+from millstream.runtime.threads.store_thread import Updater
+from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.states import GlobalThreadState
-from millstream.stores.api import value_of
 from millstream.stores.directory import StateDirectory
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.store_base import value_of
 from millstream.stores.updater import StoreUpdater
 
 pytestmark = pytest.mark.kafka

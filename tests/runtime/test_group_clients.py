@@ -26,6 +26,7 @@ from scenes import (
 )
 from waiting import wait_until
 
+from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.errors import (
     ApplicationShutdownException,
     MissingSourceTopicException,
@@ -39,8 +40,7 @@ from millstream.model import TopicPartition
 from millstream.query.composite import QueryableStoreTypes
 from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import Response
-from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
+from millstream.runtime.state.failure import Response
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 

@@ -14,8 +14,9 @@ import pytest
 
 from millstream.errors import PipelineException, StreamsException
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.failure import Answer, Budget, Failure, Response
-from millstream.runtime.handler import (
+from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.runtime.state.failure import Budget, Failure, HandlerAnswer, Response
+from millstream.runtime.threads.handler import (
     FailureContext,
     Resolved,
     ask,
@@ -25,7 +26,6 @@ from millstream.runtime.handler import (
     hook_arguments,
     resolve,
 )
-from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.states import State
 
 REPLACE = Response.REPLACE_THREAD
@@ -43,7 +43,7 @@ def failure() -> Failure:
     return Failure.of("t1", error)
 
 
-def asked(handler: Any, failed: Failure | None = None, hook: Any = None) -> Answer:
+def asked(handler: Any, failed: Failure | None = None, hook: Any = None) -> HandlerAnswer:
     failed = failed or failure()
     context = FailureContext.of(failed, client_id="c1", client_state=State.RUNNING)
     return ask(handler, failed, context, hook)
@@ -54,13 +54,13 @@ def asked(handler: Any, failed: Failure | None = None, hook: Any = None) -> Answ
 
 def test_without_a_handler_the_client_shuts_down() -> None:
     """Upstream's default; None is how a handler is deleted."""
-    assert asked(None) == Answer(Response.SHUTDOWN_CLIENT)
+    assert asked(None) == HandlerAnswer(Response.SHUTDOWN_CLIENT)
 
 
 @pytest.mark.parametrize("response", Response)
 def test_the_handlers_response_is_the_answer(response: Response) -> None:
     """With no budget of its own."""
-    assert asked(lambda exception: response) == Answer(response)
+    assert asked(lambda exception: response) == HandlerAnswer(response)
 
 
 def test_a_handler_gets_the_exception_on_the_failing_thread() -> None:
@@ -72,7 +72,7 @@ def test_a_handler_gets_the_exception_on_the_failing_thread() -> None:
         return REPLACE
 
     failed = failure()
-    assert asked(handler, failed) == Answer(REPLACE)
+    assert asked(handler, failed) == HandlerAnswer(REPLACE)
     assert got[0] is failed.error
     assert got[1] is threading.current_thread()
 
@@ -87,7 +87,7 @@ def test_a_handler_with_two_parameters_gets_the_context() -> None:
 
     failed = failure()
     context = FailureContext.of(failed, client_id="c1", client_state=State.REBALANCING, attempt=3)
-    assert ask(handler, failed, context) == Answer(REPLACE)
+    assert ask(handler, failed, context) == HandlerAnswer(REPLACE)
     assert got == [
         FailureContext(
             thread="t1",
@@ -174,7 +174,7 @@ HANDLERS: list[Callable[..., Response]] = [
 def test_anything_that_takes_an_exception_can_be_a_handler(handler: Callable[..., Response]) -> None:
     """It passes the check, and is called with what it has parameters for."""
     check_handler(handler)
-    assert asked(handler) == Answer(REPLACE)
+    assert asked(handler) == HandlerAnswer(REPLACE)
 
 
 def test_a_builtin_counts_as_one_parameter() -> None:
@@ -184,7 +184,7 @@ def test_a_builtin_counts_as_one_parameter() -> None:
     check_handler(vars)
     failed = failure()
     responses[failed.error] = Response.SHUTDOWN_THREAD
-    assert asked(responses.get, failed) == Answer(Response.SHUTDOWN_THREAD)
+    assert asked(responses.get, failed) == HandlerAnswer(Response.SHUTDOWN_THREAD)
 
 
 async def asynchronous(exception: BaseException) -> Response:
@@ -240,9 +240,9 @@ def test_a_policy_brings_its_budget() -> None:
     """As the handler, or as what a handler returns."""
     policy = UncaughtExceptionPolicy.by_exception({ValueError: UncaughtExceptionPolicy.replace(3)})
     check_handler(policy)
-    assert asked(policy) == Answer(REPLACE, Budget(3))
-    assert asked(lambda exception: policy) == Answer(REPLACE, Budget(3))
-    assert asked(policy, Failure.of("t1", StreamsException("x"))) == Answer(Response.SHUTDOWN_CLIENT)
+    assert asked(policy) == HandlerAnswer(REPLACE, Budget(3))
+    assert asked(lambda exception: policy) == HandlerAnswer(REPLACE, Budget(3))
+    assert asked(policy, Failure.of("t1", StreamsException("x"))) == HandlerAnswer(Response.SHUTDOWN_CLIENT)
 
 
 # --- handlers that fail ------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def test_a_handler_that_raises_shuts_the_client_down(problem: BaseException) -> 
 
     failed = failure()
     answer = asked(handler, failed)
-    assert answer == Answer(Response.SHUTDOWN_CLIENT, problem=problem)
+    assert answer == HandlerAnswer(Response.SHUTDOWN_CLIENT, problem=problem)
     assert problem.__context__ is failed.error
 
 
@@ -360,7 +360,7 @@ def test_however_a_handler_raises_a_traceback_can_be_printed(
 
 def test_the_hook_alone_decides_nothing() -> None:
     """The thread dies as before KIP-671, and the hook is told."""
-    assert asked(None, hook=lambda args: None) == Answer(Response.SHUTDOWN_THREAD, hook=True)
+    assert asked(None, hook=lambda args: None) == HandlerAnswer(Response.SHUTDOWN_THREAD, hook=True)
 
 
 def test_the_handler_goes_before_the_hook(caplog: pytest.LogCaptureFixture) -> None:
@@ -370,7 +370,7 @@ def test_the_handler_goes_before_the_hook(caplog: pytest.LogCaptureFixture) -> N
         raise AssertionError("it is ignored")
 
     with caplog.at_level(logging.WARNING):
-        assert asked(one, hook=hook) == Answer(REPLACE)
+        assert asked(one, hook=hook) == HandlerAnswer(REPLACE)
     assert caplog.messages == [
         "Stream's new uncaught exception handler is set as well as the deprecated old handler. The old "
         "handler will be ignored as long as a new handler is set."

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from millstream.errors import PipelineException, StreamsException
 from millstream.model import FirstBatch, TaskId, TopicPartition
-from millstream.runtime.failure import Failure, Response
 from millstream.runtime.health import Health, HealthView, Waiting, assess
-from millstream.runtime.history import FailureRecord
+from millstream.runtime.state.failure import Failure, Response
+from millstream.runtime.state.history import FailureRecord
 from millstream.states import State, ThreadState
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

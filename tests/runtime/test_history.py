@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from millstream.errors import MissingSourceTopicException, PipelineException, StreamsException
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.failure import Budget, Exhausted, Failure, Response, Retry
-from millstream.runtime.history import FailureHistory, FailureRecord, in_a_row, plan_retry
+from millstream.runtime.state.failure import Budget, Exhausted, Failure, Response, Retry
+from millstream.runtime.state.history import FailureHistory, FailureRecord, in_a_row, plan_retry
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

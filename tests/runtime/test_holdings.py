@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.group.layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from millstream.group.userdata import Assignment
+from millstream.group.userdata_layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from millstream.model import LagInfo, TaskId, TopicPartition
-from millstream.query.metadata import HostInfo, StorePlace
-from millstream.runtime.assignment import Share, StorePart
-from millstream.runtime.holdings import missing_standbys, placement_of, task_offsets, up_to_date
+from millstream.query.metadata import HostInfo, StorePartition
+from millstream.runtime.state.assignment import Share, StorePart
+from millstream.runtime.state.holdings import missing_standbys, placement_of, task_offsets, up_to_date
 from millstream.topology.nodes import Store
 
 
@@ -69,7 +69,7 @@ def test_an_assignment_as_a_placement() -> None:
         HostInfo("a", 1): ({T0}, {T1}),
         HostInfo("b", 2): ({T1}, frozenset()),
     }
-    assert placement.places == (StorePlace("s", T0, TopicPartition("s-changelog", 0)),)
+    assert placement.places == (StorePartition("s", T0, TopicPartition("s-changelog", 0)),)
     assert (placement.local, placement.global_stores, odd) == (HostInfo("b", 2), rates, ("nonsense",))
     assert placement_of(told, (), "", {})[0].local == HostInfo.unavailable()
 

@@ -14,13 +14,12 @@ from millstream import (
     MissingSourceTopicException,
     StreamsBuilder,
 )
-from millstream.model import TopicPartition
-from millstream.runtime.identity import (
+from millstream.checkpoints.identity import (
     Found,
     Noted,
     Notes,
     Policies,
-    Role,
+    TopicRole,
     TopicUse,
     What,
     compare,
@@ -31,12 +30,13 @@ from millstream.runtime.identity import (
     note,
     topics_of,
 )
+from millstream.model import TopicPartition
 from millstream.topology.pipeline import Scan
 
 USES = (
-    TopicUse("in", Role.SOURCE),
-    TopicUse("out", Role.OUTPUT),
-    TopicUse("app-n-changelog", Role.CHANGELOG),
+    TopicUse("in", TopicRole.SOURCE),
+    TopicUse("out", TopicRole.OUTPUT),
+    TopicUse("app-n-changelog", TopicRole.CHANGELOG),
 )
 THERE = {
     "in": Found("1", 2, (0, 0), (9, 9)),
@@ -60,26 +60,26 @@ def test_every_topic_of_a_pipeline_has_its_roles() -> None:
         for pipeline in pipelines
         for use in topics_of(pipeline, "app", ["lines-b", "lines-a", "else"], "letters")
     }
-    (between,) = {topic for topic, role in uses if role is Role.REPARTITION}
+    (between,) = {topic for topic, role in uses if role is TopicRole.REPARTITION}
     assert between.startswith("app-")
     assert uses == {
-        ("lines-a", Role.SOURCE),
-        ("lines-b", Role.SOURCE),
-        ("one", Role.SOURCE),
-        ("other", Role.SOURCE),
-        ("users", Role.TABLE),
-        (between, Role.REPARTITION),
-        (between, Role.REPARTITION_READ),
-        ("copy", Role.OUTPUT),
-        ("out", Role.OUTPUT),
-        ("app-n-changelog", Role.CHANGELOG),
-        ("letters", Role.DEAD_LETTERS),
+        ("lines-a", TopicRole.SOURCE),
+        ("lines-b", TopicRole.SOURCE),
+        ("one", TopicRole.SOURCE),
+        ("other", TopicRole.SOURCE),
+        ("users", TopicRole.TABLE),
+        (between, TopicRole.REPARTITION),
+        (between, TopicRole.REPARTITION_READ),
+        ("copy", TopicRole.OUTPUT),
+        ("out", TopicRole.OUTPUT),
+        ("app-n-changelog", TopicRole.CHANGELOG),
+        ("letters", TopicRole.DEAD_LETTERS),
     }
 
 
 def test_notes_are_read_as_they_were_written_and_a_damaged_one_is_none() -> None:
     """A changelog's first offsets are noted too; those of sources move by themselves."""
-    assert NOTED["app-n-changelog"] == Noted("3", 2, Role.CHANGELOG, (0, 0))
+    assert NOTED["app-n-changelog"] == Noted("3", 2, TopicRole.CHANGELOG, (0, 0))
     assert NOTED["in"].starts == ()
     notes = Notes(NOTED, (Scan("in", ("n",)), Scan("in")), {"n": ("string", "long")})
     assert Notes.parse(notes.to_bytes()) == notes
@@ -174,14 +174,17 @@ def test_what_is_not_there_has_to_be_created_before_it_can_be_read() -> None:
 
 def test_a_topic_of_a_pattern_that_is_gone_is_told() -> None:
     """It is in no pattern's matches any more, only in the notes."""
-    noted = {**NOTED, "in-2": Noted("6", 1, Role.SOURCE)}
+    noted = {**NOTED, "in-2": Noted("6", 1, TopicRole.SOURCE)}
     (finding,) = compare("p0", USES, noted, THERE, positions=READ)
     assert (finding.topic, finding.what, finding.by_pattern) == ("in-2", What.DELETED, False)
 
 
 PATTERN = (re.compile("in-.*"),)
-OF_PATTERN = (TopicUse("in-1", Role.SOURCE, by_pattern=True), TopicUse("in-2", Role.SOURCE, by_pattern=True))
-TWO = {"in-1": Noted("5", 1, Role.SOURCE), "in-2": Noted("6", 1, Role.SOURCE)}
+OF_PATTERN = (
+    TopicUse("in-1", TopicRole.SOURCE, by_pattern=True),
+    TopicUse("in-2", TopicRole.SOURCE, by_pattern=True),
+)
+TWO = {"in-1": Noted("5", 1, TopicRole.SOURCE), "in-2": Noted("6", 1, TopicRole.SOURCE)}
 LEFT = {"in-1": Found("5", 1, (0,), (7,))}
 BOTH_READ = {TopicPartition("in-1", 0): 7, TopicPartition("in-2", 0): 3}
 
@@ -216,7 +219,7 @@ def test_another_topic_of_a_patterns_name_is_dropped_and_one_that_is_emptied_is_
     (gone,) = compare("p0", OF_PATTERN, TWO, another, positions=BOTH_READ, patterns=PATTERN)
     assert (gone.what, gone.is_dropped, mendable(gone, Policies())) == (What.RECREATED, True, True)
     assert "is read from the beginning" in dropped_sentence("p0", gone, ["in-1", "in-2"], {}, {})
-    named = (OF_PATTERN[0], TopicUse("in-2", Role.SOURCE))
+    named = (OF_PATTERN[0], TopicUse("in-2", TopicRole.SOURCE))
     (gone,) = compare("p0", named, TWO, another, positions=BOTH_READ, patterns=PATTERN)
     assert (gone.is_dropped, mendable(gone, Policies())) == (False, False)
     emptied = {**LEFT, "in-2": Found("6", 1, (5,), (6,))}

@@ -24,11 +24,11 @@ from millstream import (
     StreamsException,
     StreamThreadExceptionResponse,
 )
+from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.dsl.builder import StreamsBuilder
 from millstream.model import TopicPartition
 from millstream.ports import TopicDescription
-from millstream.runtime.events import GroupLost
-from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
+from millstream.runtime.state.events import GroupLost
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.names import markers_topic

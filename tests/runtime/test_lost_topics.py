@@ -30,8 +30,8 @@ from millstream.dsl.options import Consumed, Materialized
 from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.kafka.topics import KafkaTopics
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import Response
 from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.runtime.state.failure import Response
 from millstream.serdes.serdes import Serdes
 from millstream.states import State
 from millstream.testing.world import FakeWorld

@@ -10,11 +10,11 @@ from scenes import Handler, Make, poison, running, word_count
 from waiting import wait_until
 
 from millstream import Consumed, Materialized, Serdes, Stores, StreamsBuilder
-from millstream.metrics.client import ClientMetrics
+from millstream.metrics.client_metrics import ClientMetrics
 from millstream.model import BatchReport, StoreKind, TopicPartition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.measuring import keepers_of, readers_of
-from millstream.runtime.supervision import StreamThreadExceptionResponse as Response
+from millstream.runtime.state.supervision import StreamThreadExceptionResponse as Response
 from millstream.states import ThreadState
 from millstream.testing.world import FakeWorld
 

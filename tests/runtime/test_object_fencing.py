@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.checkpoints.object_fencing import ObjectClaims, claims_of, live_of
 from millstream.errors import TaskMigratedException
 from millstream.ports import FENCE, CheckpointClaim
-from millstream.runtime.object_fencing import ObjectClaims, claims_of, live_of
 from millstream.testing.fakes import FakeCheckpointFiles, FakeObjectFiles
 
 ROOT = "s3a://bucket/app"

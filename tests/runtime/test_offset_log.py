@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.config import StreamsConfig
-from millstream.dsl.builder import StreamsBuilder
-from millstream.errors import CheckpointException, StreamsException
-from millstream.model import TopicPartition
-from millstream.ports import FENCE, CheckpointClaim, CompiledPipeline
-from millstream.runtime.checkpoints import Checkpoints
-from millstream.runtime.identity import Policies
-from millstream.runtime.object_fencing import ObjectClaims
-from millstream.runtime.offset_log import (
+from millstream.checkpoints.checkpoints import Checkpoints
+from millstream.checkpoints.identity import Policies
+from millstream.checkpoints.object_fencing import ObjectClaims
+from millstream.checkpoints.offset_log import (
     OffsetLog,
     aligned,
     forget_unfinished,
@@ -25,7 +20,12 @@ from millstream.runtime.offset_log import (
     save,
     unfinished,
 )
-from millstream.runtime.reconcile import Reconciler
+from millstream.config import StreamsConfig
+from millstream.dsl.builder import StreamsBuilder
+from millstream.errors import CheckpointException, StreamsException
+from millstream.model import TopicPartition
+from millstream.ports import FENCE, CheckpointClaim, CompiledPipeline
+from millstream.runtime.topics.reconcile import Reconciler
 from millstream.testing.fakes import FakeCheckpointFiles, FakeLog, FakeObjectFiles, FakeTopics
 from millstream.topology.pipeline import Scan
 

@@ -37,7 +37,7 @@ from millstream.errors import (
 )
 from millstream.group.userdata import Assignment
 from millstream.model import TaskId
-from millstream.runtime.failure import Response
+from millstream.runtime.state.failure import Response
 from millstream.states import State, ThreadState
 from millstream.testing.world import FakeWorld
 

@@ -13,8 +13,9 @@ import pytest
 from waiting import wait_until
 
 from millstream.machine import Announcer
-from millstream.runtime.client_state import About, ClientState
-from millstream.runtime.events import (
+from millstream.runtime.owner import Owner
+from millstream.runtime.state.client_state import ClientFacts, ClientState
+from millstream.runtime.state.events import (
     AddAsked,
     BeginThread,
     CloseAsked,
@@ -29,7 +30,6 @@ from millstream.runtime.events import (
     StopThread,
     ThreadMoved,
 )
-from millstream.runtime.owner import Owner
 from millstream.states import State, ThreadState
 from millstream.testing.fakes import ManualClock
 
@@ -52,7 +52,7 @@ class Desk:
             self.done.append(instruction)
 
         self.owner = Owner(
-            ClientState(About("c")),
+            ClientState(ClientFacts("c")),
             carry_out,
             at_change=lambda: self.seen.append(self.owner.state.state),
             announcer=announcer,

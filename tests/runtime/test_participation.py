@@ -28,9 +28,9 @@ from millstream.errors import MissingSourceTopicException, StreamsException
 from millstream.model import TopicPartition
 from millstream.runtime.assembly import Assembly
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import Response
-from millstream.runtime.plan import Plan
 from millstream.runtime.policies import UncaughtExceptionPolicy
+from millstream.runtime.state.failure import Response
+from millstream.runtime.state.work_plan import WorkPlan
 from millstream.states import State
 from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
@@ -133,7 +133,7 @@ def test_a_client_that_closes_while_it_looks_at_the_topics_joins_no_group(
     client = make()
     plan = Assembly.plan
 
-    def planned(assembly: Assembly) -> Plan:
+    def planned(assembly: Assembly) -> WorkPlan:
         found = plan(assembly)
         client.close(timedelta(0))
         return found

@@ -15,8 +15,8 @@ from millstream.errors import (
     PipelineException,
     StreamsException,
 )
-from millstream.runtime.failure import MOST_FAILURES, Budget, Response
 from millstream.runtime.policies import UncaughtExceptionPolicy, causes, default_budget
+from millstream.runtime.state.failure import MOST_FAILURES, Budget, Response
 
 SECOND = timedelta(seconds=1)
 replace = UncaughtExceptionPolicy.replace

@@ -13,25 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SOON, Handler, Make, ended, running, word_count
 
+from millstream.checkpoints.checkpoints import fingerprint
+from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles
+from millstream.checkpoints.identity import Noted, Notes, TopicRole
+from millstream.checkpoints.starts import STARTS, Starts, TopicStart, begin, initial_offsets, read_starts
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import AutoOffsetReset, Consumed
 from millstream.errors import ConfigException, IllegalStateException, LockException, StreamsException
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import TopicDescription
-from millstream.runtime.checkpoints import fingerprint
-from millstream.runtime.failure import Response
-from millstream.runtime.fencing import CheckpointClaims, LocalCheckpointFiles
-from millstream.runtime.identity import Noted, Notes, Role
-from millstream.runtime.reset import Reset, reset_application
-from millstream.runtime.reset_plan import (
+from millstream.runtime.reset.reset_plan import (
     ResetPlan,
     internal_topics,
     pipelines_in,
     point_in_time,
     positions,
 )
-from millstream.runtime.starts import STARTS, Starts, TopicStart, begin, initial_offsets, read_starts
+from millstream.runtime.reset.resetter import Reset, reset_application
+from millstream.runtime.state.failure import Response
 from millstream.states import State
 from millstream.stores.directory import StateDirectory
 from millstream.testing.fakes import FakeCheckpointFiles, FakeTopics
@@ -242,7 +242,7 @@ class Application:
         self.files.write(f"{claim.path.rpartition('/')[2]}/commits/0", b"v1")
         program = fingerprint(word_count().queries[0])
         self.files.write("p0.topology.json", json.dumps(asdict(program)).encode())
-        notes = Notes({"lines": Noted("", 3, Role.SOURCE), "out": Noted("", 1, Role.OUTPUT)})
+        notes = Notes({"lines": Noted("", 3, TopicRole.SOURCE), "out": Noted("", 1, TopicRole.OUTPUT)})
         self.files.write("p0.topics.json", notes.to_bytes())
         StateDirectory(path, "app").task_path(TaskId(0, 1)).mkdir(parents=True)
         world.topics.add("app-counts-changelog", 3)

@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from test_assignment import part
 from tiers import examples
 
-from millstream.runtime.assignment import Share, StorePart, Thing
-from millstream.runtime.roster import Roster, next_index
+from millstream.runtime.state.assignment import Share, StorePart, Thing
+from millstream.runtime.state.roster import Roster, next_index
 
 LOST = Share(("(lost)",))
 

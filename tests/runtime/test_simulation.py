@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from simulation import Pick, World, picks
 
-from millstream.runtime import coordination, reactions
-from millstream.runtime.client_state import ClientState
-from millstream.runtime.events import BeginThread, InterruptEngine, Opening, Passed, Phase
-from millstream.runtime.roster import Roster
-from millstream.runtime.supervision import ShutdownApplication
-from millstream.runtime.turn import Turn
+from millstream.runtime.state import coordination, reactions
+from millstream.runtime.state.client_state import ClientState
+from millstream.runtime.state.events import BeginThread, ClosingDone, InterruptEngine, Opening, Phase
+from millstream.runtime.state.roster import Roster
+from millstream.runtime.state.supervision import ShutdownApplication
+from millstream.runtime.state.turn import Turn
 
 SCHEDULES = int(os.environ.get("MILLSTREAM_SCHEDULES", "600"))
 FIRST = int(os.environ.get("MILLSTREAM_FIRST_SCHEDULE", "0"))
@@ -162,7 +162,7 @@ def closing_has_no_deadline(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         reactions,
         "_phase_ends",
-        lambda turn, event, phase: whole(turn, event, phase) if isinstance(event, Passed) else None,
+        lambda turn, event, phase: whole(turn, event, phase) if isinstance(event, ClosingDone) else None,
     )
 
 

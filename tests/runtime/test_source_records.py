@@ -24,8 +24,8 @@ from millstream.clock import SystemClock
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import ChangelogBatch
 from millstream.registry.http import RegistryServer
-from millstream.registry.settings import RegistrySettings
-from millstream.runtime.source_records import SourceRecords, source_serdes
+from millstream.registry.registry_settings import RegistrySettings
+from millstream.runtime.threads.source_records import SourceRecords, source_serdes
 from millstream.serdes.registered import bound, header_of
 from millstream.testing import TopologyTestDriver
 

@@ -18,15 +18,15 @@ from millstream.errors import (
     StreamsNotStartedException,
     UnknownStateStoreException,
 )
-from millstream.group.layout import UNKNOWN_OFFSET_SUM
+from millstream.group.userdata_layout import UNKNOWN_OFFSET_SUM
 from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.query.composite import QueryableStoreTypes
 from millstream.query.metadata import HostInfo, KeyQueryMetadata, default_partition
 from millstream.query.parameters import StoreQueryParameters
-from millstream.query.provider import Role
+from millstream.query.provider import PartRole
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.failure import Response
-from millstream.runtime.standby_updates import SuspendReason
+from millstream.runtime.state.failure import Response
+from millstream.runtime.threads.standby_updates import SuspendReason
 from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
@@ -58,7 +58,7 @@ def standby(client: KafkaStreams) -> list[str]:
     ]
 
 
-def roles(client: KafkaStreams) -> dict[int, Role]:
+def roles(client: KafkaStreams) -> dict[int, PartRole]:
     return {
         part.task_id.partition: part.role
         for parts in client._view.snapshot().local.values()
@@ -113,7 +113,7 @@ def test_a_standby_answers_stale_reads_only(member: Make, world: FakeWorld) -> N
     for client in (first, second):
         stale = client.store(STALE)
         assert {word: stale.get(word) for word in WORDS} == dict.fromkeys(WORDS, 1)
-        here = {partition for partition, role in roles(client).items() if role is Role.ACTIVE}
+        here = {partition for partition, role in roles(client).items() if role is PartRole.ACTIVE}
         fresh = client.store(COUNTS)
         assert {word for word in WORDS if fresh.get(word)} == {
             word for word in WORDS if partition_of(word) in here
@@ -197,7 +197,7 @@ def test_standbys_become_active_where_they_are(member: Make, world: FakeWorld) -
     wait_until(lambda: [fresh.get(word) for word in WORDS] == [2] * 12, "all is there", SOON_S)
     assert len(world.stores) == made
     assert opened(world) == [store for store in mine if store not in first_gone]
-    assert set(roles(second).values()) == {Role.ACTIVE}
+    assert set(roles(second).values()) == {PartRole.ACTIVE}
 
 
 def _stores(client: KafkaStreams) -> tuple[object, ...]:
@@ -216,7 +216,7 @@ def test_a_standby_is_not_read_as_active_before_it_has_caught_up(member: Make, w
     assert first.close(SOON)
     wait_until(lambda: len(active(second)) == 3, "all are to be active", SOON_S)
     wait_until(
-        lambda: {p for p, role in roles(second).items() if role is Role.RESTORING} == was_standby,
+        lambda: {p for p, role in roles(second).items() if role is PartRole.RESTORING} == was_standby,
         "those that were standbys restore",
         SOON_S,
     )
@@ -242,7 +242,7 @@ def test_an_active_task_that_moves_leaves_a_standby(member: Make, world: FakeWor
     at_rest(world, first, second)
     wait_until(lambda: len(standby(first)) == len(active(second)) > 0, "something has moved", SOON_S)
     assert _stores(first) == stores
-    assert set(roles(first).values()) == {Role.ACTIVE, Role.STANDBY}
+    assert set(roles(first).values()) == {PartRole.ACTIVE, PartRole.STANDBY}
     count(world, 2, *WORDS)
     stale = first.store(STALE)
     wait_until(lambda: [stale.get(word) for word in WORDS] == [2] * 12, "it follows", SOON_S)

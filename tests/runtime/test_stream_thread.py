@@ -19,13 +19,13 @@ from millstream.errors import (
 )
 from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
 from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline, TopicDescription
-from millstream.runtime.assignment import Share, StorePart
-from millstream.runtime.crew import Crew
-from millstream.runtime.events import PipelineMigrated, Settled, ThreadMoved
-from millstream.runtime.store_thread import Updater
-from millstream.runtime.thread import StreamThread
+from millstream.runtime.state.assignment import Share, StorePart
+from millstream.runtime.state.events import PipelineMigrated, Settled, ThreadMoved
+from millstream.runtime.threads.crew import Crew
+from millstream.runtime.threads.store_thread import Updater
+from millstream.runtime.threads.thread import StreamThread
 from millstream.states import STREAM_THREAD, ThreadState
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 from millstream.topology.nodes import Store
 
 S = ThreadState

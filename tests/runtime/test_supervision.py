@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from millstream.errors import PipelineException, ProcessorStateException, StreamsException
 from millstream.model import TaskId, TopicPartition
-from millstream.runtime.failure import (
-    Answer,
+from millstream.runtime.state.failure import (
     Exhausted,
     Failure,
+    HandlerAnswer,
     Response,
     Retry,
     StreamsUncaughtExceptionResponse,
     StreamThreadExceptionResponse,
     in_short,
 )
-from millstream.runtime.supervision import (
+from millstream.runtime.state.supervision import (
     Action,
     CallHook,
     CloseToError,
@@ -90,7 +90,7 @@ def test_each_response_has_its_actions(
     response: Response, is_global: bool, live: int, column: int, state: State
 ) -> None:
     """The whole table of a client that is open and a member of a group."""
-    actions = decide(Answer(response), KINDS[is_global], View(state, live, group=True))
+    actions = decide(HandlerAnswer(response), KINDS[is_global], View(state, live, group=True))
     assert letters(actions) == EXPECTED[response][column]
 
 
@@ -98,13 +98,13 @@ def test_in_any_other_state_the_client_ends_as_what_it_was_going_to() -> None:
     """The failure is logged; of the answers only the one that is about all clients is stronger than that."""
     for response, state, is_global, live in itertools.product(Response, NOT_OPEN, (False, True), (1, 2)):
         for plan in PLANS:
-            actions = decide(Answer(response), KINDS[is_global], View(state, live, group=True), plan)
+            actions = decide(HandlerAnswer(response), KINDS[is_global], View(state, live, group=True), plan)
             tells = response is Response.SHUTDOWN_APPLICATION and state.is_shutting_down
             assert letters(actions) == ("LA" if tells else "L"), (response, state, is_global, live, plan)
-            alone = decide(Answer(response), KINDS[is_global], View(state, live), plan)
+            alone = decide(HandlerAnswer(response), KINDS[is_global], View(state, live), plan)
             assert letters(alone) == "L", (response, state, is_global, live, plan)
             assert f"failed while the client is {state}" in message(actions)
-        assert letters(decide(Answer(response, hook=True), KINDS[is_global], View(state, live))) == "L"
+        assert letters(decide(HandlerAnswer(response, hook=True), KINDS[is_global], View(state, live))) == "L"
 
 
 @pytest.mark.parametrize("state", OPEN)
@@ -114,7 +114,8 @@ def test_an_answer_about_a_thread_that_is_being_removed_is_not_lost(state: State
     view = View(state, live, group=True, removed=True)
     for plan in PLANS:
         done = {
-            response: letters(decide(Answer(response), KINDS[False], view, plan)) for response in Response
+            response: letters(decide(HandlerAnswer(response), KINDS[False], view, plan))
+            for response in Response
         }
         assert done == {
             Response.REPLACE_THREAD: "L",
@@ -122,8 +123,8 @@ def test_an_answer_about_a_thread_that_is_being_removed_is_not_lost(state: State
             Response.SHUTDOWN_CLIENT: "LC",
             Response.SHUTDOWN_APPLICATION: "LAC",
         }
-    assert letters(decide(Answer(Response.SHUTDOWN_THREAD, hook=True), KINDS[False], view)) == "LH"
-    bug = Answer(Response.SHUTDOWN_CLIENT, problem=ValueError())
+    assert letters(decide(HandlerAnswer(Response.SHUTDOWN_THREAD, hook=True), KINDS[False], view)) == "LH"
+    bug = HandlerAnswer(Response.SHUTDOWN_CLIENT, problem=ValueError())
     assert letters(decide(bug, KINDS[False], view)) == "LC"
 
 
@@ -131,7 +132,7 @@ def test_an_answer_about_a_thread_that_is_being_removed_is_not_lost(state: State
 def test_what_is_hopeless_is_not_tried(then: Response) -> None:
     """What the budget would end in comes at once, and the log says why."""
     plan = Hopeless("source topic 'a' was deleted", then)
-    answer, view = Answer(Response.REPLACE_THREAD), View(State.RUNNING, 2, group=True)
+    answer, view = HandlerAnswer(Response.REPLACE_THREAD), View(State.RUNNING, 2, group=True)
     said, *done = decide(answer, KINDS[False], view, plan)
     assert isinstance(said, Log)
     assert "source topic 'a' was deleted" in said.message
@@ -141,7 +142,7 @@ def test_what_is_hopeless_is_not_tried(then: Response) -> None:
 @pytest.mark.parametrize("state", OPEN)
 def test_shutdown_client_is_logged_in_upstreams_words(state: State) -> None:
     """Operators search for them."""
-    actions = decide(Answer(Response.SHUTDOWN_CLIENT), KINDS[False], View(state, 1))
+    actions = decide(HandlerAnswer(Response.SHUTDOWN_CLIENT), KINDS[False], View(state, 1))
     assert actions == (
         LogFailure(
             "Encountered the following exception during processing and the registered exception handler "
@@ -154,13 +155,13 @@ def test_shutdown_client_is_logged_in_upstreams_words(state: State) -> None:
 def test_a_replacement_says_when_and_which_attempt_it_is() -> None:
     """The first one comes at once, later ones after the pause that was planned."""
     view = View(State.RUNNING, 1)
-    log, replace = decide(Answer(Response.REPLACE_THREAD), KINDS[False], view)
+    log, replace = decide(HandlerAnswer(Response.REPLACE_THREAD), KINDS[False], view)
     assert isinstance(log, LogFailure)
     assert log.message == (
         "Replacing thread in the streams uncaught exception handler: thread 't1', now (attempt 1)"
     )
     assert replace == ReplaceThread(0.0, 1)
-    log, replace = decide(Answer(Response.REPLACE_THREAD), KINDS[False], view, Retry(3, 0.1234, 10))
+    log, replace = decide(HandlerAnswer(Response.REPLACE_THREAD), KINDS[False], view, Retry(3, 0.1234, 10))
     assert isinstance(log, LogFailure)
     assert log.message.endswith("in 0.123 s (attempt 3 of 10)")
     assert replace == ReplaceThread(0.1234, 3)
@@ -169,7 +170,9 @@ def test_a_replacement_says_when_and_which_attempt_it_is() -> None:
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_global_thread_is_never_replaced(plan: Retry | Exhausted) -> None:
     """KIP-671: an error is logged, and the client shuts down; whatever the budget says."""
-    actions = decide(Answer(Response.REPLACE_THREAD), KINDS[True], View(State.RUNNING, 2, group=True), plan)
+    actions = decide(
+        HandlerAnswer(Response.REPLACE_THREAD), KINDS[True], View(State.RUNNING, 2, group=True), plan
+    )
     assert actions[0] == Log(
         logging.ERROR, "The global thread cannot be replaced. Reverting to shutting down the client."
     )
@@ -189,7 +192,9 @@ def test_a_budget_that_is_used_up_leads_to_what_it_names(then: Response, live: i
     """With the count and the span in the log."""
     failure = Failure.of("t1", PipelineException("broken", pipeline="p0"))
     plan = Exhausted(6, timedelta(minutes=10), then)
-    actions = decide(Answer(Response.REPLACE_THREAD), failure, View(State.RUNNING, live, group=True), plan)
+    actions = decide(
+        HandlerAnswer(Response.REPLACE_THREAD), failure, View(State.RUNNING, live, group=True), plan
+    )
     assert letters(actions) == expected
     first = actions[0]
     assert isinstance(first, Log)
@@ -204,14 +209,18 @@ def test_a_budget_that_is_used_up_leads_to_what_it_names(then: Response, live: i
 def test_a_plan_counts_only_for_replacing(response: Response, plan: Retry | Exhausted) -> None:
     """Whoever wants to shut down is not asked about a budget."""
     view = View(State.RUNNING, 2, group=True)
-    assert decide(Answer(response), KINDS[False], view, plan) == decide(Answer(response), KINDS[False], view)
+    assert decide(HandlerAnswer(response), KINDS[False], view, plan) == decide(
+        HandlerAnswer(response), KINDS[False], view
+    )
 
 
 def test_shutdown_application_carries_the_reason() -> None:
     """Who asked, what failed, and the root of it; this client closes at once."""
     error = PipelineException("pipeline p0: its query failed\nrow 'secret'", pipeline="p0")
     actions = decide(
-        Answer(Response.SHUTDOWN_APPLICATION), Failure.of("t1", error), View(State.RUNNING, 1, group=True)
+        HandlerAnswer(Response.SHUTDOWN_APPLICATION),
+        Failure.of("t1", error),
+        View(State.RUNNING, 1, group=True),
     )
     assert message(actions).startswith(
         "Encountered the following exception during processing and sent shutdown request for the entire "
@@ -229,7 +238,9 @@ def test_without_a_group_shutdown_application_closes_the_client_and_says_so(
     is_global: bool, live: int
 ) -> None:
     """There is nobody to tell, and it must not look as if somebody had been."""
-    actions = decide(Answer(Response.SHUTDOWN_APPLICATION), KINDS[is_global], View(State.RUNNING, live))
+    actions = decide(
+        HandlerAnswer(Response.SHUTDOWN_APPLICATION), KINDS[is_global], View(State.RUNNING, live)
+    )
     assert letters(actions) == "lLC"
     first = actions[0]
     assert isinstance(first, Log)
@@ -240,7 +251,7 @@ def test_without_a_group_shutdown_application_closes_the_client_and_says_so(
 @pytest.mark.parametrize(("live", "left"), [(2, "the 1 that is left"), (4, "the 3 that are left")])
 def test_a_thread_that_ends_leaves_its_work_to_the_others(live: int, left: str) -> None:
     """SHUTDOWN_THREAD, from KIP-671's earlier draft."""
-    actions = decide(Answer(Response.SHUTDOWN_THREAD), KINDS[False], View(State.RUNNING, live))
+    actions = decide(HandlerAnswer(Response.SHUTDOWN_THREAD), KINDS[False], View(State.RUNNING, live))
     assert "opted to SHUTDOWN_THREAD. Thread 't1' ends and is not replaced" in message(actions)
     assert left in message(actions)
 
@@ -251,7 +262,7 @@ def test_a_thread_that_ends_leaves_its_work_to_the_others(live: int, left: str) 
 )
 def test_the_last_thread_does_not_end_alone(is_global: bool, live: int, why: str) -> None:
     """It would leave a client that is RUNNING and does nothing."""
-    actions = decide(Answer(Response.SHUTDOWN_THREAD), KINDS[is_global], View(State.RUNNING, live))
+    actions = decide(HandlerAnswer(Response.SHUTDOWN_THREAD), KINDS[is_global], View(State.RUNNING, live))
     assert actions[0] == Log(logging.WARNING, f"SHUTDOWN_THREAD shuts down the client: {why}")
     assert actions[-1] == CloseToError()
 
@@ -259,7 +270,7 @@ def test_the_last_thread_does_not_end_alone(is_global: bool, live: int, why: str
 @pytest.mark.parametrize("is_global", [False, True])
 def test_a_handler_that_failed_shuts_the_client_down(is_global: bool) -> None:
     """And the log does not claim that it opted for anything."""
-    answer = Answer(Response.SHUTDOWN_CLIENT, problem=ZeroDivisionError("in the handler"))
+    answer = HandlerAnswer(Response.SHUTDOWN_CLIENT, problem=ZeroDivisionError("in the handler"))
     actions = decide(answer, KINDS[is_global], View(State.RUNNING, 2, group=True))
     assert letters(actions) == "LC"
     assert "handler failed itself (ZeroDivisionError), which means SHUTDOWN_CLIENT" in message(actions)
@@ -271,7 +282,7 @@ def test_a_handler_that_failed_shuts_the_client_down(is_global: bool) -> None:
 )
 def test_the_deprecated_hook_is_told_and_the_thread_dies(is_global: bool, live: int, expected: str) -> None:
     """As before KIP-671, but for the last thread: upstream's client stays RUNNING without any."""
-    answer = Answer(Response.SHUTDOWN_THREAD, hook=True)
+    answer = HandlerAnswer(Response.SHUTDOWN_THREAD, hook=True)
     assert letters(decide(answer, KINDS[is_global], View(State.RUNNING, live))) == expected
 
 
@@ -296,7 +307,7 @@ def test_no_decision_leaves_a_zombie(
     plan: Retry | Exhausted | Hopeless,
 ) -> None:
     """Exactly one end, the exception logged exactly once; and who tells others closes itself, after that."""
-    answer = Answer(response, problem=ValueError() if problem else None, hook=hook)
+    answer = HandlerAnswer(response, problem=ValueError() if problem else None, hook=hook)
     actions = letters(decide(answer, KINDS[is_global], View(state, live, group), plan))
     assert actions.count("L") == 1
     if state not in OPEN:
@@ -386,7 +397,7 @@ def test_one_line_of_an_exception_is_short() -> None:
 def test_spans_are_told_in_the_unit_that_fits(window: timedelta, text: str) -> None:
     """A window of 600 s is ten minutes to an operator."""
     actions = decide(
-        Answer(Response.REPLACE_THREAD), KINDS[False], View(State.RUNNING, 2), Exhausted(6, window)
+        HandlerAnswer(Response.REPLACE_THREAD), KINDS[False], View(State.RUNNING, 2), Exhausted(6, window)
     )
     first = actions[0]
     assert isinstance(first, Log)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
+from millstream.checkpoints.identity import TopicRole
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
 from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.kafka.topics import KafkaTopics
 from millstream.ports import TopicDescription
-from millstream.runtime.identity import Role
-from millstream.runtime.topic_news import (
+from millstream.runtime.topics.topic_news import (
     TopicNews,
     Written,
     compare,
@@ -31,7 +31,7 @@ from millstream.runtime.topic_news import (
     source_patterns,
     written_topics,
 )
-from millstream.runtime.topic_watch import TopicWatch, pause_after
+from millstream.runtime.topics.topic_watch import TopicWatch, pause_after
 from millstream.testing.fakes import FakeTopics
 
 LOGS = re.compile("logs-.*")
@@ -217,17 +217,17 @@ def test_what_a_program_writes_with_its_roles_and_pipelines() -> None:
         ("dead letter topic 'dead'", ["p0", "p1", "p2"]),
         ("output topic 'out'", ["p0", "p1"]),
     ]
-    between = [each for each in found if each.role is Role.REPARTITION]
+    between = [each for each in found if each.role is TopicRole.REPARTITION]
     assert [sorted(each.pipelines) for each in between] == [["p0", "p2"]]
 
 
 def test_each_pipeline_is_told_what_it_loses_and_what_to_do() -> None:
     """With the role of each topic; what is internal weighs more than an output."""
     written = (
-        Written("out", Role.OUTPUT, frozenset({"p0", "p1"})),
-        Written("dead", Role.DEAD_LETTERS, frozenset({"p1"})),
-        Written("app-s-changelog", Role.CHANGELOG, frozenset({"p0"})),
-        Written("app-r-repartition", Role.REPARTITION, frozenset({"p2"})),
+        Written("out", TopicRole.OUTPUT, frozenset({"p0", "p1"})),
+        Written("dead", TopicRole.DEAD_LETTERS, frozenset({"p1"})),
+        Written("app-s-changelog", TopicRole.CHANGELOG, frozenset({"p0"})),
+        Written("app-r-repartition", TopicRole.REPARTITION, frozenset({"p2"})),
     )
     news = TopicNews(
         deleted=("app-r-repartition", "out"), recreated={"app-s-changelog": ("1", "2"), "dead": ("3", "4")}
@@ -451,7 +451,7 @@ def test_a_cluster_that_is_away_tells_nothing(start: Start, caplog: pytest.LogCa
     topics = Looks({"a": 1})
     watch, told = start(topics, "a")
     topics.away = True
-    with caplog.at_level("INFO", "millstream.runtime.topic_watch"):
+    with caplog.at_level("INFO", "millstream.runtime.topics.topic_watch"):
         wait_until(lambda: watch._failed_looks >= 3, "several failed looks")
         assert watch.look_now() is None
         topics.remove("a")
@@ -467,11 +467,11 @@ def test_an_output_that_is_gone_is_told_until_it_is_back(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """To who writes it, once each time; whichever topic it is then, it is written to."""
-    out = Written("out", Role.OUTPUT, frozenset({"p1"}))
+    out = Written("out", TopicRole.OUTPUT, frozenset({"p1"}))
     topics = Looks({"a": 1, "out": 1})
     watch, told = start(topics, "a", written=(out,))
     assert watch.lost("p1") is None
-    with caplog.at_level("INFO", "millstream.runtime.topic_watch"):
+    with caplog.at_level("INFO", "millstream.runtime.topics.topic_watch"):
         for times in (1, 2):
             topics.remove("out")
             wait_until(lambda: len(told.lost) == times, "told that it is gone")  # noqa: B023
@@ -493,7 +493,7 @@ def test_an_output_that_is_gone_is_told_until_it_is_back(
 
 def test_an_internal_topic_that_is_gone_stays_an_incident(start: Start) -> None:
     """A new one of its name has not what was in it: whoever begins anew is told, too."""
-    changelog = Written("app-s-changelog", Role.CHANGELOG, frozenset({"p0"}))
+    changelog = Written("app-s-changelog", TopicRole.CHANGELOG, frozenset({"p0"}))
     topics = Looks({"a": 1, "app-s-changelog": 2})
     watch, told = start(topics, "a", written=(changelog,))
     topics.recreate("app-s-changelog")
@@ -509,7 +509,7 @@ def test_an_internal_topic_that_is_gone_stays_an_incident(start: Start) -> None:
 def test_an_output_that_comes_later_is_watched_from_then_on(start: Start) -> None:
     """Nobody has to have it before records reach it."""
     topics = Looks({"a": 1})
-    watch, told = start(topics, "a", written=(Written("out", Role.OUTPUT, frozenset({"p0"})),))
+    watch, told = start(topics, "a", written=(Written("out", TopicRole.OUTPUT, frozenset({"p0"})),))
     looked(topics)
     assert (told.lost, watch.lost("p0")) == ([], None)
     topics.add("out", 1)
@@ -528,7 +528,7 @@ def test_very_many_topics_are_looked_at_in_slices(start: Start) -> None:
             self.most = max(self.most, len(set(names)))
             return super().look(names, patient=patient)
 
-    written = tuple(Written(f"out-{n:04}", Role.OUTPUT, frozenset({"p0"})) for n in range(1200))
+    written = tuple(Written(f"out-{n:04}", TopicRole.OUTPUT, frozenset({"p0"})) for n in range(1200))
     topics = Counting({"a": 1, **{each.name: 1 for each in written}})
     watch, told = start(topics, "a", written=written, slice_size=100)
     looked(topics, 20)
@@ -635,7 +635,7 @@ def test_a_deletion_is_told_within_half_a_second(kafka: EmbeddedKafka, start: St
             kafka.create_topic(source, 3)
             kafka.create_topic(output, 2)
             seen = threading.Event()
-            written = (Written(output, Role.OUTPUT, frozenset({"p0"})),)
+            written = (Written(output, TopicRole.OUTPUT, frozenset({"p0"})),)
             watch, _ = start(
                 topics,
                 source,

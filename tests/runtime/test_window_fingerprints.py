@@ -17,7 +17,7 @@ from millstream import (
     Suppressed,
     TimeWindows,
 )
-from millstream.runtime.checkpoints import Fingerprint, fingerprint
+from millstream.checkpoints.checkpoints import Fingerprint, fingerprint
 from millstream.topology.windows import Windows
 
 FIVE, ONE = timedelta(minutes=5), timedelta(minutes=1)

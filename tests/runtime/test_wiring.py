@@ -11,8 +11,8 @@ from millstream.kafka.clients import restore_consumer_config
 from millstream.model import TaskId
 from millstream.runtime import wiring
 from millstream.serdes.serdes import Serdes
-from millstream.stores.memory import MemoryStore
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.rocksdb_store import RocksDBStore
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, Store
 
 BASE = {"application.id": "app", "bootstrap.servers": "a:1"}

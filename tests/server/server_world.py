@@ -15,26 +15,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.dsl.builder import StreamsBuilder
-from millstream.metrics.client import ClientMetrics
+from millstream.metrics.client_metrics import ClientMetrics
 from millstream.model import StoreKind, TaskId, TopicPartition
 from millstream.query.metadata import (
     HostInfo,
     KeyQueryMetadata,
     Placement,
-    StorePlace,
+    StorePartition,
     StreamsMetadata,
     all_clients,
     clients_of_store,
     default_partition,
     host_of_key,
 )
-from millstream.query.provider import LocalStore, Role, StoreDeclaration, StoreSnapshot
+from millstream.query.provider import LocalStore, PartRole, StoreDeclaration, StoreSnapshot
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.server.application import QueryApplication
 from millstream.states import State, ThreadState
-from millstream.stores.memory import MemoryStore
-from millstream.stores.segments import SessionStore, WindowStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.segments import SegmentedSessionStore, SegmentedWindowStore
 from millstream.stores.versioned import VersionedStore
 from millstream.topology.topology import Topology
 
@@ -78,9 +78,9 @@ def declarations(
 def opened(store: StoreDeclaration, partition: int) -> Any:
     inner = MemoryStore(store.name, TaskId(1, partition))
     if store.kind is StoreKind.WINDOW:
-        return WindowStore(inner, HOUR_MS)
+        return SegmentedWindowStore(inner, HOUR_MS)
     if store.kind is StoreKind.SESSION:
-        return SessionStore(inner, HOUR_MS)
+        return SegmentedSessionStore(inner, HOUR_MS)
     if store.history_ms is not None:
         return VersionedStore(inner, store.history_ms)
     return inner
@@ -116,7 +116,7 @@ class FakeStreams:
             for partition in self.active
         }
         self.stores["users", 0] = opened(stores["users"], 0)
-        self.roles: dict[tuple[str, int], Role] = {}
+        self.roles: dict[tuple[str, int], PartRole] = {}
         self._snapshot = StoreSnapshot(name, State.RUNNING, {"t": ThreadState.RUNNING}, stores, {})
         self.publish()
 
@@ -141,7 +141,7 @@ class FakeStreams:
             changes["threads"] = {name: ThreadState[state] for name, state in changes["threads"].items()}
         local: dict[str, list[LocalStore]] = {}
         for (name, partition), store in sorted(self.stores.items()):
-            role = self.roles.get((name, partition), Role.ACTIVE)
+            role = self.roles.get((name, partition), PartRole.ACTIVE)
             local.setdefault(name, []).append(LocalStore(TaskId(1, partition), store, "t", role))
         self._snapshot = replace(self._snapshot, local=local, **changes)
 
@@ -210,7 +210,7 @@ class Application:
     ) -> None:
         """The group tells every client who has what; `hosts` by the number of the client."""
         places = tuple(
-            StorePlace(store, TaskId(1, partition), TopicPartition(f"{store}-changelog", partition))
+            StorePartition(store, TaskId(1, partition), TopicPartition(f"{store}-changelog", partition))
             for store in STORES
             for partition in range(PARTITIONS)
         )

@@ -28,7 +28,7 @@ from millstream.config import StreamsConfig
 from millstream.model import BatchReport, OperatorReport, TopicPartition
 from millstream.query.metadata import HostInfo
 from millstream.remote.answers import Refused
-from millstream.remote.wire import Reply
+from millstream.remote.http_wire import Reply
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.wiring import real_parts
 from millstream.server.application import QueryApplication

@@ -14,12 +14,12 @@ import pytest
 from server_world import Answered, Application, application, call, filled
 
 from millstream.remote.answers import Refused
-from millstream.remote.codec import to_base64
+from millstream.remote.json_codec import to_base64
 from millstream.remote.routes import ROUTES
 from millstream.serdes.serdes import Serdes
 from millstream.server.application import QueryApplication
 from millstream.server.entrance import Limits
-from millstream.server.forms import Form, as_csv, form_of
+from millstream.server.forms import MediaType, as_csv, form_of
 
 KEYS = sorted(f"key-{number}" for number in range(25))
 BY_NAME = {route.name: route for route in ROUTES}
@@ -60,22 +60,22 @@ def app(world: Application) -> Iterator[QueryApplication]:
 @pytest.mark.parametrize(
     ("accept", "form"),
     [
-        ("", Form.JSON),
-        ("*/*", Form.JSON),
-        ("application/*", Form.JSON),
-        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Form.JSON),
-        ("application/x-ndjson", Form.NDJSON),
-        ("application/ndjson", Form.NDJSON),
-        ("TEXT/CSV; charset=utf-8", Form.CSV),
-        ("application/json;q=0.5, text/csv", Form.CSV),
-        ("text/csv;q=0.4, application/json", Form.JSON),
-        ("text/csv;q=0, */*", Form.JSON),
-        ("text/csv;q=x, */*;q=0.1", Form.JSON),
-        ("application/vnd.apache.arrow.stream", Form.ARROW),
-        ("text/event-stream", Form.EVENTS),
+        ("", MediaType.JSON),
+        ("*/*", MediaType.JSON),
+        ("application/*", MediaType.JSON),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", MediaType.JSON),
+        ("application/x-ndjson", MediaType.NDJSON),
+        ("application/ndjson", MediaType.NDJSON),
+        ("TEXT/CSV; charset=utf-8", MediaType.CSV),
+        ("application/json;q=0.5, text/csv", MediaType.CSV),
+        ("text/csv;q=0.4, application/json", MediaType.JSON),
+        ("text/csv;q=0, */*", MediaType.JSON),
+        ("text/csv;q=x, */*;q=0.1", MediaType.JSON),
+        ("application/vnd.apache.arrow.stream", MediaType.ARROW),
+        ("text/event-stream", MediaType.EVENTS),
     ],
 )
-def test_what_is_liked_best_is_given(accept: str, form: Form) -> None:
+def test_what_is_liked_best_is_given(accept: str, form: MediaType) -> None:
     """Of what there is; a browser, which likes pages, gets JSON."""
     assert form_of(BY_NAME["entries"], accept) is form
 
@@ -90,7 +90,7 @@ def test_what_there_is_not_is_told(accept: str) -> None:
 
 def test_where_there_is_one_form_it_is_given() -> None:
     """Whatever somebody would like: an orchestrator's probe may ask for anything."""
-    assert form_of(BY_NAME["live"], "text/plain") is Form.JSON
+    assert form_of(BY_NAME["live"], "text/plain") is MediaType.JSON
 
 
 # --- the forms -------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_lines_of_json_have_the_whole_range(app: QueryApplication) -> None:
         ("from=x", []),
     ],
 )
-@pytest.mark.parametrize("accept", ["application/x-ndjson", "text/csv", Form.ARROW.value])
+@pytest.mark.parametrize("accept", ["application/x-ndjson", "text/csv", MediaType.ARROW.value])
 def test_the_parameters_are_those_of_a_page(
     app: QueryApplication, query: str, expected: list[str], accept: str
 ) -> None:
@@ -125,7 +125,7 @@ def test_the_parameters_are_those_of_a_page(
     answer = asked(app, f"/v1/stores/counts/entries?{query}", accept)
     if accept == "text/csv":
         found = [row["key"] for row in csv.DictReader(io.StringIO(answer.raw.decode()))]
-    elif accept == Form.ARROW.value:
+    elif accept == MediaType.ARROW.value:
         found = pa.ipc.open_stream(answer.raw).read_all().column("key").to_pylist()
     else:
         found = [json.loads(line)["key"] for line in answer.raw.splitlines()]
@@ -163,8 +163,8 @@ def test_cells_of_csv() -> None:
 
 def test_arrow_has_the_types_of_the_serdes(app: QueryApplication) -> None:
     """The columns of to_arrow(), in many batches."""
-    answer = asked(app, "/v1/stores/counts/entries?from=key-0", Form.ARROW.value)
-    assert answer.headers["content-type"] == Form.ARROW.value
+    answer = asked(app, "/v1/stores/counts/entries?from=key-0", MediaType.ARROW.value)
+    assert answer.headers["content-type"] == MediaType.ARROW.value
     reader = pa.ipc.open_stream(answer.raw)
     batches = list(reader)
     assert len(batches) > 3
@@ -174,11 +174,13 @@ def test_arrow_has_the_types_of_the_serdes(app: QueryApplication) -> None:
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == {
         f"key-{n}": n for n in range(25)
     }
-    windows = pa.ipc.open_stream(asked(app, "/v1/stores/windows/windows", Form.ARROW.value).raw).read_all()
+    windows = pa.ipc.open_stream(
+        asked(app, "/v1/stores/windows/windows", MediaType.ARROW.value).raw
+    ).read_all()
     assert windows.schema.names == ["key", "window_start", "window_end", "value", "timestamp"]
     assert windows.num_rows == 10
     one = f"/v1/stores/sessions/sessions/{to_base64(b'a')}?format=bytes"
-    sessions = pa.ipc.open_stream(asked(app, one, Form.ARROW.value).raw).read_all()
+    sessions = pa.ipc.open_stream(asked(app, one, MediaType.ARROW.value).raw).read_all()
     assert sessions.schema.names == ["key", "window_start", "window_end", "value"]
     assert sessions["window_end"].cast(pa.int64()).to_pylist() == [500, 1500, 2500, 3500, 4500]
 
@@ -239,7 +241,7 @@ def test_values_that_are_not_text_are_written_as_json() -> None:
     world.put_bytes("counts", b"a", b'{"n":1,"t":["x"]}')
     app = QueryApplication(world.clients[0])
     rows = list(csv.reader(io.StringIO(asked(app, "/v1/stores/counts/entries", "text/csv").raw.decode())))
-    arrow = pa.ipc.open_stream(asked(app, "/v1/stores/counts/entries", Form.ARROW.value).raw).read_all()
+    arrow = pa.ipc.open_stream(asked(app, "/v1/stores/counts/entries", MediaType.ARROW.value).raw).read_all()
     app.close()
     assert rows[1][:2] == ["a", '{"n":1,"t":["x"]}']
     assert arrow["value"].to_pylist() == [{"n": 1, "t": ["x"]}]

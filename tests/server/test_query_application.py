@@ -27,8 +27,8 @@ from tiers import examples
 from waiting import wait_until
 
 from millstream.errors import ConfigException, StreamsNotStartedException
-from millstream.query.provider import Role
-from millstream.remote.codec import to_base64
+from millstream.query.provider import PartRole
+from millstream.remote.json_codec import to_base64
 from millstream.server.application import QueryApplication
 from millstream.server.entrance import Limits
 
@@ -249,7 +249,7 @@ def test_what_is_being_restored_answers_to_stale_reads_only() -> None:
     """As `enable_stale_stores()`."""
     world = filled()
     client = world.clients[0]
-    client.roles = {("counts", number): Role.RESTORING for number in range(PARTITIONS)}
+    client.roles = {("counts", number): PartRole.RESTORING for number in range(PARTITIONS)}
     client.publish()
     made = QueryApplication(client)
     assert ask(made, "/v1/stores/counts/keys/key-3").body["error"] == "StreamsRebalancingException"

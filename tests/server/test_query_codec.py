@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 
 from millstream.errors import SerializationException
 from millstream.remote.answers import Refused
-from millstream.remote.codec import from_base64, key_from_json, key_from_text, parse_json, shown, to_base64
+from millstream.remote.json_codec import (
+    from_base64,
+    key_from_json,
+    key_from_text,
+    parse_json,
+    shown,
+    to_base64,
+)
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 

@@ -28,7 +28,7 @@ from millstream.errors import (
     StreamsRebalancingException,
 )
 from millstream.query.metadata import HostInfo
-from millstream.query.provider import Role
+from millstream.query.provider import PartRole
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.server.application import QueryApplication
 
@@ -197,7 +197,7 @@ def test_standbys_answer_stale_reads_when_their_active_is_gone() -> None:
     for store in ("counts",):
         for partition in (2, 3):
             world.clients[2].stores[store, partition] = world.clients[1].stores[store, partition]
-            world.clients[2].roles[store, partition] = Role.STANDBY
+            world.clients[2].roles[store, partition] = PartRole.STANDBY
     world.clients[2].publish()
     with served(world) as servers:
         world.agree({n: server.address for n, server in enumerate(servers)}, {2: [2, 3]})
@@ -218,7 +218,7 @@ def test_stale_ranges_have_each_entry_once() -> None:
     world = filled([0, 1], [2, 3])
     for partition in (2, 3):
         world.clients[0].stores["counts", partition] = world.clients[1].stores["counts", partition]
-        world.clients[0].roles["counts", partition] = Role.STANDBY
+        world.clients[0].roles["counts", partition] = PartRole.STANDBY
     world.clients[0].publish()
     with (
         served(world) as servers,

@@ -15,8 +15,8 @@ from tiers import examples
 from millstream.model import StoreKind
 from millstream.query.read import Read, remaining
 from millstream.remote.answers import Refused
-from millstream.remote.codec import to_base64
-from millstream.remote.pages import Page, Place, Row, merged, page_of, place_of
+from millstream.remote.json_codec import to_base64
+from millstream.remote.pages import Page, PageStart, Row, merged, page_of, place_of
 
 KINDS = st.sampled_from(list(StoreKind))
 ROWS = st.lists(
@@ -44,7 +44,7 @@ def test_the_pages_of_a_range_are_the_range(
     whole = in_order(rows, kind, reverse=reverse)
     order = place_of(kind)
     found: list[Row] = []
-    place: Place | None = None
+    place: PageStart | None = None
     for _ in range(len(rows) + 2):
         page = page_of(whole, order, place, reverse=reverse, limit=limit, most_bytes=most_bytes)
         assert len({order(row) for row in page.rows}) <= limit
@@ -52,7 +52,7 @@ def test_the_pages_of_a_range_are_the_range(
         place = page.next
         if place is None:
             break
-        place = Place.parse(place.token())
+        place = PageStart.parse(place.token())
     assert place is None
     assert found == whole
 
@@ -65,7 +65,7 @@ def test_the_merged_pages_of_several_clients_are_all_their_rows(
     order = place_of(kind)
     shares = [in_order(part, kind, reverse=reverse) for part in parts]
     found: list[Row] = []
-    place: Place | None = None
+    place: PageStart | None = None
     for _ in range(sum(map(len, shares)) + 2):
         pages = [
             page_of(share, order, place, reverse=reverse, limit=limit, most_bytes=most_bytes)
@@ -87,7 +87,7 @@ def test_replicas_are_taken_once() -> None:
     order = place_of(StoreKind.KEY_VALUE)
     pages = [Page(rows), Page(rows[1:])]
     first = merged(pages, order, reverse=False, limit=2, most_bytes=100, distinct=True)
-    assert (first.rows, first.next) == (rows[:2], Place((b"b", 0, 0)))
+    assert (first.rows, first.next) == (rows[:2], PageStart((b"b", 0, 0)))
     whole = merged(pages, order, reverse=False, limit=3, most_bytes=100, distinct=True)
     assert (whole.rows, whole.next) == (rows, None)
 
@@ -108,14 +108,14 @@ def test_a_row_that_is_larger_than_a_page_is_a_page() -> None:
     rows = [Row(b"a", bytes(100)), Row(b"b", bytes(100))]
     page = page_of(rows, place_of(StoreKind.KEY_VALUE), None, reverse=False, limit=10, most_bytes=10)
     assert page.rows == rows[:1]
-    assert page.next == Place((b"a", 0, 0))
+    assert page.next == PageStart((b"a", 0, 0))
 
 
 def test_a_long_scan_is_checked_now_and_then() -> None:
     """So that a deadline ends it, also while rows are skipped."""
     checks: list[None] = []
     rows = [Row(b"a", b"", None, number) for number in range(1000)]
-    place = Place((b"a", 998, 0))
+    place = PageStart((b"a", 998, 0))
     order = place_of(StoreKind.WINDOW)
     page_of(rows, order, place, reverse=False, limit=5, most_bytes=9, check=lambda: checks.append(None))
     assert checks
@@ -150,7 +150,7 @@ def test_what_remains_after_a_place_is_what_comes_after_it(
     order = place_of(kind)
     if kind is StoreKind.KEY_VALUE:
         rows, place = [row._replace(start=None, end=None) for row in rows], [place[0], 0, 0]
-    after = Place((place[0], place[1], place[2] if kind is StoreKind.SESSION else 0))
+    after = PageStart((place[0], place[1], place[2] if kind is StoreKind.SESSION else 0))
 
     def scanned(part: Read) -> list[Row]:
         return in_order([row for row in rows if fits(row, part)], kind, reverse=reverse)
@@ -182,13 +182,13 @@ def test_a_cursor_is_a_place_or_refused(data: bytes) -> None:
     """Whatever a client makes of it."""
     place = None
     with contextlib.suppress(Refused):
-        place = Place.parse(to_base64(data))
+        place = PageStart.parse(to_base64(data))
     assert (place is None) is (len(data) < 17 or data[0] != 1)
-    assert place is None or Place.parse(place.token()) == place
+    assert place is None or PageStart.parse(place.token()) == place
 
 
 @pytest.mark.parametrize("token", ["", "x", "AA==", "!"])
 def test_a_short_cursor_is_refused(token: str) -> None:
     """It says what a cursor is."""
     with pytest.raises(Refused):
-        Place.parse(token)
+        PageStart.parse(token)

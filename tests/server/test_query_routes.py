@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.model import StoreKind
 from millstream.query.provider import StoreDeclaration
-from millstream.query.read import Form, Read, of_prefix
+from millstream.query.read import Read, ResultForm, of_prefix
 from millstream.remote.answers import Refused
 from millstream.remote.routes import ROUTES, keys_in, parse_request, question_of, read_of
 from millstream.serdes.serdes import Serdes
@@ -180,14 +180,17 @@ MILLISECONDS = st.integers(-(2**63), 2**63 - 1)
 @st.composite
 def reads(draw: st.DrawFn) -> Read:
     """Any read that can be asked for over HTTP."""
-    kind, form = draw(st.sampled_from(StoreKind)), draw(st.sampled_from([Form.VALUE, Form.ENTRIES]))
+    kind, form = (
+        draw(st.sampled_from(StoreKind)),
+        draw(st.sampled_from([ResultForm.VALUE, ResultForm.ENTRIES])),
+    )
     read = Read("a store/\u00e4", kind, form, stale=draw(st.booleans()))
     maybe = MILLISECONDS | st.none()
     if kind is StoreKind.KEY_VALUE:
         read = replace(read, as_of=draw(maybe))
         if draw(st.booleans()):
-            return replace(read, form=Form.VALUES, keys=tuple(draw(st.lists(SOME_KEY, max_size=5))))
-    if form is Form.VALUE:
+            return replace(read, form=ResultForm.VALUES, keys=tuple(draw(st.lists(SOME_KEY, max_size=5))))
+    if form is ResultForm.VALUE:
         read = replace(read, key=draw(SOME_KEY))
         if kind is not StoreKind.KEY_VALUE:
             read = replace(read, start=draw(MILLISECONDS))
@@ -219,7 +222,8 @@ def test_a_read_that_is_asked_for_is_the_one_that_is_read(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    "read", [Read("s", partition=1), Read("s", form=Form.VERSIONS), Read("s", high=b"a", high_included=False)]
+    "read",
+    [Read("s", partition=1), Read("s", form=ResultForm.VERSIONS), Read("s", high=b"a", high_included=False)],
 )
 def test_what_cannot_be_asked_for_is_told(read: Read) -> None:
     """And never left out of the question."""

@@ -18,7 +18,7 @@ from server_world import FakeStreams, application, key_in
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException, StateStoreNotAvailableException
 from millstream.query.metadata import HostInfo
-from millstream.remote.wire import Tls
+from millstream.remote.http_wire import Tls
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.server.serving import query_server
 

@@ -29,13 +29,13 @@ from millstream.errors import (
     TimeoutException,
     UnknownStateStoreException,
 )
-from millstream.metrics.client import ClientMetrics
+from millstream.metrics.client_metrics import ClientMetrics
 from millstream.model import KeyValue, SessionWindow, TimeWindow, ValueAndTimestamp, Windowed
 from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
 from millstream.query.metadata import KeyQueryMetadata, StreamsMetadata
 from millstream.query.parameters import StoreQueryParameters
 from millstream.query.provider import StoreSnapshot
-from millstream.query.windowed import ReadOnlySessionStore, ReadOnlyWindowStore
+from millstream.query.windowed_handles import ReadOnlySessionStore, ReadOnlyWindowStore
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.server import Limits, QueryServer, RemoteStore

@@ -18,9 +18,9 @@ from traps import FORGED, Passing, Trap, trap
 
 from millstream.errors import StreamsException
 from millstream.query.metadata import HostInfo
-from millstream.query.provider import Role
+from millstream.query.provider import PartRole
+from millstream.remote.http_wire import Deadline, Unproven, Wire, base_of
 from millstream.remote.proof import PROOF_PATH, fresh_nonce, proven, secret_of
-from millstream.remote.wire import Deadline, Unproven, Wire, base_of
 from millstream.server import Limits, QueryServer, RemoteStore
 from millstream.server.application import QueryApplication
 
@@ -99,7 +99,7 @@ def test_a_standby_answers_where_the_active_one_is_not_believed() -> None:
         world.put(f"key-{number}", number)
     for partition in (2, 3):
         world.clients[2].stores["counts", partition] = world.clients[1].stores["counts", partition]
-        world.clients[2].roles["counts", partition] = Role.STANDBY
+        world.clients[2].roles["counts", partition] = PartRole.STANDBY
     world.clients[2].publish()
     key = key_in(2)
     with (
@@ -254,7 +254,7 @@ def test_the_client_of_another_application_with_the_same_token_is_not_believed()
 
 def test_an_endpoint_that_never_answers_keeps_nobody_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given a moment to prove itself, and is then left alone for a while."""
-    monkeypatch.setattr("millstream.remote.wire._PROOF_S", 0.2)
+    monkeypatch.setattr("millstream.remote.http_wire._PROOF_S", 0.2)
     world = filled()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = HostInfo("127.0.0.1", silent.getsockname()[1])

@@ -15,7 +15,7 @@ from server_world import Answered, application, ask
 from millstream.remote.answers import Refused
 from millstream.server.application import QueryApplication
 from millstream.server.entrance import Limits
-from millstream.server.sql import query_in
+from millstream.server.sql_service import query_in
 
 TOKEN = "s3cr3t"
 

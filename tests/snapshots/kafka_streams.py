@@ -14,7 +14,7 @@ from snapshots.trace_cases import FILES, lines
 from snapshots.traces import FOLDER
 
 from millstream.jars import BROKER_SET, Jar, ensure_jars
-from millstream.jars.cache import ensure
+from millstream.jars.jar_cache import ensure
 from millstream.java import find_java
 
 __all__ = ["KafkaStreams"]

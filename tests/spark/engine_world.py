@@ -18,8 +18,8 @@ from millstream import Topology
 from millstream.broker import EmbeddedKafka
 from millstream.model import EPOCH_HEADER
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
+from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
-from millstream.spark.handlers import FAIL, RecordHandlers
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.pipeline import writers_first
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from millstream.java import JavaHome
-from millstream.spark import direct
-from millstream.spark.archived import archive_for, start_with_archive
+from millstream.spark.jvm import direct
+from millstream.spark.jvm.archived import archive_for, start_with_archive
 
 pytestmark = pytest.mark.disk
 

@@ -19,20 +19,20 @@ from millstream import (
     StreamsException,
 )
 from millstream.dsl.error_handlers import FailedRecord, ProducerRecord, SerializationExceptionOrigin
-from millstream.spark.asking import (
+from millstream.spark.compile.record_handlers import RecordHandlers
+from millstream.spark.run.failures import Report, translate
+from millstream.spark.worker.handler_calls import (
     FAIL,
     GO_ON,
     NOT_ASKED,
     REFUSED,
     Asking,
+    FailurePlace,
+    FieldReader,
     HandlerError,
-    Place,
     Question,
-    Reader,
 )
-from millstream.spark.failures import Report, translate
-from millstream.spark.handlers import RecordHandlers
-from millstream.spark.worker import _told
+from millstream.spark.worker.program_worker import _told
 
 QUESTION = Question(
     place=0,
@@ -52,8 +52,12 @@ QUESTION = Question(
     headers=(("h", None),),
 )
 PLACES = (
-    Place("processing", "MAP", Reader(Serdes.string()), Reader(Serdes.json("value INT"), "value")),
-    Place("production", "SINK", Reader(Serdes.string()), None, SerializationExceptionOrigin.VALUE),
+    FailurePlace(
+        "processing", "MAP", FieldReader(Serdes.string()), FieldReader(Serdes.json("value INT"), "value")
+    ),
+    FailurePlace(
+        "production", "SINK", FieldReader(Serdes.string()), None, SerializationExceptionOrigin.VALUE
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""How large micro-batches may be, and where the sources of a query go on (spark/backlog.py)."""
+"""How large micro-batches may be, and where the sources of a query go on (spark/run/backlog.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.dsl.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
     WallclockTimestampExtractor,
 )
-from millstream.spark.backlog import _planned, limit_options, limits
+from millstream.spark.run.backlog import _planned, limit_options, limits
 from millstream.testing.fakes import FakeCheckpointFiles
 
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millstream.errors import StreamsException
-from millstream.spark.checkpoint_files import check_location, tried
 from millstream.spark.engine import SparkEngine, SparkSettings
+from millstream.spark.run.checkpoint_files import check_location, tried
 from millstream.testing.fakes import FakeCheckpointFiles
 
 

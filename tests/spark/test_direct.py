@@ -19,8 +19,8 @@ from waiting import wait_until
 
 from millstream.java import find_java
 from millstream.permissions import umask_of_children
-from millstream.spark import session
-from millstream.spark.direct import MAIN, class_path, command, decide
+from millstream.spark.jvm import session
+from millstream.spark.jvm.direct import MAIN, class_path, command, decide
 
 HOME = Path(pyspark.__file__).parent
 LOCAL = {"spark.master": "local[*]", "spark.driver.memory": "2g"}
@@ -137,7 +137,7 @@ _PROGRAM = textwrap.dedent(
     """
     import json, os, sys
     from pyspark import SparkContext
-    from millstream.spark.session import SharedSession
+    from millstream.spark.jvm.session import SharedSession
 
     os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
     shared = SharedSession({"spark.driver.extraJavaOptions": sys.argv[1], "spark.of.the": "user"}, "direct")

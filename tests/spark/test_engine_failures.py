@@ -47,14 +47,14 @@ from millstream.broker import EmbeddedKafka
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd
 from millstream.runtime.policies import causes
-from millstream.spark.checkpoint_files import HadoopCheckpointFiles
-from millstream.spark.dropped import DropWatch
+from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
-from millstream.spark.failures import is_jvm_lost
-from millstream.spark.handlers import RecordHandlers
-from millstream.spark.pipeline import QueryPipeline
-from millstream.spark.remote import RemoteException
-from millstream.spark.session import is_jvm_ending, meaning_of_exit
+from millstream.spark.jvm.session import is_jvm_ending, meaning_of_exit
+from millstream.spark.run.checkpoint_files import HadoopCheckpointFiles
+from millstream.spark.run.dropped import DropWatch
+from millstream.spark.run.failures import is_jvm_lost
+from millstream.spark.run.streaming_query import QueryPipeline
+from millstream.spark.run.worker_errors import RemoteException
 
 pytestmark = pytest.mark.spark
 
@@ -473,7 +473,7 @@ def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: 
         found = []
         for each in psutil.Process().children(True):
             with suppress(psutil.Error):  # it has ended
-                if "millstream.spark.worker" in each.cmdline() and each.children():
+                if "millstream.spark.worker.program_worker" in each.cmdline() and each.children():
                     found.append(each)
         return found
 

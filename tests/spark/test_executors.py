@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from millstream.broker import EmbeddedKafka
-from millstream.spark.executors import Absence, Executor, is_cluster, losses
+from millstream.spark.jvm.executors import Absence, Executor, is_cluster, losses
 
 _PROGRAM = textwrap.dedent(
     """
@@ -153,4 +153,4 @@ def test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on(
     assert result.returncode == 0, result.stderr[-4000:]
     assert "lost 0 on " in result.stdout or "lost 1 on " in result.stdout
     assert "Command exited with code 137" in result.stdout
-    assert "millstream.spark.executors Spark has lost executor " in result.stderr
+    assert "millstream.spark.jvm.executors Spark has lost executor " in result.stderr

@@ -22,15 +22,16 @@ from millstream import (
 from millstream.errors import TaskMigratedException
 from millstream.model import TopicPartition
 from millstream.ports import FENCE, CheckpointClaim
-from millstream.runtime.failure import in_short
 from millstream.runtime.policies import causes
-from millstream.spark import ending, engine
-from millstream.spark.damage import find_damage
-from millstream.spark.ending import of_ended_jvm
-from millstream.spark.failures import Report, is_jvm_lost, said_once, translate
-from millstream.spark.remote import RemoteException
-from millstream.spark.session import meaning_of_exit
-from millstream.spark.unfinished import unfinished
+from millstream.runtime.state.failure import in_short
+from millstream.spark import engine
+from millstream.spark.jvm.session import meaning_of_exit
+from millstream.spark.run import ending
+from millstream.spark.run.damage import find_damage
+from millstream.spark.run.ending import of_ended_jvm
+from millstream.spark.run.failures import Report, is_jvm_lost, said_once, translate
+from millstream.spark.run.unfinished import unfinished
+from millstream.spark.run.worker_errors import RemoteException
 
 UNKNOWN_TOPIC = (
     "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "

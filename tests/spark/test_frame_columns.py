@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as T
 
 from millstream import TopologyException
-from millstream.spark.frames import StaticFrame
+from millstream.spark.compile.frame_columns import StaticFrame
 from millstream.topology.nodes import FrameTable
 
 

@@ -17,10 +17,10 @@ from tiers import examples
 from millstream import Serde, SerializationException, Windowed
 from millstream.model import SessionWindow, TimeWindow
 from millstream.registry.http import RegistryServer
-from millstream.serdes.windowed import WindowedSerde
-from millstream.spark import serdes
-from millstream.spark.flow import TIMESTAMP
-from millstream.spark.handlers import attempt
+from millstream.serdes.windowed_serdes import WindowedSerde
+from millstream.spark.compile import serde_columns
+from millstream.spark.compile.flow import TIMESTAMP
+from millstream.spark.compile.record_handlers import attempt
 
 pytestmark = pytest.mark.spark
 
@@ -58,7 +58,7 @@ def test_spark_reads_of_any_bytes_what_python_reads(spark: SparkSession) -> None
     df = spark.createDataFrame(list(zip(*columns, strict=True)), schema).coalesce(1)
 
     def read(serde: Serde, name: str) -> Column:
-        value = serdes.from_bytes(serde, F.col(name), F.lit("t-0 offset 1 value"))
+        value = serde_columns.from_bytes(serde, F.col(name), F.lit("t-0 offset 1 value"))
         return attempt(F.lit(True), value).alias(name)
 
     def shown(serde: Serde, name: str) -> Column:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millstream.spark.hints import no_method, of_builtin, of_error
+from millstream.spark.compile.hints import no_method, of_builtin, of_error
 
 
 class Column:

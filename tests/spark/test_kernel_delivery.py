@@ -22,7 +22,7 @@ from spark_start import java_options
 from millstream.errors import SetupException
 from millstream.jars import connector_set, ensure_jars
 from millstream.kernel import shipped_kernel
-from millstream.spark.kernel import deliver_kernel
+from millstream.spark.jvm.kernel_jar import deliver_kernel
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +33,7 @@ _PROGRAM = textwrap.dedent(
     from pyspark.sql import SparkSession
     from pyspark.sql.types import IntegerType
     from millstream.jars import connector_set, ensure_jars
-    from millstream.spark.session import SharedSession
+    from millstream.spark.jvm.session import SharedSession
 
     builder = SparkSession.builder.master("local-cluster[1,1,512]")
     builder.config("spark.executor.memory", "512m").config("spark.ui.enabled", "false")

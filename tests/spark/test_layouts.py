@@ -23,8 +23,8 @@ from millstream import (
     TimeWindows,
     Topology,
 )
-from millstream.spark.compiler import CompileContext, compile_pipeline
-from millstream.spark.flow import CONTEXT
+from millstream.spark.compile.compiler import CompileContext, compile_pipeline
+from millstream.spark.compile.flow import CONTEXT
 
 pytestmark = pytest.mark.spark
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from millstream.spark.moved import put_right
+from millstream.spark.run.moved import put_right
 from millstream.testing.fakes import FakeCheckpointFiles
 
 METADATA = "state/1/_metadata/v2/0"

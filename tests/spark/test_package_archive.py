@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from millstream.spark import package
+from millstream.spark.jvm import package
 
 
 def test_clients_that_start_at_the_same_time_share_one_archive(tmp_path: Path) -> None:
@@ -23,4 +23,4 @@ def test_clients_that_start_at_the_same_time_share_one_archive(tmp_path: Path) -
     assert made == set(tmp_path.iterdir())
     with zipfile.ZipFile(made.pop()) as archive:
         assert archive.testzip() is None
-        assert "millstream/spark/worker.py" in archive.namelist()
+        assert "millstream/spark/worker/program_worker.py" in archive.namelist()

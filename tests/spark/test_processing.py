@@ -17,7 +17,7 @@ from millstream.model import StoreKind
 from millstream.processors.api import Processor, ProcessorContext, PunctuationType, Record
 from millstream.processors.graph import Child, Graph, Input, Outside, ProcessorSpec, StoreSpec
 from millstream.serdes.serdes import Serdes
-from millstream.spark.processing import NO_TIME, Processing, ProcessorError, _Entries
+from millstream.spark.worker.processing import NO_TIME, Processing, ProcessorError, _Entries
 
 KEYS = st.binary(max_size=2)
 ENTRIES = st.dictionaries(KEYS, st.binary(max_size=2), max_size=80)

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from millstream.broker import EmbeddedKafka
 from millstream.model import TopicPartition
-from millstream.spark.progress import new_reports, read_report
-from millstream.spark.source import read_topic
+from millstream.spark.compile.source import read_topic
+from millstream.spark.run.progress import new_reports, read_report
 
 pytestmark = pytest.mark.kafka
 

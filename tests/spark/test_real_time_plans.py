@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from millstream import Consumed, KStream, Materialized, Serdes, StreamsBuilder, WallclockTimestampExtractor
+from millstream.checkpoints.fencing import LocalCheckpointFiles
 from millstream.errors import TopologyException
 from millstream.ports import CompiledPipeline
-from millstream.runtime.fencing import LocalCheckpointFiles
 from millstream.spark.engine import SparkEngine, SparkSettings
-from millstream.spark.real_time import tasks_behind_shuffles
+from millstream.spark.run.real_time_batches import tasks_behind_shuffles
 from millstream.topology.real_time import Mode, Modes
 
 pytestmark = pytest.mark.spark

@@ -29,10 +29,10 @@ from millstream import (
     StreamsException,
 )
 from millstream.dsl.handlers import LogAndContinueExceptionHandler, LogAndContinueProcessingExceptionHandler
-from millstream.spark.compiler import CompileContext, compile_pipeline
-from millstream.spark.dropped import BatchDrops, DropWatch, exceeds, metric, read_drops
-from millstream.spark.flow import CONTEXT
-from millstream.spark.handlers import FAIL, RecordHandlers, attempt, record_size
+from millstream.spark.compile.compiler import CompileContext, compile_pipeline
+from millstream.spark.compile.flow import CONTEXT
+from millstream.spark.compile.record_handlers import FAIL, RecordHandlers, attempt, record_size
+from millstream.spark.run.dropped import BatchDrops, DropWatch, exceeds, metric, read_drops
 from millstream.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark

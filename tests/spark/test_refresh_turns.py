@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from millstream.spark.compile.frame_columns import pause_s
 from millstream.spark.engine import _REFRESH_TRIES
-from millstream.spark.frames import pause_s
 
 
 @dataclass

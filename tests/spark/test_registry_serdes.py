@@ -32,7 +32,7 @@ from millstream import (
     processor,
 )
 from millstream.registry.http import RegistryServer
-from millstream.registry.settings import RegistrySettings
+from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.registered import bound
 from millstream.testing import TopologyTestDriver
 

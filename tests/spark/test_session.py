@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from spark_start import java_options
 
-from millstream.spark.memory import MemoryEngine
-from millstream.spark.session import SharedSession
-from millstream.spark.settings import SQL_DEFAULTS
+from millstream.spark.jvm.session import SharedSession
+from millstream.spark.jvm.spark_settings import SQL_DEFAULTS
+from millstream.spark.memory_engine import MemoryEngine
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +24,7 @@ _TWO_CLIENTS = textwrap.dedent(
     import os, sys
     from pyspark import SparkContext
     from pyspark.sql import functions as F
-    from millstream.spark.session import SharedSession
+    from millstream.spark.jvm.session import SharedSession
 
     def of_worker(_):
         return os.environ["STARTED_BY"]
@@ -94,7 +94,7 @@ def test_a_python_worker_has_imported_what_it_needs_before_it_begins(spark: Spar
 
     (row,) = spark.range(1).select(imported("id").alias("told")).collect()
     assert row.told.startswith("True ")
-    assert "millstream.spark.daemon" in row.told
+    assert "millstream.spark.worker.daemon" in row.told
 
 
 def test_the_python_of_workers_is_no_longer_in_the_environment_once_spark_has_started(tmp_path: Path) -> None:

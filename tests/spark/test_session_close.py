@@ -16,7 +16,7 @@ _PROGRAM = textwrap.dedent(
     import sys, threading, time
     from pyspark import SparkContext
     from millstream.errors import StreamsException
-    from millstream.spark.session import SharedSession, _Launch
+    from millstream.spark.jvm.session import SharedSession, _Launch
 
     ends = {}
     def start(name, closing):

@@ -36,7 +36,8 @@ from millstream import (
     TopologyException,
 )
 from millstream.runtime.wiring import _engine
-from millstream.spark import compiler, engine
+from millstream.spark import engine
+from millstream.spark.compile import compiler
 from millstream.spark.engine import SparkEngine, SparkSettings
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.pipeline import writers_first

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream import Consumed, Serdes, StreamsBuilder
-from millstream.spark.settled import settled
+from millstream.spark.run.settled import settled
 from millstream.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark

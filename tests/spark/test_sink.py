@@ -26,8 +26,8 @@ from millstream.broker import EmbeddedKafka
 from millstream.errors import PipelineException, TaskMigratedException
 from millstream.ports import RunningPipeline
 from millstream.query.metadata import default_partition
-from millstream.spark.handlers import RecordHandlers
-from millstream.spark.sink import FORMAT, sink_options
+from millstream.spark.compile.record_handlers import RecordHandlers
+from millstream.spark.compile.sink import FORMAT, sink_options
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

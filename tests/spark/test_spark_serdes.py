@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream import Serde, Serdes, SerializationException, TopologyException
-from millstream.spark import serdes
-from millstream.spark.flow import TIMESTAMP
-from millstream.spark.handlers import attempt
+from millstream.spark.compile import serde_columns
+from millstream.spark.compile.flow import TIMESTAMP
+from millstream.spark.compile.record_handlers import attempt
 
 pytestmark = pytest.mark.spark
 
@@ -113,7 +113,7 @@ def same(serde: Serde, one: Any, other: Any) -> bool:
 
 
 def column_of(serde: Serde) -> T.DataType:
-    type_ = serdes.column_type(serde)
+    type_ = serde_columns.column_type(serde)
     assert type_ is not None
     return type_
 
@@ -125,7 +125,7 @@ def test_spark_writes_the_bytes_that_python_writes(spark: SparkSession) -> None:
     df = spark.createDataFrame(data, schema).coalesce(1)
     encoded = df.select(
         *(
-            serdes.to_bytes(serde, F.col(name), schema[name].dataType, "test").alias(name)
+            serde_columns.to_bytes(serde, F.col(name), schema[name].dataType, "test").alias(name)
             for serde, name in NAMES.items()
         )
     ).collect()
@@ -142,7 +142,7 @@ def test_spark_reads_the_values_that_python_reads(spark: SparkSession) -> None:
     df = spark.createDataFrame(list(zip(*columns, strict=True)), schema).coalesce(1)
     where = F.lit("orders-0 offset 17 value")
     decoded = df.select(
-        *(serdes.from_bytes(serde, F.col(name), where).alias(name) for serde, name in NAMES.items())
+        *(serde_columns.from_bytes(serde, F.col(name), where).alias(name) for serde, name in NAMES.items())
     )
     assert [field.dataType for field in decoded.schema] == [column_of(serde) for serde in VALUES]
     rows = decoded.collect()
@@ -181,7 +181,9 @@ def test_bytes_that_do_not_fit_are_an_error_that_names_the_record(
 ) -> None:
     """Never a NULL or a guess; the error has the record's place and the length, and not the content."""
     df = spark.createDataFrame([(data,)], "data binary")
-    decoded = df.select(serdes.from_bytes(serde, F.col("data"), F.lit("orders-0 offset 17 value")).alias("v"))
+    decoded = df.select(
+        serde_columns.from_bytes(serde, F.col("data"), F.lit("orders-0 offset 17 value")).alias("v")
+    )
     with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
         decoded.collect()
     where = "orders-0 offset 17 value"
@@ -194,7 +196,7 @@ def test_a_uuid_is_written_in_small_letters_and_text_that_is_none_is_an_error(sp
     """So that a key in Spark has the bytes of the same key in a query."""
     value = "67C21FC8-5DD7-4B8C-8A5B-9E1E0D6EE2F4"
     df = spark.createDataFrame([(value,), ("no uuid",)], "v string")
-    encoded = serdes.to_bytes(Serdes.uuid(), F.col("v"), T.StringType(), "test").alias("b")
+    encoded = serde_columns.to_bytes(Serdes.uuid(), F.col("v"), T.StringType(), "test").alias("b")
     (row,) = df.limit(1).select(encoded).collect()
     assert bytes(row.b) == Serdes.uuid().serialize(uuid.UUID(value))
     with pytest.raises(Exception, match="a value with the serde 'uuid' is not the 36 characters of a UUID"):
@@ -214,7 +216,7 @@ def test_narrower_numbers_are_written_as_wider_ones(spark: SparkSession) -> None
         spark.range(1)
         .select(
             *(
-                serdes.to_bytes(serde, F.lit(-7).cast(type_), T.DataType.fromDDL(type_), "test").alias(
+                serde_columns.to_bytes(serde, F.lit(-7).cast(type_), T.DataType.fromDDL(type_), "test").alias(
                     f"c{index}"
                 )
                 for index, (serde, type_) in enumerate(cells)
@@ -229,7 +231,7 @@ def test_narrower_numbers_are_written_as_wider_ones(spark: SparkSession) -> None
 
 def misfit(serde: Serde, column: Column, type_: str) -> str:
     with pytest.raises(TopologyException) as caught:
-        serdes.to_bytes(serde, column, T._parse_datatype_string(type_), "KSTREAM-SINK-1: the value")
+        serde_columns.to_bytes(serde, column, T._parse_datatype_string(type_), "KSTREAM-SINK-1: the value")
     return str(caught.value).removeprefix("Invalid topology: KSTREAM-SINK-1: the value has the serde ")
 
 
@@ -276,7 +278,7 @@ def test_json_may_be_written_with_fewer_fields_and_narrower_numbers_than_its_sch
     """A reader with the schema loses nothing by it."""
     value = F.struct(F.lit(1).alias("a"), F.array(F.lit(1.5).cast("float")).alias("list"))
     type_ = T._parse_datatype_string("struct<a:int,list:array<float>>")
-    (row,) = spark.range(1).select(serdes.to_bytes(JSON, value, type_, "test").alias("b")).collect()
+    (row,) = spark.range(1).select(serde_columns.to_bytes(JSON, value, type_, "test").alias("b")).collect()
     assert bytes(row.b) == b'{"a":1,"list":[1.5]}'
 
 
@@ -299,16 +301,16 @@ def test_the_serde_of_a_column_without_one_follows_from_its_type(
     spark: SparkSession, type_: str, serde: Serde
 ) -> None:
     """Simple types have Kafka's own formats."""
-    assert serdes.infer(T._parse_datatype_string(type_)) == serde
+    assert serde_columns.infer(T._parse_datatype_string(type_)) == serde
 
 
 def test_a_struct_is_json_and_what_no_serde_writes_is_refused_with_a_way_out(spark: SparkSession) -> None:
     """A struct, a list and a map bring their schema; a date needs a word."""
     struct_type = T._parse_datatype_string("struct<a:int>")
-    assert serdes.infer(struct_type) == Serdes.json(struct_type)
-    assert serdes.infer(T.ArrayType(struct_type)) == Serdes.json(T.ArrayType(struct_type))
+    assert serde_columns.infer(struct_type) == Serdes.json(struct_type)
+    assert serde_columns.infer(T.ArrayType(struct_type)) == Serdes.json(T.ArrayType(struct_type))
     with pytest.raises(TopologyException) as caught:
-        serdes.infer(T.DateType())
+        serde_columns.infer(T.DateType())
     assert str(caught.value) == (
         "Invalid topology: no serde follows from the column type date; "
         "cast the column to a type that has one, or use Serdes.json('DATE')"
@@ -325,9 +327,9 @@ def test_a_custom_serde_is_its_own_two_halves(spark: SparkSession) -> None:
         from_column=lambda value: F.reverse(value).cast("binary"),
     )
     df = spark.createDataFrame([("abc",), (None,)], "v string")
-    encoded = df.select(serdes.to_bytes(reversed_text, F.col("v"), T.StringType(), "test").alias("b"))
+    encoded = df.select(serde_columns.to_bytes(reversed_text, F.col("v"), T.StringType(), "test").alias("b"))
     assert [None if row.b is None else bytes(row.b) for row in encoded.collect()] == [b"cba", None]
-    decoded = encoded.select(serdes.from_bytes(reversed_text, F.col("b"), F.lit("here")).alias("v"))
+    decoded = encoded.select(serde_columns.from_bytes(reversed_text, F.col("b"), F.lit("here")).alias("v"))
     assert [row.v for row in decoded.collect()] == ["abc", None]
 
 
@@ -342,9 +344,9 @@ def test_json_of_python_is_json_of_spark_for_times_decimals_and_binaries(spark: 
         "raw": b"\x01\xff",
     }
     data = spark.createDataFrame([(bytearray(serde.serialize(value)),)], "v binary")
-    read = data.select(serdes.from_bytes(serde, F.col("v"), F.lit("here")).alias("r"))
+    read = data.select(serde_columns.from_bytes(serde, F.col("v"), F.lit("here")).alias("r"))
     (row,) = read.select(
-        "r", serdes.to_bytes(serde, F.col("r"), read.schema["r"].dataType, "r").alias("b")
+        "r", serde_columns.to_bytes(serde, F.col("r"), read.schema["r"].dataType, "r").alias("b")
     ).collect()
     assert bytes(row.b) == serde.serialize(value)
     assert (row.r.ntz, row.r.day, row.r.price, bytes(row.r.raw)) == tuple(list(value.values())[1:])
@@ -515,11 +517,11 @@ READ = [
 def test_python_reads_json_as_spark_does(spark: SparkSession) -> None:
     """By the schema, case by case: the same value, or a refusal. Timestamps are in UTC in Python."""
     serde = Serdes.json(EVERYTHING)
-    type_ = serdes.column_type(serde)
+    type_ = serde_columns.column_type(serde)
     assert type_ is not None
     rows = spark.createDataFrame([(n, case.encode()) for n, case in enumerate(READ)], "n INT, data BINARY")
     rows = rows.withColumn(TIMESTAMP, F.lit(None).cast("timestamp"))
-    read = serdes.from_bytes(serde, F.col("data"), F.lit("here"))
+    read = serde_columns.from_bytes(serde, F.col("data"), F.lit("here"))
     # What is refused would end the query.
     attempts = rows.select("n", attempt(F.lit(True), read).alias("value")).collect()
     by_spark = {row.n: None if row.value is None else row.value.r0.asDict(recursive=True) for row in attempts}
@@ -564,7 +566,7 @@ WRITTEN: list[dict[str, Any]] = [
 def test_python_writes_json_as_spark_does(spark: SparkSession) -> None:
     """Whatever the order of the dict's keys."""
     serde = Serdes.json(EVERYTHING)
-    type_ = serdes.column_type(serde)
+    type_ = serde_columns.column_type(serde)
     assert isinstance(type_, T.StructType)
     rows = spark.createDataFrame(
         [(n, value) for n, value in enumerate(WRITTEN)],
@@ -573,7 +575,7 @@ def test_python_writes_json_as_spark_does(spark: SparkSession) -> None:
     written = {
         row.n: bytes(row.data)
         for row in rows.select(
-            "n", serdes.to_bytes(serde, F.col("value"), type_, "it").alias("data")
+            "n", serde_columns.to_bytes(serde, F.col("value"), type_, "it").alias("data")
         ).collect()
     }
     for n, value in enumerate(WRITTEN):
@@ -589,8 +591,8 @@ def test_json_is_parsed_once_however_often_it_is_asked_about(spark: SparkSession
     rows = spark.createDataFrame(
         [(b'{"a":1}', when), (b'{"a":2}', when)], f"data BINARY, {TIMESTAMP} TIMESTAMP"
     )
-    read = serdes.from_bytes(JSON, F.col("data"), F.lit("it"))
-    value = serdes.once(JSON, attempt(F.lit(True), read) if tried else read)
+    read = serde_columns.from_bytes(JSON, F.col("data"), F.lit("it"))
+    value = serde_columns.once(JSON, attempt(F.lit(True), read) if tried else read)
     kept = rows.withColumn("v", value).withColumn("v", F.col("v")["r0"] if tried else F.col("v"))
     kept = kept.where(F.col("v")["a"] > 1).select(
         F.col("v")["a"].alias("a"), F.col("v")["text"].alias("text")
@@ -603,11 +605,11 @@ def test_json_is_parsed_once_however_often_it_is_asked_about(spark: SparkSession
 def test_json_with_a_type_that_the_kernel_does_not_know_is_sparks(spark: SparkSession) -> None:
     """A variant: it is read and written as before, and what is no JSON is refused."""
     serde = Serdes.json("a INT, v VARIANT")
-    type_ = serdes.column_type(serde)
+    type_ = serde_columns.column_type(serde)
     assert type_ is not None
     rows = spark.createDataFrame([(b'{"a":1,"v":{"x":[1,"y"]}}',)], "data BINARY")
-    value = serdes.from_bytes(serde, F.col("data"), F.lit("here"))
-    (row,) = rows.select(serdes.to_bytes(serde, value, type_, "it").alias("b")).collect()
+    value = serde_columns.from_bytes(serde, F.col("data"), F.lit("here"))
+    (row,) = rows.select(serde_columns.to_bytes(serde, value, type_, "it").alias("b")).collect()
     assert bytes(row.b) == b'{"a":1,"v":{"x":[1,"y"]}}'
     wrong = spark.createDataFrame([(b'{"a":1}x',)], "data BINARY")
     with pytest.raises(Exception, match="it takes a JSON object that fits its schema"):
@@ -618,12 +620,12 @@ def test_json_with_a_type_that_the_kernel_does_not_know_is_sparks(spark: SparkSe
 def test_times_that_no_reader_takes_are_not_written(spark: SparkSession, type_: str) -> None:
     """A computed year beyond 9999 is an error where it is written: Python has no such times."""
     serde = Serdes.json(type_)
-    column = serdes.column_type(serde)
+    column = serde_columns.column_type(serde)
     assert column is not None
     # Not a literal, of which Spark would compute the bytes beforehand.
     rows = spark.range(1).select((F.timestamp_seconds(F.col("id") + 253402300800)).cast(column).alias("v"))
     with pytest.raises(Exception, match=f"a {type_} is beyond the years 1 to 9999"):
-        rows.select(serdes.to_bytes(serde, F.col("v"), column, "it")).collect()
+        rows.select(serde_columns.to_bytes(serde, F.col("v"), column, "it")).collect()
 
 
 def in_utc(value: Any) -> Any:

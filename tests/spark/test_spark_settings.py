@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkAttributeError
 
 from millstream.errors import SetupException
-from millstream.spark.session import SharedSession
-from millstream.spark.settings import (
+from millstream.spark.jvm.session import SharedSession
+from millstream.spark.jvm.spark_settings import (
     SQL_DEFAULTS,
     has_connector,
     java_options,
@@ -29,7 +29,7 @@ def test_the_users_word_goes_before_our_defaults_and_the_configuration_before_bo
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.authenticate": "true",
-        "spark.python.daemon.module": "millstream.spark.daemon",
+        "spark.python.daemon.module": "millstream.spark.worker.daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.retainedJobs": "20",

@@ -24,7 +24,7 @@ from datetime import timedelta
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 from millstream import Consumed, KafkaStreams, Serdes, StreamsBuilder
-from millstream.spark.session import SharedSession
+from millstream.spark.jvm.session import SharedSession
 
 servers, source, directory = sys.argv[1:]
 

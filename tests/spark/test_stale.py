@@ -8,7 +8,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from millstream.spark.stale import forget_java_halves, is_java_unreachable
+from millstream.spark.jvm.stale import forget_java_halves, is_java_unreachable
 
 
 def test_every_function_that_has_a_java_half_loses_it() -> None:

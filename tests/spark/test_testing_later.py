@@ -15,7 +15,7 @@ _PROGRAM = textwrap.dedent(
     import sys
     import pyspark
     from pyspark.sql.types import NumpyScalarConverter
-    from millstream.spark.testing_later import postpone_testing
+    from millstream.spark.jvm.testing_later import postpone_testing
 
     def forget():
         for name in [name for name in sys.modules if name.startswith("pyspark.testing")]:

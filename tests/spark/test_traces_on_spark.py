@@ -36,8 +36,8 @@ from millstream import (
     WindowedSerdes,
     windowed_text,
 )
-from millstream.spark.dropped import read_drops
-from millstream.spark.progress import new_reports
+from millstream.spark.run.dropped import read_drops
+from millstream.spark.run.progress import new_reports
 from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 

@@ -15,8 +15,8 @@ from millstream import Consumed, Serdes, StreamsBuilder
 from millstream.broker import EmbeddedKafka
 from millstream.errors import CheckpointException, ConfigException, PipelineException
 from millstream.ports import CompiledPipeline
-from millstream.spark.source import FORMAT, kafka_options
-from millstream.spark.transactions import check_session
+from millstream.spark.compile.source import FORMAT, kafka_options
+from millstream.spark.run.transactions import check_session
 from millstream.topology.names import markers_topic
 
 pytestmark = pytest.mark.spark

@@ -43,7 +43,7 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 from millstream.model import MAX_TIMESTAMP_MS
-from millstream.spark.restore import end_of_day
+from millstream.spark.compile.restore import end_of_day
 from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 

@@ -24,8 +24,8 @@ from waiting import wait_until
 import millstream
 from millstream.errors import SerializationException
 from millstream.serdes.serdes import Serdes
-from millstream.spark.folding import Folding, FoldSerdes
-from millstream.spark.worker import START, decoded, encoded
+from millstream.spark.worker.folding import Folding, FoldSerdes
+from millstream.spark.worker.program_worker import START, decoded, encoded
 from millstream.topology.nodes import Fold
 
 pytestmark = pytest.mark.disk
@@ -185,7 +185,7 @@ def test_what_a_program_raises_is_told_with_the_place_and_without_frames_of_the_
     assert answer == "E"
     assert lines[0] == "Traceback (most recent call last):"
     assert "test_worker.py" in lines[1]
-    assert "worker.py" not in told.decode().replace("test_worker.py", "")
+    assert "program_worker.py" not in told.decode().replace("test_worker.py", "")
     assert lines[-1] == f"{kind}: bad \\udcff text"
     other.load(reversing())
     assert other.call("R", [b"a"]) == ("A", [[b"a"]])

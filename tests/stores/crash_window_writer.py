@@ -11,7 +11,7 @@ from pathlib import Path
 from millstream.model import StoreKind, TaskId
 from millstream.stores.keys import window_key
 from millstream.stores.opening import open_store
-from millstream.stores.segments import WindowStore
+from millstream.stores.segments import SegmentedWindowStore
 from millstream.topology.nodes import Store
 
 TASK = TaskId(0, 0)
@@ -19,11 +19,11 @@ RETENTION = 120_000
 """Two segments of a minute, and a third that comes and goes."""
 
 
-def open_one(path: Path) -> WindowStore:
+def open_one(path: Path) -> SegmentedWindowStore:
     """The store there."""
     declared = Store("windows", kind=StoreKind.WINDOW, window_size_ms=1000, retention_ms=RETENTION)
     store = open_store(declared, TASK, path)
-    assert isinstance(store, WindowStore)
+    assert isinstance(store, SegmentedWindowStore)
     return store
 
 

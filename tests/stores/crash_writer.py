@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from millstream.model import TaskId
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.rocksdb_store import RocksDBStore
 
 TASK = TaskId(0, 0)
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tiers import examples
 
 from millstream.model import TaskId
-from millstream.stores import memory
-from millstream.stores.api import ClosedStoreError, KeyRange, timestamp_of
-from millstream.stores.memory import MemoryStore
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores import memory_store
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.store_base import ClosedStoreError, KeyRange, timestamp_of
 
 TASK = TaskId(0, 1)
 
@@ -101,7 +101,7 @@ def test_a_closed_store_is_not_scanned(store: Any) -> None:
 )
 def test_ranges_that_are_dropped_in_memory_are_those(present: set[bytes], drops: list[KeyRange]) -> None:
     """Wherever they begin and end among the map's chunks, which are small here."""
-    size, memory._CHUNK = memory._CHUNK, 2
+    size, memory_store._CHUNK = memory_store._CHUNK, 2
     try:
         store = MemoryStore("s", TASK)
         store.apply([(key, b"v", 1) for key in present], 1)
@@ -115,4 +115,4 @@ def test_ranges_that_are_dropped_in_memory_are_those(present: set[bytes], drops:
             key in left for key in sorted(present)
         ]
     finally:
-        memory._CHUNK = size
+        memory_store._CHUNK = size

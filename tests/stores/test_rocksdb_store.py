@@ -16,9 +16,9 @@ import rocksdict
 
 from millstream.errors import LockException, ProcessorStateException
 from millstream.model import TaskId
-from millstream.stores import rocksdb
-from millstream.stores.api import ClosedStoreError, to_stored
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores import rocksdb_store
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.store_base import ClosedStoreError, to_stored
 
 pytestmark = pytest.mark.disk
 
@@ -265,7 +265,7 @@ def test_a_damaged_block_is_an_error_and_never_a_missing_entry(tmp_path: Path, r
 
 def test_writes_wait_while_rocksdb_stalls_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With tiny buffers and one compaction at a time RocksDB refuses writes again and again; none is lost."""
-    normal = rocksdb._options
+    normal = rocksdb_store._options
 
     def tiny() -> rocksdict.Options:
         options = normal()
@@ -276,8 +276,8 @@ def test_writes_wait_while_rocksdb_stalls_them(tmp_path: Path, monkeypatch: pyte
         options.set_max_background_jobs(1)
         return options
 
-    monkeypatch.setattr(rocksdb, "_options", tiny)
-    monkeypatch.setattr(rocksdb, "_STALL_PAUSE_S", 0.001)
+    monkeypatch.setattr(rocksdb_store, "_options", tiny)
+    monkeypatch.setattr(rocksdb_store, "_STALL_PAUSE_S", 0.001)
     store = open_at(tmp_path)
     stalls = 0
 
@@ -336,7 +336,7 @@ def test_a_full_disk_is_a_processor_state_exception_and_loses_nothing(tmp_path: 
         from pathlib import Path
         from millstream.errors import ProcessorStateException
         from millstream.model import TaskId
-        from millstream.stores.rocksdb import RocksDBStore
+        from millstream.stores.rocksdb_store import RocksDBStore
         store = RocksDBStore("counts", TaskId(1, 3), Path(sys.argv[1]))
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
         applied = 0

@@ -10,7 +10,7 @@ from segmented import MINUTE, open_segmented, record
 from test_store_races import Crowd
 
 from millstream.model import StoreKind
-from millstream.stores.api import ClosedStoreError, timestamp_of
+from millstream.stores.store_base import ClosedStoreError, timestamp_of
 
 pytestmark = pytest.mark.disk
 
@@ -31,7 +31,7 @@ def test_a_scan_of_several_segments_sees_one_batch(
     """Each batch writes every live window of every key anew, adds a minute, and so drops what is too old; a
     scan has all of one batch and nothing of another. Close ends all with one error."""
     if place == "rocksdb, writer waits":  # what it comes to when a write falls between again and again
-        monkeypatch.setattr("millstream.stores.rocksdb._SCAN_ATTEMPTS", 0)
+        monkeypatch.setattr("millstream.stores.rocksdb_store._SCAN_ATTEMPTS", 0)
     store = open_segmented(kind, path_of(place, tmp_path), RETENTION)
     minute = 0
 

@@ -18,9 +18,9 @@ from segmented import MINUTE, TASK, Model, open_segmented, record, reference_fet
 
 from millstream.errors import IllegalStateException
 from millstream.model import StoreKind
-from millstream.stores.api import ClosedStoreError, to_stored
 from millstream.stores.keys import MAX_TIME_MS, session_key, window_key
 from millstream.stores.segments import segment_interval
+from millstream.stores.store_base import ClosedStoreError, to_stored
 from millstream.testing.fakes import ManualClock
 
 WINDOW, SESSION = StoreKind.WINDOW, StoreKind.SESSION

@@ -14,10 +14,10 @@ from machines import QUICK
 
 from millstream.errors import IllegalStateException
 from millstream.model import TaskId
-from millstream.stores import memory
-from millstream.stores.api import ClosedStoreError, timestamp_of, to_stored, value_of
-from millstream.stores.memory import MemoryStore
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores import memory_store
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.store_base import ClosedStoreError, timestamp_of, to_stored, value_of
 
 TASK = TaskId(1, 3)
 Open = Callable[..., Any]
@@ -343,7 +343,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 def test_a_memory_store_does_what_a_dict_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any sequence of batches, reads, ranges and wipes; with small chunks, so that there are many."""
-    monkeypatch.setattr(memory, "_CHUNK", 2)
+    monkeypatch.setattr(memory_store, "_CHUNK", 2)
 
     class Memory(StoreMachine):
         def open_store(self) -> Any:

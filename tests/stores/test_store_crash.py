@@ -9,7 +9,7 @@ import crash_writer
 import pytest
 from killing import killed_after_a_while
 
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.rocksdb_store import RocksDBStore
 
 
 @pytest.mark.cluster

@@ -9,12 +9,12 @@ import pytest
 from segmented import MINUTE, TASK, record
 
 from millstream.errors import LockException
-from millstream.metrics.rocksdb import HasProperties
+from millstream.metrics.rocksdb_metrics import HasProperties
 from millstream.model import StoreKind
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
 from millstream.stores.opening import open_store
-from millstream.stores.rocksdb import RocksDBStore
-from millstream.stores.segments import SessionStore, WindowStore
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.segments import SegmentedSessionStore, SegmentedWindowStore
 from millstream.topology.nodes import Store
 
 pytestmark = pytest.mark.disk
@@ -23,7 +23,11 @@ KEY_VALUE = Store("s")
 WINDOW = Store("s", kind=StoreKind.WINDOW, window_size_ms=MINUTE, retention_ms=10 * MINUTE)
 DUPLICATES = replace(WINDOW, duplicates=True)
 SESSION = Store("s", kind=StoreKind.SESSION, retention_ms=10 * MINUTE)
-TYPES = {StoreKind.KEY_VALUE: RocksDBStore, StoreKind.WINDOW: WindowStore, StoreKind.SESSION: SessionStore}
+TYPES = {
+    StoreKind.KEY_VALUE: RocksDBStore,
+    StoreKind.WINDOW: SegmentedWindowStore,
+    StoreKind.SESSION: SegmentedSessionStore,
+}
 
 
 @pytest.mark.parametrize("store", [KEY_VALUE, WINDOW, SESSION], ids=str)

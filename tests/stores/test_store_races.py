@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from millstream.model import TaskId
-from millstream.stores.api import ClosedStoreError, timestamp_of
-from millstream.stores.memory import MemoryStore
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.store_base import ClosedStoreError, timestamp_of
 
 pytestmark = pytest.mark.disk
 

@@ -18,8 +18,8 @@ from millstream.errors import (
 )
 from millstream.model import LagInfo, TaskId, TopicPartition
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
-from millstream.stores.api import to_stored
-from millstream.stores.memory import MemoryStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.store_base import to_stored
 from millstream.stores.updater import Start, StoreUpdater, progress_line, where_to_start
 from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, ManualClock
 

@@ -15,8 +15,8 @@ from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.model import TaskId, TopicPartition
-from millstream.stores.api import to_stored
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.store_base import to_stored
 from millstream.stores.updater import StoreUpdater
 
 pytestmark = pytest.mark.kafka

@@ -18,9 +18,9 @@ from tiers import examples
 from millstream.errors import IllegalStateException, ProcessorStateException
 from millstream.model import TaskId
 from millstream.stores import opening
-from millstream.stores.api import ClosedStoreError, timestamp_of, value_of
-from millstream.stores.memory import MemoryStore
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.memory_store import MemoryStore
+from millstream.stores.rocksdb_store import RocksDBStore
+from millstream.stores.store_base import ClosedStoreError, timestamp_of, value_of
 from millstream.stores.versioned import VersionedStore
 from millstream.topology.nodes import Store
 

@@ -12,7 +12,7 @@ from test_rocksdb_store import spoil_table
 
 from millstream.errors import ProcessorStateException
 from millstream.model import StoreKind
-from millstream.stores.rocksdb import RocksDBStore
+from millstream.stores.rocksdb_store import RocksDBStore
 
 pytestmark = pytest.mark.disk
 

@@ -22,7 +22,7 @@ from millstream import (
     Topology,
     UnknownStateStoreException,
 )
-from millstream.model import Record
+from millstream.model import KafkaRecord
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
@@ -74,8 +74,8 @@ def test_what_waits_in_several_topics_is_taken_by_its_time(monkeypatch: pytest.M
     """As Kafka Streams' driver does, which has one task for all: the record with the smallest time first; of
     one topic, in its order."""
 
-    def record(topic: str, timestamp: int) -> Record:
-        return Record(topic, 0, 0, None, None, timestamp)
+    def record(topic: str, timestamp: int) -> KafkaRecord:
+        return KafkaRecord(topic, 0, 0, None, None, timestamp)
 
     written = {
         record("in", 9): [record("a", 10), record("b", 3), record("a", 1), record("c", 7)],
@@ -83,7 +83,7 @@ def test_what_waits_in_several_topics_is_taken_by_its_time(monkeypatch: pytest.M
     }
     processed = []
 
-    def process(records: Sequence[Record], passed: int) -> list[list[Record]]:
+    def process(records: Sequence[KafkaRecord], passed: int) -> list[list[KafkaRecord]]:
         processed.extend(records)
         return [written.get(records[0], [])]
 

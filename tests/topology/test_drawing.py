@@ -13,7 +13,7 @@ import pytest
 
 from millstream import Materialized, StreamsBuilder, Topology
 from millstream.topology.drawing import Arrow, BoxKind, drawing_of, mermaid
-from millstream.topology.layout import Place, layered
+from millstream.topology.drawing_layout import BoxPlace, layered
 from millstream.topology.svg import svg
 
 PORTED = Path(__file__).resolve().parents[2] / "examples" / "ported"
@@ -64,7 +64,7 @@ def test_mermaid_takes_any_name() -> None:
     assert "-.-" in text
 
 
-def overlapping(places: list[Place]) -> list[tuple[Place, Place]]:
+def overlapping(places: list[BoxPlace]) -> list[tuple[BoxPlace, BoxPlace]]:
     return [
         (one, other)
         for one, other in itertools.combinations(places, 2)
@@ -112,7 +112,7 @@ def test_each_ported_program_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> No
         space = "{http://www.w3.org/2000/svg}"
         boxes = list(root.iter(f"{space}g"))
         frames = [
-            Place(*(float(box[1].attrib[each]) for each in ("x", "y", "width", "height")))
+            BoxPlace(*(float(box[1].attrib[each]) for each in ("x", "y", "width", "height")))
             for box in boxes
             if box[1].tag == f"{space}rect"
         ]

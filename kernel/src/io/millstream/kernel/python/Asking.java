@@ -6,7 +6,7 @@ import java.util.List;
 
 /**
  * Lets Python answer questions about failed records: bytes for bytes. The other end, and the format, are in
- * millstream/spark/asking.py. The first question takes a worker.
+ * millstream/spark/worker/handler_calls.py. The first question takes a worker.
  */
 public final class Asking {
     private final String program;

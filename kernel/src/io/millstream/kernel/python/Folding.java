@@ -12,7 +12,7 @@ import java.util.Map;
 
 /**
  * Lets Python compute aggregates: their inputs go to a worker, and the requested results come back. Python keeps
- * nothing. The other end, and the frames, are in millstream/spark/folding.py.
+ * nothing. The other end, and the frames, are in millstream/spark/worker/folding.py.
  */
 public final class Folding implements Folds.Computer {
     private static final int WANTED = 1;

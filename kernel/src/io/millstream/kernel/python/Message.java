@@ -18,8 +18,8 @@ import java.util.List;
  *          byte 'y' | int32 count | count x int32 size, -1 is null | the bytes, one after the other
  * </pre>
  *
- * Numbers are big-endian. The other end is millstream/spark/worker.py. Frames are columns because Python can unpack a
- * whole column in one call.
+ * Numbers are big-endian. The other end is millstream/spark/worker/program_worker.py. Frames are columns because
+ * Python can unpack a whole column in one call.
  */
 final class Message {
     /** To Python: the version of Python, and the pickled program, which is a function from frames to frames. */

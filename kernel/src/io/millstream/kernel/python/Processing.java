@@ -14,7 +14,7 @@ import org.apache.spark.TaskContext;
 /**
  * Lets Python run processors for the records of a task, in chunks. What they put into stores stays in Python until the
  * chunk is done, and comes back with what they forward. The other end, and the frames, are in
- * millstream/spark/processing.py.
+ * millstream/spark/worker/processing.py.
  */
 public final class Processing {
     private static final int MOST_RECORDS = 5_000;

@@ -31,7 +31,7 @@ final class Registry {
     private static final long UNKNOWN_FOR_MS = 10_000;
     private static final int MOST_UNKNOWN = 1000;
     private static final int MOST_REFERENCES = 100;
-    /** The same as in millstream/registry/client.py. */
+    /** The same as in millstream/registry/registry_client.py. */
     private static final int MOST_BYTES = 8 << 20;
 
     private final List<String> urls = new ArrayList<>();

@@ -8,7 +8,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 
 /**
- * A handler's answer about a record; see millstream/spark/asking.py.
+ * A handler's answer about a record; see millstream/spark/worker/handler_calls.py.
  *
  * @param fails whether the task has to fail
  * @param said why it fails

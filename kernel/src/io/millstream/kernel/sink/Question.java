@@ -9,7 +9,7 @@ import java.util.List;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 
-/** The question to a handler about a failed record, as bytes; see millstream/spark/asking.py. */
+/** The question to a handler about a failed record, as bytes; see millstream/spark/worker/handler_calls.py. */
 final class Question {
     /** Instead of a place: Kafka has refused the record. */
     private static final int REFUSED = -1;

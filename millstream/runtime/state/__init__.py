@@ -1,0 +1,1 @@
+"""Everything that changes in a client, and the only function that changes it."""

@@ -1,0 +1,1 @@
+"""The loops that own work: stream threads, the global thread, and what they do about failures."""

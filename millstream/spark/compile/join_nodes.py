@@ -1,0 +1,288 @@
+"""Turns join nodes into the items of an operator, and the results of these into rows.
+
+kernel_joins.py describes these items; joins by a foreign key are in foreign_key_nodes.py, which builds on
+this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from millstream.errors import TopologyException
+from millstream.spark.compile.applying import add_result, apply
+from millstream.spark.compile.building import Building
+from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
+from millstream.spark.compile.kernel_joins import (
+    ForeignKey,
+    Join,
+    JoinColumns,
+    Lookup,
+    Side,
+    history_of,
+    is_quiet,
+    links_of,
+)
+from millstream.spark.compile.kernel_operators import Item, item_of, largest_so_far
+from millstream.spark.compile.record_failures import computable, computed, of_before
+from millstream.spark.compile.record_handlers import RecordHandlers
+from millstream.spark.compile.spark_aggregates import Pending
+from millstream.spark.compile.trace import as_column, called
+from millstream.topology import nodes
+from millstream.topology.functions import arity, describe_function
+from millstream.topology.nodes import (
+    JoinType,
+    Node,
+    StreamGlobalTableJoin,
+    StreamJoin,
+    StreamTableJoin,
+    TableJoin,
+)
+from millstream.topology.pipeline import Pipeline
+
+__all__ = [
+    "Joining",
+    "is_joined",
+    "item_of_join",
+    "join_values",
+    "joined",
+    "side_of",
+    "visit_stream_global_table_join",
+    "visit_stream_join",
+    "visit_stream_table_join",
+    "visit_table_join",
+]
+
+
+Joining = Lookup | StreamJoin | TableJoin | nodes.ForeignKeyJoin
+"""The nodes that have a joiner."""
+
+
+_FUNCTIONS = ("mapper", "predicate", "action", "topic_function", "partitioner", "expression", "selector")
+"""The attributes of nodes with functions that may use a record's origin."""
+
+
+# --- before the operator -----------------------------------------------------------------------------------
+
+
+def visit_stream_table_join(building: Building, node: StreamTableJoin) -> None:
+    stream, table = node.parents
+    right = side_of(building, node, table, is_left=False, shared=True)
+    flow, lane, _ = building.take(stream)
+    building.wait(node, flow, lane)
+    building.sides[node] = (right,)
+    _check_keys(building, node, flow, lane, right)
+
+
+def visit_stream_global_table_join(building: Building, node: StreamGlobalTableJoin) -> None:
+    right = side_of(building, node, building.global_read(node), is_left=False, shared=False)
+    flow, lane, _ = building.take(node.parents[0])
+    selected = apply(node, node.selector, flow, lane)
+    lane, looked_up = computed(building, node, node.selector, flow, lane, "k", selected)
+    so_far = largest_so_far(F.lit(0), F.unix_millis(F.col(TIMESTAMP)))
+    place = flow.with_column("o", F.struct(so_far.alias("time"), F.monotonically_increasing_id().alias("id")))
+    building.found_by[node] = (lane, place)
+    building.wait(node, flow, replace(lane, key=looked_up, key_serde=None))
+    building.sides[node] = (right,)
+    _check_keys(building, node, flow, flow.lanes[node], right)
+
+
+def visit_stream_join(building: Building, node: StreamJoin) -> None:
+    if len(node.parents) == 1:  # a stream joined with itself
+        building.uses[building.before(node.parents[0])] += 1
+    _two_sides(building, node)
+
+
+def visit_table_join(building: Building, node: TableJoin) -> None:
+    if len(node.parents) == 1:  # both sides of it change at once, so they are one
+        side = side_of(building, node, node.parents[0], is_left=True, shared=False)
+        building.pending.append(node)
+        building.sides[node] = (side, side)
+        return
+    _two_sides(building, node)
+
+
+def _two_sides(building: Building, node: StreamJoin | TableJoin) -> None:
+    left = side_of(building, node, node.parents[0], is_left=True, shared=False)
+    right = side_of(building, node, node.parents[-1], is_left=False, shared=False)
+    building.pending.append(node)
+    building.sides[node] = (left, right)
+    flow = building.flow_of(left)
+    _check_keys(building, node, flow, flow.lanes[left], right)
+
+
+def side_of(building: Building, join: Join, parent: Node, *, is_left: bool, shared: bool) -> Side:
+    """What a join keeps of a parent; shared by all joins that look up rows in one table."""
+    if isinstance(join, ForeignKey) and history_of(parent) is not None:
+        raise TopologyException(
+            f"{join.name}: one of its tables has a history, which foreign-key joins do not use; leave out "
+            "with_history() to join with its latest rows"
+        )
+    flow, lane, _ = building.take(parent)
+    side = Side(join.name, (parent,), join=join, is_left=is_left)
+    if shared:
+        for other in building.pending:
+            if isinstance(other, Side) and other.parents == (parent,) and other.is_for == side.is_for:
+                return other
+    remembers = isinstance(join, TableJoin) or side.is_referring
+    if isinstance(join, nodes.ForeignKeyLookup):
+        remembers = is_quiet(parent)
+    number = building.looked_up.get((parent, side.is_referring), 0)
+    side = replace(side, remembers=remembers, number=number)
+    if shared:
+        building.looked_up[parent, side.is_referring] = number + 1
+    building.wait(side, flow, lane)
+    return side
+
+
+def _check_keys(building: Building, join: Join, flow: Flow, lane: Lane, right: Side) -> None:
+    other = building.flow_of(right)
+    types = flow.type_of(lane.key), other.type_of(other.lanes[right].key)
+    if types[0] != types[1]:
+        left, right_ = join.parents[0].name, join.parents[-1].name
+        raise TopologyException(
+            f"{join.name}: a join needs keys of the same type on both sides, but those of {left} are "
+            f"{types[0].simpleString()} and those of {right_} {types[1].simpleString()}; use select_key() to "
+            "give a stream other keys"
+        )
+
+
+# --- items -------------------------------------------------------------------------------------------------
+
+
+def is_joined(building: Building, node: Node) -> bool:
+    """Whether a join uses the table that a node makes: it needs each change at its time."""
+    for child in building.pipeline.nodes:
+        if node in child.parents:
+            if isinstance(child, TableJoin) or (
+                isinstance(child, StreamTableJoin) and child.parents[1] is node
+            ):
+                return True
+            derived = nodes.TableFilter | nodes.TableMapValues | nodes.TableTransformValues
+            if isinstance(child, derived) and is_joined(building, child):
+                return True
+    return False
+
+
+def item_of_join(building: Building, pending: Pending) -> Item:
+    node, flow, lane = pending.node, pending.flow, pending.lane
+    assert isinstance(node, Join | Side)
+    join = node.join if isinstance(node, Side) else node
+    # One serde for both sides, because the written bytes are compared.
+    right = building.sides[join][-1]
+    other = building.flow_of(right)
+    key_serde = building.key_serde_of(
+        join.parents[-1], other.lanes[right].key_serde or lane.key_serde, flow.type_of(lane.key)
+    )
+    waits = isinstance(node, StreamTableJoin) and node.grace_ms is not None
+    carried = [HEADERS] if waits else []  # otherwise the kernel tells those of the record at hand
+    if waits or _asks_for_context(building.context.handlers, building.pipeline):
+        carried += [TOPIC, PARTITION, OFFSET]
+    if isinstance(node, StreamGlobalTableJoin):
+        before, place = building.found_by[node]
+        carried += [before.key, place]
+    item = item_of(
+        pending,
+        flow.df,
+        building.names,
+        key_serde,
+        building.buckets(join),
+        at_once=not (isinstance(join, TableJoin) and _is_cached(building, node.parents[0])),
+        carried=carried if isinstance(node, Lookup) else building.carried.get(node, ()),
+    )
+    return replace(item, links=links_of(node, building.sides))
+
+
+def _is_cached(building: Building, table: Node) -> bool:
+    """Whether only the last of a key's changes in a micro-batch is emitted."""
+    if history_of(table) is not None:
+        return False  # Kafka Streams has no cache over such stores
+    while table.store is None and table.parents:
+        table = table.parents[-1]
+    return building.context.cached and (table.store is None or table.store.cached)
+
+
+def _asks_for_context(handlers: RecordHandlers, pipeline: Pipeline) -> bool:
+    """Whether anything uses a record's origin."""
+    given = [getattr(node, "aggregation", node) for node in pipeline.nodes]
+    functions = [getattr(each, name, None) for each in given for name in _FUNCTIONS]
+    functions += [one for node in pipeline.nodes for one in getattr(node, "predicates", ())]
+    return handlers.any or any(arity(function) == 3 for function in functions if function is not None)
+
+
+# --- behind the operator -----------------------------------------------------------------------------------
+
+
+def joined(building: Building, node: Join, flow: Flow, found: JoinColumns) -> None:
+    """Put the lane of a join's results."""
+    assert not isinstance(node, ForeignKey)
+    left, right = F.col(found.left), F.col(found.right)
+    lane = Lane(found.key, found.left, found.flag, found.key_serde)
+    if isinstance(node, Lookup) and node.type is JoinType.INNER:
+        lane = flow.narrow(lane, right.isNotNull(), alone=isinstance(node, StreamGlobalTableJoin))
+    if isinstance(node, StreamGlobalTableJoin):
+        before, place = building.found_by[node]
+        lane = replace(lane, key=before.key, key_serde=before.key_serde)
+        flow.df = flow.df.repartition(before.key).sortWithinPartitions(place)
+    if isinstance(node, TableJoin):
+        building.put(node, flow, _joined_rows(building, node, flow, lane, found))
+        return
+    made = join_values(node, flow, lane, left, right)
+    lane, value = computed(building, node, node.joiner, flow, lane, "v", made)
+    building.put(node, flow, replace(lane, value=value))
+
+
+def join_values(node: Joining, flow: Flow, lane: Lane, left: Column, right: Column) -> Column:
+    """The joiner's result for two values."""
+    key = () if arity(node.joiner) == 2 else (F.col(lane.key),)
+    made = called(node, node.joiner, *key, left, right)
+    if made is None:
+        raise TopologyException(
+            f"{node.name} ({describe_function(node.joiner)}): the joiner returned None; it has to return "
+            "a Column (is there a `return` missing?); a null is F.lit(None)"
+        )
+    return as_column(made)
+
+
+def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, joined: JoinColumns) -> Lane:
+    """The joined rows of two tables, and their old values.
+
+    Source: KTableKTableInnerJoin, KTableKTableLeftJoin, KTableKTableRightJoin, KTableKTableOuterJoin.
+    """
+    assert joined.old_left is not None
+    assert joined.old_right is not None
+    sides = F.col(joined.left), F.col(joined.right)
+    olds = F.col(joined.old_left), F.col(joined.old_right)
+
+    def value(left: Column, right: Column) -> Column:
+        there = {
+            JoinType.INNER: left.isNotNull() & right.isNotNull(),
+            JoinType.LEFT: left.isNotNull(),
+            JoinType.OUTER: left.isNotNull() | right.isNotNull(),
+        }[node.type]
+        return F.when(there, join_values(node, flow, lane, left, right))
+
+    is_left = F.col(joined.side) == 0
+    told = {
+        JoinType.INNER: F.when(is_left, sides[1].isNotNull()).otherwise(sides[0].isNotNull()),
+        JoinType.LEFT: F.when(is_left, _any(*sides, olds[0])).otherwise(sides[0].isNotNull()),
+        JoinType.OUTER: _any(*sides, *olds),
+    }[node.type]
+    for place, changed in ((0, is_left), (-1, ~is_left)):
+        if is_quiet(node.parents[place]):
+            told &= ~changed | _any(sides[place], olds[place])
+    lane = flow.narrow(lane, told, alone=False)
+    lane, (now,) = computable(building, node, node.joiner, flow, lane, value(*sides))
+    (before,) = of_before(building, flow, lane, value(*olds))
+    result, old = (add_result(node, node.joiner, flow, lane, "v", each) for each in (now, before))
+    # In a store of its own it has the time of its last update, otherwise that of the rows that are left.
+    return replace(lane, value=result, old=old, since=joined.since if node.store is None else None)
+
+
+def _any(*values: Column) -> Column:
+    """Whether one of these is not NULL."""
+    return reduce(or_, (value.isNotNull() for value in values))

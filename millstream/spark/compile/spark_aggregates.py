@@ -1,0 +1,226 @@
+"""Aggregations that the kernel cannot run, because their functions cannot be merged.
+
+All of these in one flow become one operator: each row is repeated once for each of them, tagged with its
+number, and grouped by tag and key.
+
+A group's timestamp is the largest of its records', as in Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
+from millstream.spark.compile.flow import CONTEXT, HEADERS, TIMESTAMP, Flow, Lane, Names
+from millstream.spark.compile.kernel_joins import Lookup, Side, takes_null_keys
+from millstream.spark.compile.trace import as_column, trace, translated
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import (
+    Aggregate,
+    ColumnAggregation,
+    Count,
+    Fold,
+    Function,
+    Node,
+    Suppress,
+    TableFold,
+    TableSource,
+    ToTable,
+)
+from millstream.topology.windows import SlidingWindows, Windows, windowed_serde
+
+__all__ = [
+    "Made",
+    "Pending",
+    "column_of",
+    "fold_of",
+    "group",
+    "windowed_key",
+    "with_context",
+]
+
+Made = tuple[Flow, dict[Node, Lane]]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An aggregation whose input is built."""
+
+    node: Node
+    flow: Flow
+    lane: Lane
+    group_key_serde: Serde | None = None
+    """For a windowed aggregation, the serde of the keys without their windows."""
+    remembers: bool = False
+    """Whether its updates carry the old value."""
+    history_ms: int | None = None
+    """For a table whose updates say whether they are late: how long its versions are kept."""
+
+    @property
+    def is_fold(self) -> bool:
+        return isinstance(self.node, Aggregate) and isinstance(self.node.aggregation, Fold | TableFold)
+
+    @property
+    def is_of_table(self) -> bool:
+        return isinstance(self.node, Aggregate) and self.node.of_table
+
+    @property
+    def belongs(self) -> Column:
+        """Which rows count. A null key counts only on the outer side of a join. A null value counts in a
+        table, as a deletion, and in time windows and sessions, as in Kafka Streams."""
+        here = self.flow.kept(self.lane)
+        if not takes_null_keys(self.node):
+            here &= F.col(self.lane.key).isNotNull()
+        is_side = isinstance(self.node, Side) and self.node.is_of_table
+        if isinstance(self.node, TableSource | ToTable | Suppress) or is_side:
+            return here
+        if isinstance(self.node, Side | Lookup):
+            return here & F.col(self.lane.value).isNotNull()
+        if self.is_of_table:
+            assert self.lane.old is not None
+            return here & (F.col(self.lane.value).isNotNull() | F.col(self.lane.old).isNotNull())
+        if self.windows is None or isinstance(self.windows, SlidingWindows):
+            here &= F.col(self.lane.value).isNotNull()
+        return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
+
+    @property
+    def windows(self) -> Windows | None:
+        """Its windows, if it has any."""
+        return self.node.windows if isinstance(self.node, Aggregate) else None
+
+    @property
+    def key_serde(self) -> Serde | None:
+        """The serde of its results' keys, if it is known."""
+        return (
+            self.lane.key_serde if self.group_key_serde is None else self.windowed_serde(self.group_key_serde)
+        )
+
+    def windowed_serde(self, key_serde: Serde) -> Serde:
+        """The serde of its results' keys, derived from the serde of the group's keys."""
+        return windowed_serde(self.windows, key_serde)
+
+
+def group(pending: list[Pending], names: Names) -> Made:
+    """Aggregations without windows whose functions the kernel cannot merge, by Spark's own operator."""
+    flow = pending[0].flow
+    tag, stamp = names.new("n"), names.new("s")
+    keys, values = [names.new("k") for _ in pending], [names.new("v") for _ in pending]
+    df = flow.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(pending))))).alias(tag))
+    mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
+    df = df.where(reduce(or_, mine))
+    # NULL for the rows of the others, so that each expression sees only its own values.
+    columns = {}
+    for i, item in enumerate(pending):
+        columns[keys[i]] = F.when(F.col(tag) == i, F.col(item.lane.key))
+        columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
+    df = df.withColumns(columns)
+    results = [names.new("v") for _ in pending]
+    expressions = [F.max(TIMESTAMP).alias(stamp), F.last(HEADERS).alias(HEADERS)]
+    for i, item in enumerate(pending):
+        result, _ = column_of(item, keys[i], values[i])
+        expressions.append(F.when(F.col(tag) == i, result).alias(results[i]))
+    functions = [f for f in (_function(item.node) for item in pending) if f is not None]
+    aggregated = translated(
+        pending[0].node,
+        functions[0] if len(functions) == 1 else None,
+        lambda: df.groupBy(tag, *keys).agg(*expressions),
+    )
+    # Always true. Without a filter in between, Spark merges a projection that follows into the aggregation,
+    # whose results then come in the projection's order. So the code after an aggregation would decide the
+    # layout of its state, and could never change again.
+    aggregated = aggregated.where(F.col(stamp).isNotNull())
+    new = Flow(with_context(aggregated, stamp), names)
+    lanes: dict[Node, Lane] = {}
+    for i, item in enumerate(pending):
+        lanes[item.node] = Lane(keys[i], results[i], new.with_column("f", F.col(tag) == i), item.key_serde)
+    return new, lanes
+
+
+def windowed_key(key: Column, start_ms: Column, end_ms: Column) -> Column:
+    """A windowed key, as the user's functions see it."""
+    window = F.struct(F.timestamp_millis(start_ms).alias("start"), F.timestamp_millis(end_ms).alias("end"))
+    return F.struct(key.alias("key"), window.alias("window"))
+
+
+def _function(node: Node) -> Callable[..., Any] | None:
+    if isinstance(node, Aggregate) and isinstance(node.aggregation, ColumnAggregation):
+        return node.aggregation.expression
+    return None
+
+
+def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | None]:
+    """The aggregate expression of one aggregation over its own key and value columns, and its function.
+
+    Raises:
+        TopologyException: it does not aggregate.
+    """
+    node = item.node
+    assert isinstance(node, Aggregate)
+    if isinstance(node.aggregation, Count):
+        return F.count(F.lit(1)), None
+    assert isinstance(node.aggregation, ColumnAggregation)
+    function = node.aggregation.expression
+    result = as_column(trace(node, function, F.col(key), F.col(value), item.flow.record))
+    if not _aggregates(
+        item.flow.df.withColumns({key: F.col(item.lane.key), value: F.col(item.lane.value)}), key, result
+    ):
+        raise TopologyException(
+            f"{node.name} ({describe_function(function)}): an aggregation has to use Spark's "
+            "aggregate functions,\n"
+            "  lambda key, value: value.amount           # one record's amount: not an aggregate\n"
+            "  lambda key, value: F.sum(value.amount)    # should be this\n"
+            "A Python fold takes two functions: aggregate(lambda: 0, lambda key, value, total: ...)."
+        )
+    return result, function
+
+
+def _aggregates(df: DataFrame, key: str, result: Column) -> bool:
+    """Whether a Column is allowed in an aggregation by a key: the key is, another plain column is not."""
+    named = result.alias("x")
+    if _groups(lambda: df.agg(named)):
+        return True
+    # Spark allows no aggregate function in a condition, so an expression that works as one contains none.
+    return _groups(lambda: df.groupBy(key).agg(named)) and not _analyses(lambda: df.where(named.isNotNull()))
+
+
+def _groups(make: Callable[[], DataFrame]) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        make().schema  # noqa: B018  (analysis is the point)
+    except AnalysisException as error:
+        if error.getCondition() in ("MISSING_GROUP_BY", "MISSING_AGGREGATION"):
+            return False
+        raise
+    return True
+
+
+def _analyses(make: Callable[[], DataFrame]) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        make().schema  # noqa: B018  (analysis is the point)
+    except AnalysisException:
+        return False
+    return True
+
+
+def with_context(df: DataFrame, stamp: str) -> DataFrame:
+    """Give an aggregation's rows the columns of flow.CONTEXT. They have only timestamp and headers so far."""
+    there = (TIMESTAMP, HEADERS)
+    nulls = {name: F.lit(None).cast(type_) for name, type_ in CONTEXT.items() if name not in there}
+    return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
+
+
+def fold_of(node: Node) -> Fold | TableFold:
+    assert isinstance(node, Aggregate)
+    assert isinstance(node.aggregation, Fold | TableFold)
+    return node.aggregation

@@ -1,0 +1,205 @@
+"""The operations of tables, and which of their updates include the previous value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.errors import TopologyException
+from millstream.serdes.windowed_serdes import WindowedSerde
+from millstream.spark.compile.applying import add_result, apply, condition_of
+from millstream.spark.compile.building import Building
+from millstream.spark.compile.flow import Flow, Lane
+from millstream.spark.compile.grouped_tables import changes
+from millstream.spark.compile.kernel_joins import ForeignKey, history_of, is_quiet
+from millstream.spark.compile.record_failures import computable, computed, of_before
+from millstream.spark.compile.trace import as_column, translated
+from millstream.topology import nodes
+from millstream.topology.functions import describe_function
+from millstream.topology.nodes import Node, Repartition, StreamTableJoin, TableJoin, TableSource
+
+__all__ = [
+    "note_remembering",
+    "visit_suppress",
+    "visit_table_filter",
+    "visit_table_group_by",
+    "visit_table_map_values",
+    "visit_to_stream",
+    "visit_to_table",
+]
+
+
+def note_remembering(building: Building) -> None:
+    """Note which tables' updates have to say what was there before."""
+    for node in building.pipeline.nodes:
+        if isinstance(node, nodes.TableGroupBy):
+            _remember(building, node.parents[0], by_time=history_of(node.parents[0]) is not None)
+        elif isinstance(node, nodes.TableFilter) and is_quiet(node) and _is_told(building, node):
+            _remember(building, node.parents[0])
+
+
+def _is_told(building: Building, node: Node) -> bool:
+    """Whether anybody hears of each change of a table; not, where its rows are only joined: joins keep the
+    rows of their sides, and so know what has not changed (join_nodes.py)."""
+    if node.store is not None:
+        return True
+    for child in building.pipeline.nodes:
+        kinds = StreamTableJoin | TableJoin | ForeignKey | nodes.ForeignKeyChanges
+        if node not in child.parents or isinstance(child, kinds):
+            continue
+        if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or _is_told(building, child):
+            return True
+    return False
+
+
+def _remember(building: Building, node: Node, *, by_time: bool = False) -> None:
+    """Have a table's updates say what was there before; with `by_time` also whether they are late.
+
+    Source: KTableImpl.enableSendingOldValues, and the methods of that name of the processors.
+    """
+    if isinstance(node, nodes.TableTransformValues):
+        building.remembering.add(node)  # from its store, or by asking what the old value gives
+        if node.stored is None:
+            _remember(building, node.parents[0], by_time=by_time)
+    elif isinstance(node, nodes.TableFilter | nodes.TableMapValues):
+        _remember(building, node.parents[0], by_time=by_time)
+    elif isinstance(
+        node, nodes.Aggregate | nodes.Cogroup | TableSource | nodes.ToTable | nodes.ForeignKeyJoin
+    ):
+        building.remembering.add(node)
+        if by_time and isinstance(node, TableSource | nodes.ToTable):
+            building.grouped_by_time.add(node)
+
+
+def visit_to_table(building: Building, node: nodes.ToTable) -> None:
+    flow, lane, alone = building.take(node.parents[0])
+    parent = node.parents[0]
+    shuffled = isinstance(parent, Repartition) and parent not in building.pipeline.inputs
+    if shuffled or node in building.remembering:
+        # A shuffle mixes source partitions, so which record of a key is the last has to be computed.
+        building.wait(node, flow, lane)
+        return
+    building.put(node, flow, flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone))
+
+
+def visit_table_filter(building: Building, node: nodes.TableFilter) -> None:
+    flow, lane, alone = building.take(node.parents[0])
+    condition = condition_of(node, node.predicate, flow, lane)
+    there = F.col(lane.value).isNotNull()  # a deletion stays one, unasked
+    if building.context.handlers.processing:
+        condition = F.when(there, condition)
+    lane, (condition,) = computable(building, node, node.predicate, flow, lane, condition)
+
+    def passing(value: str, condition: Column) -> str:
+        passes = F.coalesce(condition, F.lit(False))
+        passes = ~passes if node.negate else passes
+        passed = F.when(F.col(value).isNotNull(), F.when(passes, F.col(value)))
+        return flow.with_column("v", flow.own(lane, passed))
+
+    value, old = passing(lane.value, condition), None
+    if lane.old is not None:
+        before = condition_of(node, node.predicate, flow, replace(lane, value=lane.old))
+        if building.context.handlers.processing:
+            before = F.when(F.col(lane.old).isNotNull(), before)
+        (before,) = of_before(building, flow, lane, before)
+        old = passing(lane.old, before)
+        if is_quiet(node):
+            # Of a row that was not there, nobody has to hear that it is gone.
+            lane = flow.narrow(lane, F.col(value).isNotNull() | F.col(old).isNotNull(), alone=alone)
+    building.put(node, flow, _behind(node, flow, replace(lane, value=value, old=old)))
+
+
+def visit_table_map_values(building: Building, node: nodes.TableMapValues) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+
+    def mapped(value: str) -> Column:
+        result = as_column(apply(node, node.mapper, flow, replace(lane, value=value)))
+        return F.when(F.col(value).isNotNull(), result)
+
+    lane, value = computed(building, node, node.mapper, flow, lane, "v", mapped(lane.value))
+    old = None
+    if lane.old is not None:
+        (before,) = of_before(building, flow, lane, mapped(lane.old))
+        old = add_result(node, node.mapper, flow, lane, "v", before)
+    building.put(node, flow, _behind(node, flow, replace(lane, value=value, value_serde=None, old=old)))
+
+
+def _behind(node: nodes.TableFilter | nodes.TableMapValues, flow: Flow, lane: Lane) -> Lane:
+    """Its rows, in a store if it has one: there a row has the time of its update, and may have no history."""
+    if node.stored is None:
+        return lane
+    if node.stored.history_ms is None and lane.past is not None:
+        lane = replace(flow.narrow(lane, ~F.col(lane.past), alone=False), past=None)
+    return replace(lane, since=None)
+
+
+def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
+    flow, lane, alone = building.take(node.parents[0])
+    if lane.past is not None:  # a group has the last version of each row
+        lane = flow.narrow(lane, ~F.col(lane.past), alone=False)
+    if lane.old is None:
+        raise TopologyException(
+            f"{node.name}: what suppress() lets through does not say what it replaces, so it cannot be "
+            "grouped as a table; group the table first, or the stream: to_stream().group_by(...)"
+        )
+
+    def mapped(value: str) -> tuple[Column, Column]:
+        made = apply(node, node.mapper, flow, replace(lane, value=value))
+        if not (isinstance(made, tuple) and len(made) == 2):
+            raise TopologyException(
+                f"{node.name} ({describe_function(node.mapper)}): group_by of a table returns a key and "
+                "a value, lambda key, value: (value.city, value.amount); this returned "
+                f"{type(made).__name__}"
+            )
+        there = F.col(value).isNotNull()
+        return F.when(there, as_column(made[0])), F.when(there, as_column(made[1]))
+
+    (key, value), old = mapped(lane.value), mapped(lane.old)
+    lane, (key, value) = computable(building, node, node.mapper, flow, lane, key, value)
+    old_key, old_value = of_before(building, flow, lane, *old)
+    old = old_key, old_value
+    array = translated(node, node.mapper, lambda: _changes(flow, (key, value), old))
+    lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
+    names = {part: flow.with_column(part[0], F.col(element)[part]) for part in ("key", "value", "old")}
+    building.put(
+        node,
+        flow,
+        replace(
+            lane,
+            key=names["key"],
+            value=names["value"],
+            old=names["old"],
+            since=None,
+            past=None,
+            key_serde=None,
+            value_serde=None,
+        ),
+    )
+
+
+def _changes(flow: Flow, new: tuple[Column, Column], old: tuple[Column, Column]) -> Column:
+    key, value = new
+    key_type, value_type = (
+        field.dataType for field in flow.df.select(key.alias("k"), value.alias("v")).schema
+    )
+    change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
+    none = F.array().cast(T.ArrayType(change))
+    return F.coalesce(changes(new, old, F.lit(None).cast(value_type)), none)
+
+
+def visit_suppress(building: Building, node: nodes.Suppress) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    if node.until_close and not isinstance(lane.key_serde, WindowedSerde):
+        raise TopologyException(
+            f"{node.name}: it waits until windows close, and the table's keys have no windows any more; "
+            "put it before what changes the keys, or take Suppressed.until_time_limit()"
+        )
+    building.wait(node, flow, lane)
+
+
+def visit_to_stream(building: Building, node: nodes.ToStream) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    building.put(node, flow, replace(lane, old=None, since=None, past=None))

@@ -1,0 +1,125 @@
+"""Timestamp extractors as Columns: the time of each record of a source, and which records are dropped.
+
+Source: RecordQueue.updateHead: a record that cannot be read has no time; one whose time is negative is
+    dropped and counted; an exception of an extractor ends the thread, whatever the handlers say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.timestamps import (
+    Extractor,
+    FailOnInvalidTimestamp,
+    LogAndSkipOnInvalidTimestamp,
+    TimestampExtractor,
+    UsePartitionTimeOnInvalidTimestamp,
+)
+from millstream.errors import TopologyException
+from millstream.spark.compile.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
+from millstream.spark.compile.kernel_operators import largest_so_far
+from millstream.spark.compile.source import in_range
+from millstream.topology.functions import describe_function
+
+__all__ = ["stamp"]
+
+
+_ANOTHER = (
+    "read the topic with another timestamp extractor, such as "
+    "Consumed.with_timestamp_extractor(LogAndSkipOnInvalidTimestamp())"
+)
+
+
+def stamp(
+    where: str,
+    extractor: Extractor,
+    flow: Flow,
+    lane: Lane,
+    traced: Callable[[Callable[..., Any]], str],
+) -> str | None:
+    """Give the lane's records the time that the extractor has for them.
+
+    Args:
+        where: the source's name, for messages.
+        traced: adds a column with what a function returns for a record of the lane, and names it.
+
+    Returns:
+        The name of a flag of the records that have none, and are to be dropped; None: all have one.
+
+    Raises:
+        TopologyException: a function returns something else than a time.
+    """
+    kept, time = flow.kept(lane), F.unix_millis(TIMESTAMP)
+    if not isinstance(extractor, TimestampExtractor):
+        column = traced(extractor)
+        time = flow.own(lane, _millis(where, extractor, column, flow.type_of(column)))
+        extracted = flow.with_column("s", time)
+        skipped = flow.with_column("d", kept & (F.col(extracted) < 0))
+        _set_time(flow, kept, in_range(F.col(extracted)))
+        return skipped
+    match extractor:
+        case FailOnInvalidTimestamp():
+            _refuse(flow, kept & (time < 0), where, time, "; " + _ANOTHER)
+            return None
+        case LogAndSkipOnInvalidTimestamp():
+            return flow.with_column("d", kept & (time < 0))
+        case UsePartitionTimeOnInvalidTimestamp():
+            known = F.when(kept, time).otherwise(F.lit(-1))
+            largest = flow.with_column("s", largest_so_far(F.col(PARTITION), known))
+            unknown = ", and no record of its partition before it in this micro-batch has a valid one; "
+            _refuse(flow, kept & (F.col(largest) < 0), where, time, unknown + _ANOTHER)
+            _set_time(flow, kept & (time < 0), F.timestamp_millis(F.col(largest)))
+            return None
+    _set_time(flow, kept, F.current_timestamp())  # Spark has one time for a micro-batch, in its offset log
+    return None
+
+
+def _millis(where: str, function: Callable[..., Any], column: str, type_: T.DataType) -> Column:
+    """What a function has returned in milliseconds; NULL is an error."""
+    if isinstance(type_, T.TimestampType):
+        time = F.unix_millis(column)
+    elif isinstance(type_, T.IntegralType):
+        time = F.col(column).cast("bigint")
+    else:
+        raise TopologyException(
+            f"{where} ({describe_function(function)}): a timestamp extractor returns a timestamp or a bigint "
+            f"of milliseconds since 1970, this one returns {type_.simpleString()}"
+        )
+    message = F.concat(
+        F.lit(f"{where} ({describe_function(function)}): the timestamp extractor returned NULL for "),
+        _record(),
+        F.lit("; F.coalesce(…, record.timestamp) takes Kafka's time then, a negative number drops it"),
+    )
+    return F.coalesce(time, F.raise_error(message).cast("bigint"))
+
+
+def _refuse(flow: Flow, rows: Column, where: str, time: Column, more: str) -> None:
+    """Have the query end at such a row."""
+    message = F.concat(
+        F.lit(f"{where}: "),
+        _record(),
+        F.lit(" has the timestamp "),
+        time.cast("string"),
+        F.lit(f", which is before 1970{more}"),
+    )
+    # A filter and no column: a column that nobody asks for is not computed.
+    flow.df = flow.df.where(F.when(rows, F.raise_error(message).cast("boolean")).otherwise(F.lit(True)))
+
+
+def _record() -> Column:
+    return F.concat(
+        F.col(TOPIC),
+        F.lit("-"),
+        F.col(PARTITION).cast("string"),
+        F.lit(" offset "),
+        F.col(OFFSET).cast("string"),
+    )
+
+
+def _set_time(flow: Flow, rows: Column, time: Column) -> None:
+    flow.df = flow.df.withColumn(TIMESTAMP, F.when(rows, time).otherwise(F.col(TIMESTAMP)))

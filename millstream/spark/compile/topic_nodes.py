@@ -1,0 +1,322 @@
+"""Nodes that read or write topics: sources, sinks, and repartition topics, which are both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.dsl.timestamps import FailOnInvalidTimestamp
+from millstream.errors import TopologyException
+from millstream.serdes.serde import Serde
+from millstream.serdes.serdes import Serdes
+from millstream.spark.compile import serde_columns
+from millstream.spark.compile.applying import add_result, apply
+from millstream.spark.compile.building import Building
+from millstream.spark.compile.flow import (
+    RAW_KEY,
+    RAW_VALUE,
+    Flow,
+    Lane,
+)
+from millstream.spark.compile.frame_columns import place_of_record, record_columns, user_writer
+from millstream.spark.compile.kernel_joins import is_between_tables
+from millstream.spark.compile.record_failures import ask, computed, count_failures, drop, writable
+from millstream.spark.compile.record_handlers import SERIALIZATION_FAILED, attempt
+from millstream.spark.compile.sink import Output
+from millstream.spark.compile.timestamp_columns import stamp
+from millstream.spark.run.dropped import UNTIMED
+from millstream.spark.worker.handler_calls import FailurePlace
+from millstream.topology import nodes
+from millstream.topology.functions import describe_function
+from millstream.topology.names import internal_topic
+from millstream.topology.nodes import FrameRead, Function, GlobalRead, Node, Repartition, Source, TableSource
+from millstream.topology.pipeline import Pipeline, Scan, input_label
+
+__all__ = [
+    "WrittenBack",
+    "visit_frame_read",
+    "visit_repartition",
+    "visit_sink",
+    "visit_source",
+    "visit_spark_sink",
+    "visit_table_source",
+    "visit_written_back",
+    "written_back",
+]
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def visit_source(building: Building, node: Source) -> None:
+    what = f"pattern '{node.pattern.pattern}'" if node.pattern else f"topic '{', '.join(node.topics)}'"
+    flow, lane = _open(building, node, *_source_serdes(building, node, what))
+    building.put(node, flow, lane)
+
+
+def visit_table_source(building: Building, node: TableSource) -> None:
+    key, value = _source_serdes(building, node, f"topic '{node.topic}'")
+    if node.stored is not None:
+        key, value = node.stored.key_serde or key, node.stored.value_serde or value
+        key, value = building.read(key, node.topic, is_key=True), building.read(value, node.topic)
+        building.store_serdes[node.stored.name] = (key, value)
+    if not building.uses.get(node) and node.is_view:
+        return  # nothing comes after it: the store is a view of the topic, Spark has nothing to do
+    flow, lane = _open(building, node, key, value)
+    if node in building.remembering:
+        building.wait(node, flow, lane)
+        return
+    lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
+    building.put(node, flow, lane)
+
+
+def visit_frame_read(building: Building, node: FrameRead) -> None:
+    assert building.context.frame is not None
+    frame = building.context.frame(node.table)
+    flow, lane = _open(building, node, frame.key_serde, frame.value_serde)
+    lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
+    building.put(node, flow, lane)
+
+
+def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Serde]:
+    key = node.key_serde or building.context.default_key_serde
+    value = node.value_serde or building.context.default_value_serde
+    for side, serde in (("key", key), ("value", value)):
+        if serde is None:
+            raise TopologyException(
+                f"{node.name}: no {side} serde for {what}; give it one, "
+                "Consumed.with_(Serdes.string(), Serdes.string()), "
+                f"or set the configuration default.{side}.serde"
+            )
+    assert key is not None and value is not None  # noqa: PT018
+    # Of several topics the first one tells the schema to read with.
+    topic = node.topic if isinstance(node, TableSource) else next(iter(node.topics), None)
+    return building.read(key, topic, is_key=True), building.read(value, topic)
+
+
+def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -> tuple[Flow, Lane]:
+    flow = Flow(building.context.read(node), building.names, scans=(Scan(input_label(node)),))
+    where = place_of_record()
+    where_key, where_value = F.concat(where, F.lit(" key")), F.concat(where, F.lit(" value"))
+    read_key = serde_columns.from_bytes(key_serde, F.col("key"), where_key)
+    read_value = serde_columns.from_bytes(value_serde, F.col("value"), where_value)
+    building.flows.append(flow)
+    if not building.context.handlers.deserialization:
+        key = flow.with_column("k", serde_columns.once(key_serde, read_key))
+        value = flow.with_column("v", serde_columns.once(value_serde, read_value))
+        if any(isinstance(each, nodes.Process) and node in each.parents for each in building.pipeline.nodes):
+            building.raw[key] = flow.with_column("r", F.col("key"))
+            building.raw[value] = flow.with_column("r", F.col("value"))
+        _forget_raw(building, flow)
+        return flow, _stamped(building, node, flow, Lane(key, value, None, key_serde, value_serde))
+    tried_key = flow.with_column("t", serde_columns.once(key_serde, attempt(F.lit(True), read_key)))
+    tried_value = flow.with_column("t", serde_columns.once(value_serde, attempt(F.lit(True), read_value)))
+    key = flow.with_column("k", F.col(tried_key)["r0"])
+    value = flow.with_column("v", F.col(tried_value)["r0"])
+    failed = flow.with_column("d", F.col(tried_key).isNull() | F.col(tried_value).isNull())
+    raw_key, raw_value = _forget_raw(building, flow)
+    exception, message = (
+        F.lit(SERIALIZATION_FAILED),
+        F.when(
+            F.col(tried_key).isNull(), serde_columns.complaint(key_serde, F.col(raw_key), where_key)
+        ).otherwise(serde_columns.complaint(value_serde, F.col(raw_value), where_value)),
+    )
+    if "deserialization" in building.context.handlers.own:
+        place = FailurePlace("deserialization", node.name)
+        nothing = F.lit(None).cast("binary")
+        ask(building, node, flow, failed, place, exception, message, (nothing, nothing))
+    else:
+        drop(building, node, flow, failed, "deserialization", exception, message)
+    lane = flow.narrow(Lane(key, value, None, key_serde, value_serde), ~F.col(failed), alone=not flow.lanes)
+    return flow, _stamped(building, node, flow, lane)
+
+
+def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
+    """The lane of a source, with the times that its timestamp extractor has for the records."""
+    if isinstance(node, Repartition | GlobalRead):
+        return lane  # what we have written has a time, and a global table's rows need none
+    using = node.timestamp_extractor or building.context.timestamp_extractor or FailOnInvalidTimestamp()
+    skipped = stamp(
+        node.name,
+        using,
+        flow,
+        lane,
+        lambda function: add_result(node, function, flow, lane, "s", apply(node, function, flow, lane)),
+    )
+    if skipped is None:
+        return lane
+    count_failures(building, node, flow, skipped, UNTIMED)
+    return flow.narrow(lane, ~F.col(skipped), alone=not flow.lanes)
+
+
+def _forget_raw(building: Building, flow: Flow) -> tuple[str, str]:
+    """Drop the bytes that were read, unless they are told of; returns what they are then called."""
+    if building.context.handlers.needs_source:
+        flow.df = flow.df.withColumnsRenamed({"key": RAW_KEY, "value": RAW_VALUE})
+    else:
+        flow.df = flow.df.drop("key", "value")
+    return RAW_KEY, RAW_VALUE
+
+
+# --- repartition topics ------------------------------------------------------------------------------------
+
+
+def visit_repartition(building: Building, node: Repartition) -> None:
+    if is_between_tables(node):
+        _visit_between_tables(building, node)
+        return
+    if node in building.pipeline.inputs:
+        flow, lane = _open(building, node, *_written_with(building, node))
+        building.put(node, flow, lane)
+        return
+    _repartition(building, node, node)
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenBack(Node):
+    """The writing half of a repartition topic that its own pipeline reads. In no topology: ours alone."""
+
+    repartition: Repartition = field(default_factory=lambda: Repartition("", ()))
+
+
+def written_back(pipeline: Pipeline) -> list[WrittenBack]:
+    """The repartition topics of a pipeline that it reads itself, for the visit that writes them."""
+    return [
+        WrittenBack(node.name, node.parents, repartition=node)
+        for node in pipeline.inputs
+        if isinstance(node, Repartition) and node in pipeline.outputs and not is_between_tables(node)
+    ]
+
+
+def visit_written_back(building: Building, node: WrittenBack) -> None:
+    building.visiting = node.repartition  # that is what a processor before it forwards to
+    _repartition(building, node.repartition, node)
+
+
+def _repartition(building: Building, node: Repartition, pinned: Node) -> None:
+    flow, lane, alone = building.take(node.parents[0])
+    if node.filter_name is not None and not node.null_keys:  # Kafka Streams drops null keys here
+        lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone)
+    lane = replace(
+        lane, key_serde=node.key_serde or lane.key_serde, value_serde=node.value_serde or lane.value_serde
+    )
+    if node not in building.pipeline.outputs:  # Spark shuffles instead
+        building.put(node, flow, lane)
+        return
+    key_serde, value_serde = _settled(building, node, flow, lane)
+    building.context.repartition_serdes[node] = (key_serde, value_serde)
+    lane, output = _output(building, node, flow, lane, key_serde, value_serde, building.internal(node.topic))
+    building.pin(pinned, flow, lane, replace(output, route=output.key))
+
+
+def _visit_between_tables(building: Building, node: Repartition) -> None:
+    """A topic between the tables of a join: who reads it has its bytes, and who writes it has done so."""
+    if node in building.pipeline.inputs:
+        flow, lane = _open(building, node, Serdes.bytes(), Serdes.bytes())
+        building.put(node, flow, lane)
+
+
+def _written_with(building: Building, node: Repartition) -> tuple[Serde, Serde]:
+    """The serdes of a repartition topic: as the pipeline settled them that writes it."""
+    topic = internal_topic(building.context.application_id, node.topic)
+    settled = building.context.repartition_serdes.get(node)
+    if settled is not None:
+        return building.read(settled[0], topic, is_key=True), building.read(settled[1], topic)
+    if node.key_serde is None or node.value_serde is None:
+        raise TopologyException(
+            f"{node.name}: the topic '{node.topic}' is read by the pipeline that writes it, so its "
+            "serdes have to be given: repartition(Repartitioned.with_(Serdes.string(), Serdes.long()))"
+        )
+    return building.read(node.key_serde, topic, is_key=True), building.read(node.value_serde, topic)
+
+
+# --- writing -----------------------------------------------------------------------------------------------
+
+
+def _settled(
+    building: Building, node: Repartition | nodes.Sink, flow: Flow, lane: Lane
+) -> tuple[Serde, Serde]:
+    """The serdes that a topic is written with."""
+    defaults = building.context
+    key = building.settle(node.key_serde, lane.key_serde, defaults.default_key_serde, flow.type_of(lane.key))
+    value = building.settle(
+        node.value_serde, lane.value_serde, defaults.default_value_serde, flow.type_of(lane.value)
+    )
+    # A sink whose topic a function tells has none yet.
+    topic = (
+        internal_topic(defaults.application_id, node.topic) if isinstance(node, Repartition) else node.topic
+    )
+    return building.bound(key, topic, is_key=True), building.bound(value, topic)
+
+
+def _output(
+    building: Building,
+    node: Repartition | nodes.Sink,
+    flow: Flow,
+    lane: Lane,
+    key_serde: Serde,
+    value_serde: Serde,
+    topic: Column,
+) -> tuple[Lane, Output]:
+    """The lane of what can be written, and what is written of it."""
+    key_type, value_type = flow.type_of(lane.key), flow.type_of(lane.value)
+    partition = None
+    if node.partitioner is not None:
+        lane, partition = _partition(building, node, node.partitioner, flow, lane)
+    if lane.written is not None:
+        key, value = map(F.col, lane.written)
+    else:
+        key = serde_columns.to_bytes(key_serde, F.col(lane.key), key_type, f"{node.name}: the key")
+        value = serde_columns.to_bytes(value_serde, F.col(lane.value), value_type, f"{node.name}: the value")
+    lane, key, value = writable(building, node, flow, lane, key, value, topic)
+    return lane, Output(topic, key, value, partition=partition, headers=True, letter=node.name)
+
+
+def visit_sink(building: Building, node: nodes.Sink) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    key_serde, value_serde = _settled(building, node, flow, lane)
+    topic = F.lit(node.topic)
+    if node.topic is not None:
+        building.context.written_serdes[node.topic] = (key_serde, value_serde)
+    if node.topic_function is not None:
+        lane, topic = _topic(building, node, node.topic_function, flow, lane)
+    lane, output = _output(building, node, flow, lane, key_serde, value_serde, topic)
+    building.pin(node, flow, lane, output)
+
+
+def visit_spark_sink(building: Building, node: nodes.SparkSink) -> None:
+    flow, lane, _ = building.take(node.parents[0])
+    rows = flow.df if lane.keep is None else flow.df.where(F.col(lane.keep))
+    frame = rows.select(*record_columns(F.col(lane.key), F.col(lane.value)))
+    building.user_writer = user_writer(node, frame)
+
+
+def _topic(building: Building, node: Node, function: Function, flow: Flow, lane: Lane) -> tuple[Lane, Column]:
+    """The topic that a function names for each record; at a NULL the query ends and says whose it is."""
+    traced = apply(node, function, flow, lane)
+    lane, name = computed(building, node, function, flow, lane, "t", traced)
+    if not isinstance(flow.type_of(name), T.StringType):
+        raise TopologyException(
+            f"{node.name} ({describe_function(function)}): a topic's name is a string Column, "
+            f"this one is {flow.type_of(name).simpleString()}"
+        )
+    message = f"{node.name} ({describe_function(function)}): the topic's name is NULL for a record"
+    return lane, F.coalesce(F.col(name), F.raise_error(F.lit(message)).cast("string"))
+
+
+def _partition(
+    building: Building, node: Node, function: Function, flow: Flow, lane: Lane
+) -> tuple[Lane, Column]:
+    """The partition that a function chooses for each record; NULL leaves it to the producer."""
+    traced = apply(node, function, flow, lane)
+    lane, name = computed(building, node, function, flow, lane, "p", traced)
+    if not isinstance(flow.type_of(name), (T.IntegralType, T.NullType)):
+        raise TopologyException(
+            f"{node.name} ({describe_function(function)}): a partition is an integer Column, "
+            f"this one is {flow.type_of(name).simpleString()}"
+        )
+    return lane, F.col(name).cast("int")

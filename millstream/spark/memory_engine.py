@@ -1,0 +1,409 @@
+"""A pipeline over memory instead of Kafka: the same compiled plan, fed by hand, for TopologyTestDriver.
+
+Records go in through Spark's MemoryStream and come out through its memory sink, with no Python in between.
+Each call of `process` is one micro-batch.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millstream.dsl.timestamps import Extractor
+from millstream.errors import PipelineException, StreamsException, TopologyException
+from millstream.model import KafkaRecord
+from millstream.registry.registry_settings import RegistrySettings
+from millstream.serdes.serde import Serde
+from millstream.spark.compile.compiler import CompileContext, Compiled, compile_pipeline
+from millstream.spark.compile.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from millstream.spark.compile.frame_columns import StaticFrame, dataframe_of, refuse_doubles
+from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
+from millstream.spark.compile.sink import LETTER
+from millstream.spark.compile.source import in_range
+from millstream.spark.jvm.java_names import java_class
+from millstream.spark.jvm.session import SharedSession
+from millstream.spark.run.dropped import DropWatch
+from millstream.spark.run.failures import Report, first_line, report_of, translate, unreadable
+from millstream.spark.run.progress import new_reports
+from millstream.spark.run.transactions import told_by_java
+from millstream.spark.worker.handler_calls import FAIL as SAYS_FAIL
+from millstream.spark.worker.handler_calls import HandlerError, Question
+from millstream.spark.worker.programs import end_query
+from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
+from millstream.topology.pipeline import Pipeline
+
+__all__ = ["MemoryEngine", "MemoryPipeline"]
+
+Input = Source | TableSource | Repartition
+_RECORD = (
+    "i int, k string, v string, t string, p int, o bigint, s bigint, "
+    "h array<struct<key: string, value: string>>"
+)
+
+_CLOCK = -1
+"""Used in place of an input's number."""
+
+_SETTINGS: Mapping[str, str] = {
+    # Tiny batches: the cost is in starting tasks and compiling code, not in running it. Without Java's second
+    # compiler a test run takes a good third less CPU, if it is this code that starts Java.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.streaming.pollingDelay": "1ms",
+}
+
+
+class MemoryEngine:
+    """A session for pipelines over memory. The first one starts Spark, which stays until the process ends."""
+
+    def __init__(self, spark: SparkSession | None = None, settings: Mapping[str, str] | None = None) -> None:
+        # A driver is used for a second and closed; Spark takes five to start. So it is never stopped.
+        self._session = SharedSession({**_SETTINGS, **(settings or {})}, "millstream-test", spark)
+        self.repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
+        self.written_serdes: dict[str, tuple[Serde, Serde]] = {}
+        self._frames: dict[str, StaticFrame] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that all pipelines of this engine run in."""
+        return self._session.spark
+
+    def frame(self, table: FrameTable) -> StaticFrame:
+        """The DataFrame of a table."""
+        if table.name not in self._frames:
+            self._frames[table.name] = StaticFrame.of(table, self.spark)
+        return self._frames[table.name]
+
+    def rows(self, table: FrameTable) -> dict[bytes, bytes]:
+        """The rows of a table's DataFrame as they are now, in bytes.
+
+        Raises:
+            StreamsException: it cannot be read, or a key has several rows.
+        """
+        try:
+            rows = self.frame(table).rows(self.spark).collect()
+        except (PySparkException, Py4JError) as error:
+            said = first_line((told_by_java(error) or Report.of_text(str(error))).text)
+            raise StreamsException(
+                f"table '{table.name}': its DataFrame could not be read; the table is unchanged: {said}"
+            ) from error
+        found = [(bytes(row[0]), bytes(row[1])) for row in rows]
+        seen = Counter(key for key, _ in found)
+        refuse_doubles(table, sum(count > 1 for count in seen.values()))
+        return dict(found)
+
+    def dataframe(self, topic: str, records: Sequence[KafkaRecord]) -> DataFrame:
+        """A static DataFrame of these records of a topic that a pipeline writes.
+
+        Raises:
+            TopologyException: none writes it.
+        """
+        if topic not in self.written_serdes:
+            written = ", ".join(f"'{name}'" for name in sorted(self.written_serdes)) or "none"
+            raise TopologyException(f"the program does not write the topic '{topic}'; it writes {written}")
+        rows = [
+            (
+                None if each.key is None else bytearray(each.key),
+                None if each.value is None else bytearray(each.value),
+                each.topic,
+                0,
+                number,
+                each.timestamp,
+                [(key, None if value is None else bytearray(value)) for key, value in each.headers],
+            )
+            for number, each in enumerate(records)
+        ]
+        names = f"key binary, value binary, {TOPIC} string, {PARTITION} int, {OFFSET} bigint, time bigint"
+        made = self.spark.createDataFrame(rows, f"{names}, {HEADERS} {HEADERS_TYPE.simpleString()}")
+        records_of = made.withColumn(TIMESTAMP, F.timestamp_millis("time"))
+        return dataframe_of(records_of, *self.written_serdes[topic])
+
+    def pipeline(
+        self,
+        pipeline: Pipeline,
+        *,
+        application_id: str,
+        partitions: Mapping[str, int],
+        default_key_serde: Serde | None,
+        default_value_serde: Serde | None,
+        checkpoint: str,
+        handlers: RecordHandlers = FAIL,
+        cached: bool = True,
+        timestamp_extractor: Extractor | None = None,
+        config: Mapping[str, Any] | None = None,
+        registry: RegistrySettings | None = None,
+    ) -> MemoryPipeline:
+        """Compile a pipeline and start its query.
+
+        Raises:
+            TopologyException: a function is wrong, or a serde does not fit.
+        """
+        stream = _MemoryStream(self._session.spark)
+        compiled = compile_pipeline(
+            pipeline,
+            CompileContext(
+                application_id,
+                partitions,
+                stream.read,
+                default_key_serde,
+                default_value_serde,
+                handlers,
+                self.repartition_serdes,
+                cached,
+                timestamp_extractor=timestamp_extractor,
+                config=config or {},
+                clock=stream.clock,
+                is_timed=True,
+                registry=registry,
+                frame=self.frame,
+                written_serdes=self.written_serdes,
+            ),
+        )
+        # Without an epoch: no one else can claim a pipeline in memory.
+        return MemoryPipeline(pipeline, stream, compiled, checkpoint, handlers)
+
+
+class MemoryPipeline:
+    """A running query over memory."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        stream: _MemoryStream,
+        compiled: Compiled,
+        checkpoint: str,
+        handlers: RecordHandlers = FAIL,
+    ) -> None:
+        self.pipeline = pipeline
+        self.drops = DropWatch(
+            pipeline.name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own
+        )
+        self._asking = compiled.asking
+        self._counts_drops = handlers.any or compiled.drops
+        self.store_serdes = compiled.store_serdes
+        self._stream = stream
+        self._has_processors = compiled.processes
+        self.goes_by_clock = compiled.by_clock
+        self._query = None
+        rows = compiled.rows_at(None)
+        self._gives_records = rows is not None
+        if compiled.user_writer is not None:
+            try:
+                name = f"millstream_{uuid.uuid4().hex}"
+                self._query = compiled.user_writer.start(checkpoint, name)
+            except PySparkException as error:
+                raise translate(pipeline.name, (), error)  # noqa: B904 - it has its cause
+        elif rows is not None:
+            self._query = (
+                rows.select(_written(asks=LETTER in rows.columns))
+                .writeStream.format("memory")
+                .queryName(f"millstream_{uuid.uuid4().hex}")
+                .outputMode("update")
+                .option("checkpointLocation", checkpoint)
+                .start()
+            )
+
+    def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:
+        """Run one micro-batch over these records; returns what was written, in order.
+
+        The offset of a returned record is -1.
+
+        Args:
+            now_ms: the time of day, for processors.
+
+        Raises:
+            StreamsException: the query failed; the exception that a client's thread would see.
+        """
+        if self._query is None:
+            return []
+        self._stream.add(records, now_ms if self._has_processors else None)
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:
+            topics = tuple({record.topic for batch in records.values() for record in batch})
+            report = report_of(self._query, error)
+            raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
+        if self._counts_drops:
+            too_many = self.drops.look(new_reports(self._query, self.drops.seen))
+            if too_many is not None:
+                raise too_many
+        if not self._gives_records:
+            return []
+        sink = self._query._jsq.streamingQuery().sink()
+        # One call for all rows, each of them a text in brackets: the cost is in the call, not in its length.
+        lines: str = sink.allData().mkString("\n")
+        sink.clear()
+        rows = [json.loads(line[1:-1]) for line in lines.split("\n") if line]
+        return [record for row in rows for record in self._answered(row)]
+
+    def _answered(self, row: dict[str, Any]) -> list[KafkaRecord]:
+        """The records to write for a row: the record itself, or a handler's answer to a question."""
+        if self._asking is None or "asked" not in row.get("l", ()):
+            return [_decoded(row)]
+        try:
+            (answer,) = self._asking.answers([_question(row)])
+        except HandlerError as error:
+            raise self._failed(str(error)) from error.__cause__
+        if answer.result == SAYS_FAIL:
+            raise self._failed(str(answer.said)) from unreadable(str(answer.said))
+        return [
+            KafkaRecord(
+                letter.topic,
+                -1 if letter.partition is None else letter.partition,
+                -1,
+                letter.key,
+                letter.value,
+                row["s"] if letter.timestamp is None else letter.timestamp,
+                letter.headers,
+            )
+            for letter in answer.letters
+        ]
+
+    def _failed(self, said: str) -> PipelineException:
+        return PipelineException(
+            f"pipeline {self.pipeline.name}: its query failed: {said}", pipeline=self.pipeline.name
+        )
+
+    def close(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+            end_query(self._stream.spark, self._query.id)
+
+
+class _MemoryStream:
+    """Spark's MemoryStream, with one string per record, because a string reaches the JVM unchanged.
+
+    All inputs of a pipeline share it, so that records for several of them form one micro-batch.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self.spark = spark
+        self._inputs: dict[Input, int] = {}
+        text = java_class(jvm, "org.apache.spark.sql.Encoders").STRING()
+        companion = java_class(jvm, "org.apache.spark.sql.execution.streaming.runtime.MemoryStream$")
+        self._stream = getattr(companion, "MODULE$").apply(text, spark._jsparkSession)
+
+    def read(self, node: Input) -> DataFrame:
+        """The records of one input."""
+        number = self._inputs.setdefault(node, len(self._inputs))
+        record = F.col("r")
+        headers = F.transform(
+            record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
+        )
+        rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
+        mine = record["i"] == number
+        # What follows the filter may be computed before it (decision 0008), and then gets NULL.
+        return rows.where(mine).select(
+            F.when(mine, F.unhex(record["k"])).alias("key"),
+            F.when(mine, F.unhex(record["v"])).alias("value"),
+            record["t"].alias(TOPIC),
+            record["p"].alias(PARTITION),
+            record["o"].alias(OFFSET),
+            in_range(record["s"]).alias(TIMESTAMP),
+            headers.cast(HEADERS_TYPE).alias(HEADERS),
+        )
+
+    def clock(self) -> DataFrame:
+        """The times of day that were added."""
+        record = F.col("r")
+        rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
+        rows = rows.where(record["i"] == _CLOCK)
+        return rows.select(in_range(record["s"]).alias("timestamp"))
+
+    def add(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int | None) -> None:
+        """Add records, and the time of day if anyone uses it."""
+        lines = [] if now_ms is None else [json.dumps({"i": _CLOCK, "s": now_ms})]
+        lines += [
+            _encoded(self._inputs[node], record)
+            for node, batch in records.items()
+            if node in self._inputs
+            for record in batch
+        ]
+        if lines:  # JSON contains no line breaks, so all of them go over in one call
+            text = java_class(self._jvm, "java.io.StringReader")("\n".join(lines))
+            rows = java_class(self._jvm, "org.apache.commons.io.IOUtils").readLines(text)
+            self._stream.addData(java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq(rows))
+
+
+def _written(*, asks: bool) -> Column:
+    """A row to write as one JSON text; `asks`: including the question to a handler."""
+    headers = F.transform(
+        "headers", lambda h: F.struct(h["key"].alias("key"), F.hex(h["value"]).alias("value"))
+    )
+    row = F.struct(
+        F.hex("key").alias("k"),
+        F.hex("value").alias("v"),
+        F.col("topic").alias("t"),
+        F.col("partition").alias("p"),
+        F.col("timestamp").alias("s"),
+        headers.alias("h"),
+        *([_asked().alias("l")] if asks else []),
+    )
+    return F.to_json(row).alias("record")
+
+
+def _asked() -> Column:
+    letter = F.col(LETTER)
+    texts = [letter[name].alias(name) for name in ("topic", "place", "asked", "exception", "message")]
+    numbers = [letter[name].alias(name) for name in ("partition", "offset")]
+    data = [F.hex(letter[name]).alias(name) for name in ("key", "value", "failed_key", "failed_value")]
+    return F.when(letter["asked"].isNotNull(), F.struct(*texts, *numbers, *data))
+
+
+def _question(row: dict[str, Any]) -> Question:
+    asked = row["l"]
+    return Question(
+        place=asked["asked"],
+        node=asked["place"],
+        exception=asked["exception"],
+        message=asked["message"],
+        topic=asked.get("topic"),
+        raw_key=_bytes(asked.get("key")),
+        raw_value=_bytes(asked.get("value")),
+        partition=asked.get("partition", -1),
+        offset=asked.get("offset", -1),
+        timestamp=row["s"],
+        to=row.get("t"),
+        key=_bytes(asked.get("failed_key")),
+        value=_bytes(asked.get("failed_value")),
+        partition_to=row.get("p", -1),
+        headers=_headers(row),
+    )
+
+
+def _decoded(row: dict[str, Any]) -> KafkaRecord:
+    key, value = _bytes(row.get("k")), _bytes(row.get("v"))
+    return KafkaRecord(row["t"], row.get("p", -1), -1, key, value, row["s"], _headers(row))
+
+
+def _headers(row: dict[str, Any]) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((header["key"], _bytes(header.get("value"))) for header in row.get("h", ()))
+
+
+def _bytes(digits: str | None) -> bytes | None:
+    return None if digits is None else bytes.fromhex(digits)
+
+
+def _encoded(number: int, record: KafkaRecord) -> str:
+    return json.dumps(
+        {
+            "i": number,
+            "k": None if record.key is None else record.key.hex(),
+            "v": None if record.value is None else record.value.hex(),
+            "t": record.topic,
+            "p": record.partition,
+            "o": record.offset,
+            "s": record.timestamp,
+            "h": [{"key": k, "value": None if v is None else v.hex()} for k, v in record.headers] or None,
+        }
+    )

@@ -1,0 +1,1 @@
+"""What runs in Python workers beside Spark, and how it gets there."""

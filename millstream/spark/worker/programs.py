@@ -1,0 +1,50 @@
+"""Python functions that the kernel calls, and how they reach a worker.
+
+The kernel starts Python workers of its own (`kernel/src/io/millstream/kernel/python`). Through Spark's public
+interfaces, an operator in Java cannot reach Spark's workers. An operator in Python is called, and reads its
+state, key by key, at nearly a millisecond each.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import SparkSession
+
+from millstream.spark.jvm.java_names import java_class
+from millstream.spark.worker.program_worker import START, Program
+
+__all__ = ["end_query", "python_program"]
+
+_WORKER = "millstream.spark.worker.program_worker"
+"""Identifies the process in process lists."""
+
+
+def python_program(spark: SparkSession, program: Program, patience_ms: int) -> Any:
+    """A Python function in the kernel's form; workers run like Spark's own, in the same environment.
+
+    Args:
+        patience_ms: how long it may take for one record.
+    """
+    context: Any = spark.sparkContext
+    pickler: Any = CloudPickleSerializer
+    return java_class(context._jvm, "io.millstream.kernel.python.Program")(
+        [context.pythonExec, "-c", START, _WORKER],
+        {**context.environment, "PYTHONUNBUFFERED": "YES"},
+        list(context._python_includes),
+        context.pythonVer,
+        bytearray(pickler().dumps(program)),
+        patience_ms,
+    )
+
+
+def end_query(spark: SparkSession, query: str) -> None:
+    """Release what the kernel keeps of an ended query on this machine: its processors' workers, and rows in
+    memory.
+    """
+    with suppress(Py4JError, OSError):  # Java is gone, and so are they
+        java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)
+        java_class(spark._jvm, "io.millstream.kernel.state.Retained").end(query)

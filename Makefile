@@ -2,11 +2,13 @@
 #
 #   PYTHON=python3.12   the Python to use (default: the first one that fits)
 #   SPARK=4.2.0         another version of Spark, in an environment of its own
+#   ALL=1               with `test`: also the tests that wait for the night, and all random examples
 #   ARGS="..."          passed to the program that the target runs
 
 PYTHON ?=
 SPARK ?=
 ARGS ?=
+ALL ?=
 VENV := .venv$(if $(SPARK),-spark-$(SPARK))
 BIN := $(VENV)/bin
 
@@ -28,8 +30,9 @@ setup: ## Create or update the environment in .venv and the kernel (other target
 demo: setup ## Count words, live: a real Kafka, Spark, RocksDB, interactive queries (ARGS="--help")
 	@$(BIN)/millstream demo $(ARGS)
 
-test: setup ## Run every test: the fast ones first, the others in parallel (ARGS="-k words", TIER="pure spark")
-	@$(BIN)/python scripts/run_tests.py $(if $(TIER),--tiers "$(TIER)") -- $(ARGS)
+test: setup ## Run the tests, the fast ones first (ARGS="-k words", TIER="pure spark"; ALL=1: those of the night too)
+	@ALL=$(ALL) $(BIN)/python scripts/run_tests.py $(if $(TIER),--tiers "$(TIER)") -- $(ARGS)
+	@$(if $(ALL),$(if $(TIER)$(ARGS),,PYTHONPATH=tests $(BIN)/python -m nightly))
 
 lint: setup ## Check style, format and types, in seconds
 	@$(BIN)/ruff check .

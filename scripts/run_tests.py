@@ -66,6 +66,9 @@ LANES = min(len(THEN), max(2, (os.cpu_count() or 2) // 2))
 WORKERS = min(4, max(2, os.cpu_count() or 2))
 """Not one for each of many cores, because each of them imports and collects all tests."""
 
+EVERYTHING = bool(os.environ.get("ALL"))
+"""Whether the tests that wait for the night run as well (tests/nightly.py)."""
+
 NO_TESTS = 5
 """pytest's exit code when nothing was selected."""
 
@@ -192,7 +195,8 @@ class Run:
     def _run(self, tier: Tier) -> Outcome:
         with tempfile.TemporaryDirectory() as folder:
             results, output = Path(folder, "results.xml"), Path(folder, "output.txt")
-            command = [sys.executable, "-m", "pytest", "-m", tier.markers, f"--junitxml={results}"]
+            markers = tier.markers if EVERYTHING else f"{tier.markers} and not nightly"
+            command = [sys.executable, "-m", "pytest", "-m", markers, f"--junitxml={results}"]
             command += ["--durations=5", "--durations-min=2"]
             if tier.spread:
                 command += [f"--numprocesses={WORKERS}", "--dist=worksteal"]

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from nightly import mark_nightly
 from tiers import MARKERS, DiskGuard, mark_variants
 
 from millstream.broker import EmbeddedKafka
@@ -32,6 +33,7 @@ DISK = DiskGuard()
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_variants(items)
+    mark_nightly(items)
     addresses = [item.nodeid for item in items if re.search("0x[0-9a-f]{6}", item.nodeid)]
     if addresses:  # each process that runs a part of the tests would have other names for them
         raise pytest.UsageError(f"the name of a test has an address in it; give `ids=`: {addresses[0]}")

@@ -41,7 +41,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "pytest.ini").write_text(
         f"[pytest]\npythonpath = {Path(__file__).parent}\n"
         "addopts = -p no:cacheprovider -p no:hypothesispytest\n"
-        "markers =\n    disk\n    spark\n    kafka\n    cluster\n"
+        "markers =\n    disk\n    spark\n    kafka\n    cluster\n    nightly\n"
     )
     return tmp_path
 
@@ -80,6 +80,20 @@ def test_a_lane_that_is_free_takes_the_next_tier(project: Path) -> None:
     output, _ = run.communicate(timeout=60)
     assert run.returncode == 0, output
     assert output.splitlines()[-1] == "3 passed, 0 failed"
+
+
+@pytest.mark.parametrize("everything", ["", "1"])
+def test_what_waits_for_the_night_runs_with_everything_else(
+    project: Path, everything: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make test` leaves it out, `make test ALL=1` does not."""
+    (project / "test_two.py").write_text(
+        "import pytest\n\n@pytest.mark.spark\ndef test_by_day():\n    pass\n\n"
+        "@pytest.mark.spark\n@pytest.mark.nightly\ndef test_by_night():\n    pass\n"
+    )
+    monkeypatch.setenv("ALL", everything)
+    output, _ = start(project, "--tiers", "spark").communicate(timeout=60)
+    assert output.splitlines()[-1] == f"{2 if everything else 1} passed, 0 failed"
 
 
 def test_when_the_first_tier_fails_the_others_do_not_begin(project: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_difference_is_shown_with_the_records_up_to_it() -> None:
 @pytest.mark.spark  # not that it needs Spark: it computes for as long as such tests do
 @pytest.mark.timeout(300)  # all traces are one call
 def test_kafka_streams_gives_these_traces(tmp_path: Path) -> None:
-    """Real Kafka Streams, on the same programs and records: some of the traces; all where CI is set."""
+    """Real Kafka Streams, on the same programs and records: a quarter of the traces; all by night."""
     expected: list[str] = []
     for file in FILES:
         every = written(file)

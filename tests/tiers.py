@@ -19,18 +19,18 @@ __all__ = ["MARKERS", "DiskGuard", "examples", "mark_variants"]
 MARKERS = ("disk", "spark", "kafka", "cluster")
 """From the lightest to the heaviest; a test without any of them is pure."""
 
-EVERYTHING = bool(os.environ.get("CI"))
-"""Whether random tests try all their examples, or a quarter of them, as a developer's machine does."""
+EVERYTHING = bool(os.environ.get("ALL"))
+"""Whether random tests try all their examples, or a quarter of them: `make test ALL=1`."""
 
 # How long one example takes depends on what else the machine does; whole tests have a time limit.
-# Where CI is set Hypothesis would try the same examples each time.
+# In continuous integration Hypothesis would try the same examples each time.
 settings.register_profile("all examples", deadline=None, derandomize=False)
 settings.register_profile("a few examples", deadline=None, derandomize=False, max_examples=25)
 settings.load_profile("all examples" if EVERYTHING else "a few examples")
 
 
 def examples(number: int) -> int:
-    """How many of `number` examples a random test tries here: all in continuous integration (`CI=true`)."""
+    """How many of `number` examples a random test tries here: all of them by night (`make test ALL=1`)."""
     return number if EVERYTHING else max(5, number // 4)
 
 

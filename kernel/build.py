@@ -14,6 +14,7 @@ wherever it is built: entries are sorted, have one fixed time, and are stored wi
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import importlib.util
 import os
@@ -31,6 +32,8 @@ SOURCES = ROOT / "kernel" / "src"
 TESTS = ROOT / "kernel" / "test"
 JAR = ROOT / "millstream" / "kernel" / "millstream-kernel.jar"
 CHECKED = ROOT / "build" / "kernel-checked"
+CONSTANTS = ROOT / "millstream" / "kernel" / "constants.py"
+CONSTANTS_JAVA = SOURCES / "io" / "millstream" / "kernel" / "Constants.java"
 PROPERTIES = "io/millstream/kernel/kernel.properties"
 
 JAVA_RELEASE = "17"
@@ -80,6 +83,8 @@ def build(jar: Path = JAR, *, lint: bool = True) -> bool:
     Raises:
         BuildError: the sources do not compile, or something to compile them with is missing.
     """
+    if CONSTANTS_JAVA.read_text(encoding="utf-8") != (text := constants_java()):
+        CONSTANTS_JAVA.write_text(text, encoding="utf-8")
     made_from = identity()
     if identity_of(jar) == made_from:
         return False
@@ -111,6 +116,35 @@ def check(passed: Path = CHECKED) -> bool:
     passed.parent.mkdir(parents=True, exist_ok=True)
     passed.write_text(digest)
     return True
+
+
+def constants_java() -> str:
+    """`Constants.java`, of the constants that Python has; each is followed by its docstring."""
+    body = ast.parse(CONSTANTS.read_text(encoding="utf-8")).body[1:]
+    lines = []
+    for assignment, doc in zip(body[::2], body[1::2], strict=True):
+        assert isinstance(assignment, ast.Assign)
+        assert isinstance(doc, ast.Expr)
+        assert isinstance(assignment.targets[0], ast.Name)
+        value, said = ast.literal_eval(assignment.value), ast.literal_eval(doc.value)
+        if isinstance(value, int):
+            declared = f"int {{}} = {value};"
+        else:
+            declared = f"byte {{}} = '{value}';" if len(value) == 1 else f'String {{}} = "{value}";'
+        lines.append(f"    /** {said} */")
+        lines.append(f"    public static final {declared.format(assignment.targets[0].id)}")
+    return _CONSTANTS.format("\n".join(lines))
+
+
+_CONSTANTS = """package io.millstream.kernel;
+
+/** What Python and the kernel share: `kernel/build.py` writes it from millstream/kernel/constants.py. */
+public final class Constants {{
+{}
+
+    private Constants() {{}}
+}}
+"""
 
 
 def identity() -> dict[str, str]:

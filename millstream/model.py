@@ -11,7 +11,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 __all__ = [
     "EPOCH_HEADER",
-    "FORMER_HEADER",
     "MAX_TIMESTAMP_MS",
     "MIN_TIMESTAMP_MS",
     "PARTS_HEADER",
@@ -52,12 +51,6 @@ only in topics that the application owns: in any other topic, headers are the us
 PARTS_HEADER = "millstream.parts"
 """The header of changelog records whose value alone does not determine the aggregate's parts: these parts, as
 JSON. The sum and the count of an average, for instance."""
-
-FORMER_HEADER = "millstream.ts"
-"""The format of former versions in internal topics: the record's timestamp, 8 bytes, and the epoch, 8 more.
-
-They partitioned changelogs by crc32, so one with this header cannot be read like a current one.
-"""
 
 MIN_TIMESTAMP_MS = -62_135_596_800_000
 MAX_TIMESTAMP_MS = 253_402_300_799_999

@@ -1,8 +1,8 @@
 """The runtime's only view of Spark, Kafka and RocksDB: these protocols.
 
-Each has a real implementation (spark/, kafka/, stores/) and a fake (testing/fakes.py); where both can be
-tested, one contract test runs against both. Data does not cross these ports, with one exception: changelog
-records, on their way from Kafka to a local store.
+Each has a real implementation (spark/, kafka/, stores/) and a fake (tests/fakes/fake_ports.py); where both
+can be tested, one contract test runs against both. Data does not cross these ports, with one exception:
+changelog records, on their way from Kafka to a local store.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # edges
     "broker": BASE | ON_THIS_MACHINE | {"kafka", "supervised"},
     "testing": BASE
-    | {"topology", "metrics", "dsl", "stores", "query", "group", "spark", "kafka", "runtime", "broker"}
-    | {"ports", "processors", "registry", "serdes", "checkpoints"},
+    | {"topology", "metrics", "dsl", "stores", "query", "spark", "runtime"}
+    | {"ports", "processors", "registry", "serdes"},
     "millstream": BASE | {"dsl", "processors", "query", "runtime", "serdes", "stores", "topology"},
     "cli": BASE
     | ON_THIS_MACHINE
@@ -585,12 +585,12 @@ def test_each_thread_is_a_daemon() -> None:
 
 
 def test_the_table_of_threads_has_each_one() -> None:
-    """By its name, with `<…>` for what differs; threads of the demonstration and of fakes are nobody's."""
+    """By its name, with `<…>` for what differs; threads of the demonstration are nobody's."""
     text = text_of(ROOT / "docs" / "threads.md")
     names = {
         "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"<\w+>" for part in parts)
         for path in source_files()
-        if part_of(path) not in ("cli", "testing")
+        if part_of(path) != "cli"
         for parts in names_of_threads(path)
     }
     assert len(names) > 8

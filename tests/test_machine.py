@@ -8,10 +8,10 @@ from dataclasses import replace
 from enum import Enum
 
 import pytest
+from fake_ports import ManualClock
 
 from millstream.errors import IllegalStateException
 from millstream.machine import Announcer, Machine, Rules
-from millstream.testing.fakes import ManualClock
 
 log = logging.getLogger("millstream.machine_test")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ports import FakeObjectFiles, FakeTopics
 
 from millstream import small_files
 from millstream.broker.storage import DataDir, template
@@ -46,7 +47,6 @@ from millstream.ports import CheckpointClaim
 from millstream.runtime.reset.afresh import forget_later, forget_now
 from millstream.small_files import create_whole, from_json, read_text, write_whole
 from millstream.stores.directory import StateDirectory
-from millstream.testing.fakes import FakeObjectFiles, FakeTopics
 from millstream.topology.pipeline import Scan
 from millstream.topology.topology import Topology
 

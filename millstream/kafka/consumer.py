@@ -24,7 +24,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
 from millstream.kafka.patience import AWAY, RETRIABLE, Silence
-from millstream.model import EPOCH_HEADER, FORMER_HEADER, TopicPartition
+from millstream.model import EPOCH_HEADER, TopicPartition
 from millstream.polling import looks
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 from millstream.topology.names import is_internal_topic
@@ -32,7 +32,6 @@ from millstream.topology.names import is_internal_topic
 __all__ = ["KafkaChangelogConsumer"]
 
 _EPOCH_SIZE = 8
-_FORMER_SIZES = (8, 16)
 _headers_of = methodcaller("headers")
 """Not `message.headers()`: for a name that is not UTF-8 it returns headers *and* leaves an exception behind,
 which the interpreter may then raise anywhere. Called so, it is raised by the call."""
@@ -168,8 +167,6 @@ class KafkaChangelogConsumer:
                 # Any eight bytes are an epoch; a header of another length is not ours.
                 if name == EPOCH_HEADER and value is not None and len(value) == _EPOCH_SIZE:
                     epoch = value
-                elif name == FORMER_HEADER and value is not None and len(value) in _FORMER_SIZES:
-                    raise _of_former_version(where[0])
                 if epoch != highest:
                     number = int.from_bytes(epoch, "big")
                     if epoch < highest:
@@ -352,11 +349,3 @@ class KafkaChangelogConsumer:
         if self._consumer is None:
             raise IllegalStateException("the changelog consumer is closed")
         return self._consumer
-
-
-def _of_former_version(changelog: str) -> StreamsException:
-    return StreamsException(
-        f"changelog '{changelog}' was written by an earlier version of Millstream, which partitioned it "
-        f"differently and kept timestamps in headers; this version cannot read it. Start afresh with "
-        f"`millstream reset`, or use a new application.id"
-    )

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import PipelineException, StreamsException, TopologyException
+from millstream.kernel.constants import ANSWER_FAIL
 from millstream.model import KafkaRecord
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.serde import Serde
@@ -34,7 +35,6 @@ from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import Report, first_line, report_of, translate, unreadable
 from millstream.spark.run.progress import new_reports
 from millstream.spark.run.transactions import told_by_java
-from millstream.spark.worker.handler_calls import FAIL as SAYS_FAIL
 from millstream.spark.worker.handler_calls import HandlerError, Question
 from millstream.spark.worker.programs import end_query
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
@@ -252,7 +252,7 @@ class MemoryPipeline:
             (answer,) = self._asking.answers([_question(row)])
         except HandlerError as error:
             raise self._failed(str(error)) from error.__cause__
-        if answer.result == SAYS_FAIL:
+        if answer.result == ANSWER_FAIL:
             raise self._failed(str(answer.said)) from unreadable(str(answer.said))
         return [
             KafkaRecord(

@@ -1,6 +1,6 @@
-"""Test support: the driver for users' topologies, and fakes of the ports.
+"""Test support: the driver for users' topologies.
 
-`TopologyTestDriver` and its classes load PySpark on first use; the fakes do not need it.
+They load PySpark on first use.
 """
 
 from typing import TYPE_CHECKING, Any

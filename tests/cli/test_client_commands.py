@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from certificates import made_in
 from cli_running import run
+from fake_world import FakeWorld
 from waiting import wait_until
 
 from millstream import (
@@ -29,7 +30,6 @@ from millstream.cli.client_commands import status_text, stores_text
 from millstream.cli.query import entries_text, sql_text
 from millstream.model import TopicPartition
 from millstream.runtime.wiring import real_parts
-from millstream.testing.world import FakeWorld
 
 TOKEN = "a-token-for-tests"
 

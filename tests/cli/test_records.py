@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 import typer
+from fake_ports import FakeLog, FakeTopics
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +35,6 @@ from millstream.foreign import printable
 from millstream.kafka.records import is_read
 from millstream.model import KafkaRecord, TopicPartition
 from millstream.serdes.serdes import Serdes
-from millstream.testing.fakes import FakeLog, FakeTopics
 
 RECORD = KafkaRecord(
     "orders", 3, 17, b"ann", b'{"amount": 2.5}', 1_782_900_000_123, (("from", b"\xff"), ("a", None))

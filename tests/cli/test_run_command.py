@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_world import FakeWorld
 from waiting import wait_until
 
 from millstream import KafkaStreams, StreamsBuilder, StreamsException
 from millstream.cli.reload import changes, child_arguments, files_of
 from millstream.cli.run import Teller, run_until_ended, serving_settings
-from millstream.testing.world import FakeWorld
 
 
 @pytest.fixture

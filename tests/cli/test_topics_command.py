@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 from cli_running import run
+from fake_ports import FakeTopics
 
 from millstream import Consumed, Materialized, Repartitioned, Serdes, StreamsBuilder
 from millstream.broker import EmbeddedKafka
@@ -18,7 +19,6 @@ from millstream.cli.program_topics import look, needs_as_dict, needs_table, refu
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException
 from millstream.ports import TopicDescription, Topics
-from millstream.testing.fakes import FakeTopics
 from millstream.topology.topology import Topology
 
 PROGRAM = """

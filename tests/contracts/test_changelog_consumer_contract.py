@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from fake_ports import FakeChangelogConsumer, FakeLog
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.model import EPOCH_HEADER, TopicPartition
 from millstream.ports import ChangelogBatch, ChangelogConsumer, OffsetOutOfRange
-from millstream.testing.fakes import FakeChangelogConsumer, FakeLog
 
 Entry = tuple[bytes, bytes | None, int]
 

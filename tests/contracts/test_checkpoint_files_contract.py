@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fake_ports import FakeCheckpointFiles
 
 from millstream.checkpoints.fencing import LocalCheckpointFiles
 from millstream.errors import StreamsException
 from millstream.ports import CheckpointFiles
-from millstream.testing.fakes import FakeCheckpointFiles
 
 
 @pytest.fixture(params=["fake", "local", pytest.param("hadoop", marks=pytest.mark.spark)])

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from fake_ports import FakeEngine
 from waiting import holds_for, wait_until
 
 from millstream import Consumed, Materialized, Serdes, StreamsBuilder, Topology
 from millstream.broker import EmbeddedKafka
 from millstream.errors import PipelineException
 from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd
-from millstream.testing.fakes import FakeEngine
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from fake_group import FakeGroup
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import GroupMember, Membership
-from millstream.testing.group import FakeGroup
 
 AT = TopicPartition("lines", 0)
 

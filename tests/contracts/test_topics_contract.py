@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
+from fake_ports import FakeLog, FakeTopics
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 from millstream.errors import StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import Topics
-from millstream.testing.fakes import FakeLog, FakeTopics
 from millstream.topology.internal_topics import InternalTopic
 
 

@@ -19,7 +19,7 @@ from millstream import (
     TimeWindows,
     Topology,
 )
-from millstream.model import EPOCH_HEADER, FORMER_HEADER, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from millstream.model import EPOCH_HEADER, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
 __all__ = ["GAP_MS", "SIZE_MS", "Fuzzed", "counted", "fuzzed", "is_good", "program", "sessions", "windows"]
 
@@ -48,12 +48,12 @@ _HEADERS: tuple[tuple[Header, ...], ...] = (
     ((EPOCH_HEADER, b"\x7f" + b"\xff" * 7),),
     ((EPOCH_HEADER, b"\x80" + b"\0" * 7),),
     ((EPOCH_HEADER, b"\xff" * 16),),
-    ((EPOCH_HEADER, b"\1\2\3"), (FORMER_HEADER, b"\xff" * 8)),
+    ((EPOCH_HEADER, b"\1\2\3"), ("h", b"\xff" * 8)),
     ((EPOCH_HEADER, None),),
     ((EPOCH_HEADER, b""), ("h", b"1")),
     (("", b""), ("", None)),
     (("\u2603", b"\xff\xfe"),),
-    ((EPOCH_HEADER, b"\xff" * 8), (FORMER_HEADER, b"\0" * 8)),
+    ((EPOCH_HEADER, b"\xff" * 8), ("h", b"\0" * 8)),
     (("__streams.errors.topic", b"elsewhere"), ("traceparent", b"\0")),
     (("many", b"x"),) * 1000,
 )

@@ -19,7 +19,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.kafka.topics import KafkaTopics
-from millstream.model import EPOCH_HEADER, FORMER_HEADER, TopicPartition
+from millstream.model import EPOCH_HEADER, TopicPartition
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 
 pytestmark = pytest.mark.kafka
@@ -118,13 +118,13 @@ def test_a_header_has_the_epoch_in_our_topics_alone(
         (other,),
         ((EPOCH_HEADER, None),),
         (other, ("x", epoch), (EPOCH_HEADER, (4).to_bytes(8, "big"))),
-        ((FORMER_HEADER, b"123"),),
+        (("y", b"123"),),
         (),
     ]
     for number, headers in enumerate(some, 1):
         for where in (topic, theirs):
             producer.produce(where, b"v", b"k", 0, timestamp=number, headers=list(headers))
-    producer.produce(theirs, b"v", b"k", 0, timestamp=9, headers=[(FORMER_HEADER, epoch)])
+    producer.produce(theirs, b"v", b"k", 0, timestamp=9, headers=[("y", epoch)])
     producer.flush(10)
     raw = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     for where in (topic, theirs):
@@ -136,19 +136,6 @@ def test_a_header_has_the_epoch_in_our_topics_alone(
     assert [entry[2] for entry in entries(batches, ours)] == [*range(1, 9), 8]
     assert [entry[2] for entry in entries(batches, foreign)] == [*range(1, 10), 8]
     assert {batch.partition: batch.epoch for batch in batches} == {ours: 4, foreign: 0}
-
-
-def test_a_changelog_of_a_former_version_is_refused(
-    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
-) -> None:
-    """It had timestamps in a header, and its keys in other partitions."""
-    for size in (8, 16):
-        producer.produce(topic, b"v", b"k", size // 16, headers=[(FORMER_HEADER, b"\0" * size)])
-    producer.flush(10)
-    for number in (0, 1):
-        consumer.assign({TopicPartition(topic, number): None})
-        with pytest.raises(StreamsException, match=f"'{topic}' was written by an earlier version.*reset"):
-            poll_until(consumer, lambda batches: count(batches) >= 1)
 
 
 def test_records_of_an_older_epoch_than_seen_are_left_out(

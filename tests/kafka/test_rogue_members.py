@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ports import FakeEngine
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -30,7 +31,6 @@ from millstream.runtime.state.failure import StreamThreadExceptionResponse as Re
 from millstream.runtime.wiring import real_parts
 from millstream.serdes.serdes import Serdes
 from millstream.states import State
-from millstream.testing.fakes import FakeEngine
 from millstream.topology.topology import Topology
 
 pytestmark = pytest.mark.kafka

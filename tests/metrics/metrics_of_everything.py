@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from fake_ports import ManualClock
+
 from millstream.metrics.client_metrics import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.meter import Meter, Reading
 from millstream.metrics.metrics_table import SENSORS, VALUES
-from millstream.testing.fakes import ManualClock
 
 __all__ = ["everything"]
 

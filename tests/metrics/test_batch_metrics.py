@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import pytest
+from fake_ports import ManualClock
 
 from millstream.metrics.batches import forget_pipeline, record_batch
 from millstream.metrics.client_metrics import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.meter import Meter
 from millstream.model import BatchReport, OperatorReport, StoreKind, TopicPartition, WrittenReport
-from millstream.testing.fakes import ManualClock
 
 THREAD = "app-1-StreamThread-1"
 PARTS = {

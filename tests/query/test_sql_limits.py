@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
+from fake_ports import ManualClock
+from fake_world import FakeWorld
 from waiting import wait_until
 from worlds import Client
 
@@ -25,8 +27,6 @@ from millstream.query import sql
 from millstream.query.sql import run_sql
 from millstream.runtime.client import KafkaStreams
 from millstream.serdes.serdes import Serdes
-from millstream.testing.fakes import ManualClock
-from millstream.testing.world import FakeWorld
 
 # Most of them start and end processes.
 pytestmark = pytest.mark.cluster

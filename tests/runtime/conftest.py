@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, Make, word_count
 
 from millstream.runtime.client import KafkaStreams
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 
+from fake_world import FakeWorld
 from waiting import wait_until
 
 from millstream.dsl.builder import StreamsBuilder
@@ -16,7 +17,6 @@ from millstream.runtime.client import KafkaStreams
 from millstream.runtime.threads.handler import FailureContext
 from millstream.serdes.serdes import Serdes
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 
 SOON = timedelta(seconds=20)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, SOON_S, Make, ended, put_into, word_count
 
 from millstream.errors import IllegalStateException, PipelineException, TopologyException
@@ -18,7 +19,6 @@ from millstream.query.composite import QueryableStoreTypes
 from millstream.query.parameters import StoreQueryParameters
 from millstream.query.request import RangeQuery, StateQueryRequest
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 LITTLE = timedelta(milliseconds=5)
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, SOON_S, Handler, Make, ended
 from waiting import wait_until
 
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.state.failure import StreamThreadExceptionResponse as Response
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 KINDS = {"CleanupThread", "RocksDBMetrics"}
 

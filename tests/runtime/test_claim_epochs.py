@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from fake_ports import FakeChangelogConsumer, FakeLog
 
 from millstream import StreamsException
 from millstream.checkpoints.epochs import AHEAD, HIGHEST, check_epoch, floor, highest_epoch
 from millstream.model import TopicPartition
-from millstream.testing.fakes import FakeChangelogConsumer, FakeLog
 
 AT = TopicPartition("app-n-changelog", 1)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_ports import ManualClock
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
@@ -16,7 +17,6 @@ from waiting import wait_until
 from millstream.model import TaskId
 from millstream.runtime.threads.cleaner import StateCleaner, last_touched_ms, obsolete
 from millstream.stores.directory import StateDirectory
-from millstream.testing.fakes import ManualClock
 
 NOW_MS = 1_700_000_000_000
 TASKS = [TaskId(0, number) for number in range(4)]

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, SOON_S, Make, put_into, two_pipelines
 from waiting import wait_until
 
@@ -34,7 +35,6 @@ from millstream.runtime.client import KafkaStreams
 from millstream.runtime.state.failure import StreamThreadExceptionResponse
 from millstream.states import State
 from millstream.stores.directory import StateDirectory
-from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
 ENDED = (State.NOT_RUNNING, State.ERROR)

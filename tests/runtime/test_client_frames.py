@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, Make
 
 from millstream.dsl.builder import StreamsBuilder
@@ -10,7 +11,6 @@ from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.options import Consumed
 from millstream.errors import IllegalStateException, StreamsNotStartedException, TopologyException
 from millstream.serdes.serdes import Serdes
-from millstream.testing.world import FakeWorld
 
 
 def program() -> tuple[StreamsBuilder, DataFrameTable, StreamDataFrame]:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fake_world import FakeWorld
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -23,7 +24,6 @@ from millstream.errors import IllegalStateException, StreamsException, TimeoutEx
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.state.failure import Response
 from millstream.states import CLIENT, State
-from millstream.testing.world import FakeWorld
 
 PIPELINES = ("p0", "p1")
 ANSWERS: tuple[object, ...] = (

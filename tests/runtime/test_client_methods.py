@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from fake_world import FakeWorld
 from scenes import (
     SOON,
     Handler,
@@ -42,7 +43,6 @@ from millstream.runtime.client import KafkaStreams
 from millstream.runtime.close_options import CloseOptions, GroupMembershipOperation
 from millstream.runtime.state.failure import Response
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
 ZERO, LITTLE = timedelta(0), timedelta(milliseconds=5)

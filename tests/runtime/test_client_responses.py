@@ -14,6 +14,7 @@ from datetime import timedelta
 from enum import Enum
 
 import pytest
+from fake_world import FakeWorld
 from scenes import (
     SOON,
     SOON_S,
@@ -41,7 +42,6 @@ from millstream.runtime.client import KafkaStreams
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.state.failure import Response
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 NO_BACKOFF = {"replace__thread__backoff__ms": 0, "replace__thread__backoff__max__ms": 0}
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from fake_world import FakeWorld
 from scenes import (
     SOON,
     SOON_S,
@@ -27,7 +28,6 @@ from millstream.errors import TimeoutException
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.state.failure import Response
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 
 @pytest.fixture
@@ -57,13 +57,13 @@ def test_a_thread_is_added(make: Make, world: FakeWorld) -> None:
     assert client.add_stream_thread() == "A-StreamThread-3"
     ends_running(client)
     assert names_of(client) == ["StreamThread-1", "StreamThread-2", "StreamThread-3"]
-    assert [new for _, new in told][-2:] == [State.REBALANCING, State.RUNNING]
     wait_until(
         lambda: all(thread.active_tasks for thread in client.metadata_for_local_threads()),
         "one of the three tasks each",
         SOON_S,
     )
     ends_running(client)
+    assert [new for _, new in told][-2:] == [State.REBALANCING, State.RUNNING]
 
 
 def test_a_thread_is_removed(two: KafkaStreams, world: FakeWorld) -> None:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from fake_ports import FakeCheckpointFiles
 from scenes import two_pipelines, word_count
 
 from millstream.checkpoints.checkpoints import FORMAT, Checkpoints, Fingerprint, fingerprint
@@ -15,7 +16,6 @@ from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
 from millstream.errors import CheckpointException, StreamsException, TopologyException
 from millstream.runtime.topics.preparation import missing_sources, sink_topics, source_topics
-from millstream.testing.fakes import FakeCheckpointFiles
 from millstream.topology.topology import Topology
 
 # --- fingerprints and checkpoints --------------------------------------------------------------------------

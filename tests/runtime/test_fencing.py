@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fake_ports import FakeCheckpointFiles, ManualClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import wait_until
@@ -30,7 +31,6 @@ from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.errors import StreamsException, TaskMigratedException, TopologyException
 from millstream.ports import CheckpointClaim
-from millstream.testing.fakes import FakeCheckpointFiles, ManualClock
 
 
 def claims(root: Path) -> CheckpointClaims:

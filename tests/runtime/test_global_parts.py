@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fake_ports import FakeTopics
 
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Consumed, Materialized
@@ -10,7 +11,6 @@ from millstream.errors import MissingSourceTopicException, StreamsException, Top
 from millstream.model import TaskId, TopicPartition
 from millstream.runtime.threads.global_tables import declared_serdes, find_global_parts, global_parts
 from millstream.serdes.serdes import Serdes
-from millstream.testing.fakes import FakeTopics
 from millstream.topology.topology import Topology
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from fake_ports import FakeChangelogConsumer, FakeLog, FakeTopics, ManualClock
 from waiting import wait_until
 
 from millstream.clock import Clock, SystemClock
@@ -36,7 +37,6 @@ from millstream.states import GlobalThreadState, State
 from millstream.stores.memory_store import MemoryStore
 from millstream.stores.store_base import to_stored
 from millstream.stores.updater import StoreUpdater
-from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, FakeTopics, ManualClock
 from millstream.topology.nodes import Store
 
 SOON = 10.0

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fake_world import FakeWorld
 from scenes import (
     SOON,
     SOON_S,
@@ -42,7 +43,6 @@ from millstream.query.parameters import StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.state.failure import Response
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
 PIPELINES = ("p0", "p1")

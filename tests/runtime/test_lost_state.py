@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, SOON_S, Handler, Make, ended, put_into
 from waiting import wait_until
 
@@ -30,7 +31,6 @@ from millstream.model import TopicPartition
 from millstream.ports import TopicDescription
 from millstream.runtime.state.events import GroupLost
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 from millstream.topology.names import markers_topic
 from millstream.topology.topology import Topology
 

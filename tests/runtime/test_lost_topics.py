@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from fake_world import FakeWorld
 from scenes import (
     SOON_S,
     Handler,
@@ -34,7 +35,6 @@ from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.state.failure import Response
 from millstream.serdes.serdes import Serdes
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 AGAIN = UncaughtExceptionPolicy.replace(
     100, backoff=timedelta(milliseconds=20), backoff_max=timedelta(milliseconds=50)

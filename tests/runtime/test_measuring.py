@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from fake_world import FakeWorld
 from scenes import Handler, Make, poison, running, word_count
 from waiting import wait_until
 
@@ -16,7 +17,6 @@ from millstream.runtime.client import KafkaStreams
 from millstream.runtime.measuring import keepers_of, readers_of
 from millstream.runtime.state.supervision import StreamThreadExceptionResponse as Response
 from millstream.states import ThreadState
-from millstream.testing.world import FakeWorld
 
 
 def until(client: KafkaStreams, fits: Callable[[ClientMetrics], bool], what: str) -> ClientMetrics:

@@ -7,6 +7,7 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, Make, ended, global_only, put_into, running, with_global_table, word_count
 
 from millstream.errors import LockException, PipelineException
@@ -15,7 +16,6 @@ from millstream.query.parameters import StoreQueryParameters
 from millstream.query.request import KeyQuery, RangeQuery, StateQueryRequest
 from millstream.runtime.client import KafkaStreams
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
 

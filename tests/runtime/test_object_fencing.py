@@ -9,13 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from fake_ports import FakeCheckpointFiles, FakeObjectFiles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.checkpoints.object_fencing import ObjectClaims, claims_of, live_of
 from millstream.errors import TaskMigratedException
 from millstream.ports import FENCE, CheckpointClaim
-from millstream.testing.fakes import FakeCheckpointFiles, FakeObjectFiles
 
 ROOT = "s3a://bucket/app"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_ports import FakeCheckpointFiles, FakeLog, FakeObjectFiles, FakeTopics
 
 from millstream.checkpoints.checkpoints import Checkpoints
 from millstream.checkpoints.identity import Policies
@@ -26,7 +27,6 @@ from millstream.errors import CheckpointException, StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import FENCE, CheckpointClaim, CompiledPipeline
 from millstream.runtime.topics.reconcile import Reconciler
-from millstream.testing.fakes import FakeCheckpointFiles, FakeLog, FakeObjectFiles, FakeTopics
 from millstream.topology.pipeline import Scan
 
 HEAD = ("v1", '{"batchWatermarkMs":0,"conf":{}}')

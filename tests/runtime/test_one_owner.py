@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from fake_world import FakeWorld
 from scenes import (
     SOON,
     SOON_S,
@@ -39,7 +40,6 @@ from millstream.group.userdata import Assignment
 from millstream.model import TaskId
 from millstream.runtime.state.failure import Response
 from millstream.states import State, ThreadState
-from millstream.testing.world import FakeWorld
 
 R = Response
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, SOON_S, Make, put_into, with_global_table, word_count
 from waiting import wait_until
 
@@ -28,7 +29,6 @@ from millstream.runtime.own_writes import bound_after, bound_at_ends
 from millstream.runtime.queries import _Progress
 from millstream.serdes.serdes import Serdes
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 from millstream.topology.windows import JoinWindows
 

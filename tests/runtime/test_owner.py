@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import pytest
+from fake_ports import ManualClock
 from waiting import wait_until
 
 from millstream.machine import Announcer
@@ -31,7 +32,6 @@ from millstream.runtime.state.events import (
     ThreadMoved,
 )
 from millstream.states import State, ThreadState
-from millstream.testing.fakes import ManualClock
 
 SOON_S = 20.0
 log = logging.getLogger("millstream.owner_test")

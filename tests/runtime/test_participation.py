@@ -7,6 +7,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from fake_world import FakeWorld
 from scenes import (
     SOON,
     SOON_S,
@@ -32,7 +33,6 @@ from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.state.failure import Response
 from millstream.runtime.state.work_plan import WorkPlan
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 
 AGAIN = UncaughtExceptionPolicy.replace(

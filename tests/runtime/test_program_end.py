@@ -21,7 +21,7 @@ from waiting import wait_until
 from millstream import program_end
 from millstream.errors import IllegalStateException
 from millstream.runtime.client import KafkaStreams
-from millstream.testing.world import FakeWorld
+from fake_world import FakeWorld
 
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 world = FakeWorld({"lines": 1, "out": 1})

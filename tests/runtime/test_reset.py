@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ports import FakeCheckpointFiles, FakeTopics
+from fake_world import FakeWorld
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SOON, Handler, Make, ended, running, word_count
@@ -34,8 +36,6 @@ from millstream.runtime.reset.resetter import Reset, reset_application
 from millstream.runtime.state.failure import Response
 from millstream.states import State
 from millstream.stores.directory import StateDirectory
-from millstream.testing.fakes import FakeCheckpointFiles, FakeTopics
-from millstream.testing.world import FakeWorld
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration
 from millstream.topology.pipeline import Scan
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, SOON_S, Handler, Make, at_rest, names_of, poison, running, with_global_table
 from waiting import wait_until
 
@@ -27,7 +28,6 @@ from millstream.query.provider import PartRole
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.state.failure import Response
 from millstream.runtime.threads.standby_updates import SuspendReason
-from millstream.testing.world import FakeWorld
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
 STALE = COUNTS.enable_stale_stores()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, SOON_S, Make, at_rest, ended, running, runs
 from waiting import wait_until
 
 from millstream import KafkaStreams
 from millstream.errors import SetupException
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 
 def _has_looked() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from fake_ports import FakeTopics
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
@@ -32,7 +33,6 @@ from millstream.runtime.topics.topic_news import (
     written_topics,
 )
 from millstream.runtime.topics.topic_watch import TopicWatch, pause_after
-from millstream.testing.fakes import FakeTopics
 
 LOGS = re.compile("logs-.*")
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, global_only
 
 from millstream.model import TopicPartition
 from millstream.runtime import wiring
 from millstream.runtime.client import KafkaStreams
-from millstream.testing.world import FakeWorld
 
 pytestmark = pytest.mark.disk
 

@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, SOON_S, Make, global_only, put_into, word_count
 
 from millstream.errors import (
@@ -23,7 +24,6 @@ from millstream.query.composite import QueryableStoreTypes
 from millstream.query.parameters import QueryableStoreType, StoreQueryParameters
 from millstream.runtime.client import KafkaStreams
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 
 KEY_VALUE = QueryableStoreTypes.key_value_store()
 COUNTS = StoreQueryParameters.from_name_and_type("counts", KEY_VALUE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from fake_world import FakeWorld
 from scenes import SOON, Make
 from waiting import wait_until
 
@@ -17,7 +18,6 @@ from millstream.query.metadata import default_partition
 from millstream.query.parameters import StoreQueryParameters
 from millstream.serdes.serdes import Serdes
 from millstream.stores.keys import session_key, window_key
-from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 from millstream.topology.windows import SessionWindows, TimeWindows
 

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from fake_world import FakeWorld
 from server_world import ask
 from waiting import wait_until
 
@@ -34,7 +35,6 @@ from millstream.runtime.wiring import real_parts
 from millstream.server.application import QueryApplication
 from millstream.server.dashboard import Live, machine_of, told_by
 from millstream.states import CLIENT, State
-from millstream.testing.world import FakeWorld
 
 UI = Path(millstream.server.__file__).parent / "ui"
 TOKEN = "a-token-for-tests"

@@ -17,6 +17,7 @@ from typing import Literal
 
 import pytest
 from browsing import Seen, chromium, width_of
+from fake_world import FakeWorld
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 from waiting import wait_until
 
@@ -35,7 +36,6 @@ from millstream.query.metadata import default_partition
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.wiring import real_parts
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 
 pytestmark = pytest.mark.disk

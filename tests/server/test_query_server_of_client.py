@@ -15,6 +15,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from fake_world import FakeWorld
 from prometheus_client.parser import text_string_to_metric_families
 from traps import trap
 from waiting import wait_until
@@ -39,7 +40,6 @@ from millstream.serdes.serdes import Serdes
 from millstream.server import RemoteStore
 from millstream.server.serving import listening_address, query_server
 from millstream.states import State
-from millstream.testing.world import FakeWorld
 from millstream.topology.topology import Topology
 
 SOON = timedelta(seconds=20)

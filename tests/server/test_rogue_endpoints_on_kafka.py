@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_world import FakeWorld
 from traps import trap
 from waiting import wait_until
 
@@ -25,7 +26,6 @@ from millstream.query.metadata import default_partition
 from millstream.runtime.client import KafkaStreams
 from millstream.runtime.wiring import real_parts
 from millstream.serdes.serdes import Serdes
-from millstream.testing.world import FakeWorld
 
 SOON = timedelta(seconds=60)
 TOKEN = "s3cret-token-of-all"

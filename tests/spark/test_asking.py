@@ -19,13 +19,10 @@ from millstream import (
     StreamsException,
 )
 from millstream.dsl.error_handlers import FailedRecord, ProducerRecord, SerializationExceptionOrigin
+from millstream.kernel.constants import ANSWER_FAIL, ANSWER_GO_ON, ANSWER_NOT_ASKED, PLACE_REFUSED
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.run.failures import Report, translate
 from millstream.spark.worker.handler_calls import (
-    FAIL,
-    GO_ON,
-    NOT_ASKED,
-    REFUSED,
     Asking,
     FailurePlace,
     FieldReader,
@@ -83,7 +80,12 @@ def test_nobody_is_asked_behind_a_record_that_ends_the_pipeline() -> None:
     calls: list[None] = []
     questions = [replace(QUESTION, value=value) for value in values]
     answers = asking.answers(questions, lambda: calls.append(None))
-    assert [answer.result for answer in answers] == [GO_ON, GO_ON, FAIL, NOT_ASKED]
+    assert [answer.result for answer in answers] == [
+        ANSWER_GO_ON,
+        ANSWER_GO_ON,
+        ANSWER_FAIL,
+        ANSWER_NOT_ASKED,
+    ]
     said = "too large; the handler test_asking.Counting of processing.exception.handler says 'fail'"
     assert answers[2].said == said
     assert handler.seen == [FailedRecord("key", value, 5, (("h", None),)) for value in (1, None, 2)]
@@ -102,15 +104,15 @@ class Writing(ProductionExceptionHandler):
 def test_what_kafka_refuses_is_asked_about_by_its_node() -> None:
     """KIP-1065: to try it again does not help, so that is a 'fail'."""
     asking = Asking({"production": Writing}, {}, PLACES, 3)
-    (answer,) = asking.answers([replace(QUESTION, place=REFUSED)])
-    assert answer.result == FAIL
+    (answer,) = asking.answers([replace(QUESTION, place=PLACE_REFUSED)])
+    assert answer.result == ANSWER_FAIL
     assert "says 'retry', but a second write does not help, so it counts as 'fail'" in str(answer.said)
 
 
 def test_what_cannot_be_written_fails_unless_the_handler_says_otherwise() -> None:
     """KIP-399: its own method is asked, whose default is to fail."""
     (answer,) = Asking({"production": Writing}, {}, PLACES, None).answers([replace(QUESTION, place=1)])
-    assert (answer.result, answer.letters) == (FAIL, ())
+    assert (answer.result, answer.letters) == (ANSWER_FAIL, ())
 
 
 def test_a_handler_that_cannot_be_made_ends_the_pipeline() -> None:

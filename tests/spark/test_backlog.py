@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from fake_ports import FakeCheckpointFiles
 
 from millstream.dsl.timestamps import (
     Extractor,
@@ -12,7 +13,6 @@ from millstream.dsl.timestamps import (
     WallclockTimestampExtractor,
 )
 from millstream.spark.run.backlog import _planned, limit_options, limits
-from millstream.testing.fakes import FakeCheckpointFiles
 
 
 def test_the_first_micro_batch_is_small_and_a_pause_does_not_limit_the_throughput() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fake_ports import FakeCheckpointFiles
 from pyspark.sql import SparkSession
 
 from millstream.errors import StreamsException
 from millstream.spark.engine import SparkEngine, SparkSettings
 from millstream.spark.run.checkpoint_files import check_location, tried
-from millstream.testing.fakes import FakeCheckpointFiles
 
 
 class Failing(FakeCheckpointFiles):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from fake_ports import FakeCheckpointFiles
+
 from millstream.spark.run.moved import put_right
-from millstream.testing.fakes import FakeCheckpointFiles
 
 METADATA = "state/1/_metadata/v2/0"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_ports import ManualClock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -21,7 +22,6 @@ from millstream.model import StoreKind
 from millstream.stores.keys import MAX_TIME_MS, session_key, window_key
 from millstream.stores.segments import segment_interval
 from millstream.stores.store_base import ClosedStoreError, to_stored
-from millstream.testing.fakes import ManualClock
 
 WINDOW, SESSION = StoreKind.WINDOW, StoreKind.SESSION
 RETENTION = 10 * MINUTE

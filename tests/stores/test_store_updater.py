@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from fake_ports import FakeChangelogConsumer, FakeLog, ManualClock
 from waiting import wait_until
 
 from millstream.errors import (
@@ -21,7 +22,6 @@ from millstream.ports import ChangelogBatch, OffsetOutOfRange
 from millstream.stores.memory_store import MemoryStore
 from millstream.stores.store_base import to_stored
 from millstream.stores.updater import Start, StoreUpdater, progress_line, where_to_start
-from millstream.testing.fakes import FakeChangelogConsumer, FakeLog, ManualClock
 
 P0 = TopicPartition("app-counts-changelog", 0)
 P1 = TopicPartition("app-counts-changelog", 1)

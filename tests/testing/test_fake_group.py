@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
+from fake_group import FakeGroup, FakeMembership
 from waiting import wait_until
 
 from millstream.errors import IllegalStateException, StreamsException, TaskAssignmentException
 from millstream.model import TopicPartition
 from millstream.ports import GroupMember, Membership
-from millstream.testing.group import FakeGroup, FakeMembership
 
 PARTITION = TopicPartition("lines", 0)
 

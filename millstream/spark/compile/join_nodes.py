@@ -14,6 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from millstream.errors import TopologyException
+from millstream.kernel.constants import SIDE_LEFT
 from millstream.spark.compile.applying import add_result, apply
 from millstream.spark.compile.building import Building
 from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
@@ -266,7 +267,7 @@ def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, jo
         }[node.type]
         return F.when(there, join_values(node, flow, lane, left, right))
 
-    is_left = F.col(joined.side) == 0
+    is_left = F.col(joined.side) == SIDE_LEFT
     told = {
         JoinType.INNER: F.when(is_left, sides[1].isNotNull()).otherwise(sides[0].isNotNull()),
         JoinType.LEFT: F.when(is_left, _any(*sides, olds[0])).otherwise(sides[0].isNotNull()),

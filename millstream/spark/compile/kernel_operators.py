@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.kernel import constants
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.flow import HEADERS, TIMESTAMP, Flow, Lane, Names
@@ -68,8 +69,6 @@ from millstream.topology.windows import (
 
 __all__ = ["Item", "LateRows", "Results", "aggregate", "bucket_names", "item_of", "layout"]
 
-UPDATE, GONE, CLOSED, LATE, CLOSED_GONE = range(5)
-"""What a row of the operator is: the column `kind`."""
 PASSED = -1
 """What the column `tag` has in rows that pass through the operator, in place of an aggregation's number."""
 
@@ -127,7 +126,7 @@ class Item:
 
     @property
     def goes_on_closed(self) -> bool:
-        """Whether only rows of the kinds CLOSED and CLOSED_GONE go on."""
+        """Whether only rows of the kinds KIND_CLOSED and KIND_CLOSED_GONE go on."""
         node = self.pending.node
         return isinstance(node, Suppress) or (isinstance(node, Aggregate) and node.on_close)
 
@@ -354,12 +353,14 @@ def _put_lanes(
     if item.is_windowed:
         plain_key = new.with_column("k", windowed_key(F.col(item.key), start, end))
     if item.pending.windows is not None:
-        flag = new.with_column("d", mine & (kind == LATE))
+        flag = new.with_column("d", mine & (kind == constants.KIND_LATE))
         what = F.array(F.col(called["time"]), start, end, F.unix_millis(F.col(TIMESTAMP)))
         results.late.append(LateRows(item, flag, new.with_column("a", F.when(F.col(flag), what))))
-    value = new.with_column("v", F.when(mine & kind.isin(UPDATE, CLOSED), item.parts.result))
+    value = new.with_column(
+        "v", F.when(mine & kind.isin(constants.KIND_UPDATE, constants.KIND_CLOSED), item.parts.result)
+    )
     if item.parts.of_result is None and not isinstance(item.pending.node, Suppress):
-        content = F.when(mine & (kind == UPDATE), parts_as_bytes(item.parts.parts))
+        content = F.when(mine & (kind == constants.KIND_UPDATE), parts_as_bytes(item.parts.parts))
         results.parts[item.pending.node] = new.with_column("o", content)
     is_table = isinstance(item.pending.node, TableSource | ToTable | Suppress)
     value_serde = item.pending.lane.value_serde if is_table else None
@@ -380,11 +381,13 @@ def _put_lanes(
             lane if own == number else replace(lane, old=None)
         )  # of the latter, what was told last is not known
         if has_kinds:
-            updates = replace(updates, keep=new.with_column("f", (tag == own) & (kind <= GONE)))
+            updates = replace(
+                updates, keep=new.with_column("f", (tag == own) & (kind <= constants.KIND_GONE))
+            )
         lanes[node] = updates
         if own != number or item.goes_on_closed:
             results.stored[node] = updates
-            closed = (tag == own) & kind.isin(CLOSED, CLOSED_GONE)
+            closed = (tag == own) & kind.isin(constants.KIND_CLOSED, constants.KIND_CLOSED_GONE)
             if not isinstance(node, Suppress) or node.until_close:  # without a value there is no such window
                 closed &= F.col(value).isNotNull()
             lanes[node] = replace(lane, keep=new.with_column("f", closed))
@@ -767,7 +770,7 @@ def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
         rows.append(
             state.select(
                 F.lit(number).alias("tag"),
-                F.lit(UPDATE).alias("kind"),
+                F.lit(constants.KIND_UPDATE).alias("kind"),
                 key.alias("key"),
                 start.alias("start"),
                 end.alias("end"),

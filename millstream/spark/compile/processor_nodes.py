@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from millstream.dsl.error_handlers import SerializationExceptionOrigin
 from millstream.errors import TopologyException
+from millstream.kernel.constants import TICK
 from millstream.processors.graph import Graph, GraphPlan, Input, linked, plan_graph
 from millstream.processors.stores import changelog_record
 from millstream.serdes.serde import Serde
@@ -54,7 +55,6 @@ __all__ = ["Forwarded", "WaitingInput", "build_processors", "visit_process"]
 CLOCK = "the time of day"
 """The name of the source of ticks in checkpoints."""
 
-_TICK = -1
 _BEHIND_ALL = 2**62
 _NOT_THE_USERS = frozenset(("builtins", "abc", "typing", "millstream"))
 
@@ -393,7 +393,7 @@ def _ticks(building: Building, plan: GraphPlan) -> DataFrame | None:
     nothing = F.lit(None)
     return ticks.select(
         _bucket(building, plan, F.col("task")).alias("bucket"),
-        F.lit(_TICK).alias("input"),
+        F.lit(TICK).alias("input"),
         nothing.cast("binary").alias("key"),
         nothing.cast("binary").alias("value"),
         "at",

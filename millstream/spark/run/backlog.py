@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from millstream.dsl.timestamps import Extractor, TimestampExtractor, WallclockTimestampExtractor
+from millstream.kernel.constants import OPTION_HAS_TIMES, OPTION_SHARED
 from millstream.ports import CheckpointFiles
 from millstream.spark.jvm.java_names import java_class
 
@@ -47,7 +48,7 @@ def limit_options(run: str, extractor: Extractor | None) -> dict[str, str]:
     kept = extractor is None or (
         isinstance(extractor, TimestampExtractor) and not isinstance(extractor, WallclockTimestampExtractor)
     )
-    return {"batch.run": run, "batch.times": str(kept).lower()}
+    return {OPTION_SHARED: run, OPTION_HAS_TIMES: str(kept).lower()}
 
 
 class Backlog:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millstream.kernel.constants import METRIC_BYTES, METRIC_WRITTEN
 from millstream.model import BatchReport, OperatorReport, TopicPartition, WrittenReport
 
 __all__ = [
@@ -24,8 +25,6 @@ __all__ = [
     "sink_metrics",
 ]
 
-_WRITTEN = "written:"
-_BYTES = "bytes"
 """What the kernel's source says of a batch (ReadBytes.java), in the form of offsets."""
 
 
@@ -74,7 +73,7 @@ def read_report(
             # A topic read for several outputs is a source for each, but counts once.
             place = TopicPartition(*at)
             read[place] = max(read.get(place, 0), count)
-        for at, count in positions((source.get("metrics") or {}).get(_BYTES)).items():
+        for at, count in positions((source.get("metrics") or {}).get(METRIC_BYTES)).items():
             place = TopicPartition(*at)
             read_bytes[place] = max(read_bytes.get(place, 0), count)
         for at, offset in latest.items():
@@ -148,9 +147,9 @@ def sink_metrics(progress: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _written(progress: Mapping[str, Any]) -> dict[str, WrittenReport]:
     return {
-        name.removeprefix(_WRITTEN): WrittenReport(*map(int, numbers.split()))
+        name.removeprefix(METRIC_WRITTEN): WrittenReport(*map(int, numbers.split()))
         for name, numbers in sink_metrics(progress).items()
-        if name.startswith(_WRITTEN)
+        if name.startswith(METRIC_WRITTEN)
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millstream.kernel.constants import OPTION_RUN
 from millstream.model import TopicPartition
 from millstream.ports import CheckpointFiles
 from millstream.spark.jvm.executors import is_cluster
@@ -30,7 +31,7 @@ __all__ = [
     "read_options",
 ]
 
-RUN = "real.time.run"
+RUN = OPTION_RUN
 """The option that tells the kernel's source and sink which run they belong to."""
 
 _BATCHES = "io.millstream.kernel.realtime.Batches"

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from millstream.kernel.constants import FOLD_USED_AGAIN, FOLD_WANTED, NOTHING
 from millstream.serdes.serde import Serde
 from millstream.topology.nodes import Fold, TableFold
 
 __all__ = ["FoldSerdes", "Folding"]
-
-_WANTED, _USED_AGAIN = 1, 2
-_NOTHING = -1
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ class Folding:
 
         for group, before, other, count, how in zip(groups, befores, others, counts, hows, strict=True):
             of, key = of_groups[group], named[group]
-            aggregate = None if before == _NOTHING else taken(before, of.read)
-            if other != _NOTHING:
+            aggregate = None if before == NOTHING else taken(before, of.read)
+            if other != NOTHING:
                 alive()
                 aggregate = of.merged(key, aggregate, taken(other, of.read))
             if count:
@@ -75,9 +73,9 @@ class Folding:
             if how:
                 # What a function changes in it later is not in these bytes.
                 data = of.write(aggregate)
-                if how & _WANTED:
+                if how & FOLD_WANTED:
                     wanted.append(data)
-                if how & _USED_AGAIN:
+                if how & FOLD_USED_AGAIN:
                     aggregate = _Shared(data)
             computed.append(aggregate)
         return [wanted]

@@ -34,13 +34,11 @@ from millstream.dsl.error_handlers import (
     SerializationExceptionOrigin,
 )
 from millstream.errors import SerializationException, StreamsException
+from millstream.kernel.constants import ANSWER_FAIL, ANSWER_GO_ON, ANSWER_NOT_ASKED, PLACE_REFUSED
 from millstream.model import TaskId
 from millstream.serdes.serde import Serde
 
 __all__ = [
-    "FAIL",
-    "GO_ON",
-    "REFUSED",
     "Asking",
     "FailurePlace",
     "FieldReader",
@@ -48,11 +46,6 @@ __all__ = [
     "HandlerResult",
     "Question",
 ]
-
-REFUSED = -1
-"""The place of records that Kafka refused."""
-
-GO_ON, FAIL, NOT_ASKED = 0, 1, 2
 
 
 class HandlerError(Exception):
@@ -114,7 +107,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class HandlerResult:
-    """What to do: `result` is GO_ON, FAIL or NOT_ASKED; `said` is a sentence that says why it fails."""
+    """What to do: `result` is an `ANSWER_` constant of the kernel; `said` is a sentence, why it fails."""
 
     result: int
     said: str | None = None
@@ -158,12 +151,12 @@ class Asking:
         failed = False
         for question in questions:
             alive()
-            answers.append(HandlerResult(NOT_ASKED) if failed else self._asked(question))
-            failed |= answers[-1].result == FAIL
+            answers.append(HandlerResult(ANSWER_NOT_ASKED) if failed else self._asked(question))
+            failed |= answers[-1].result == ANSWER_FAIL
         return answers
 
     def _asked(self, question: Question) -> HandlerResult:
-        if question.place == REFUSED:
+        if question.place == PLACE_REFUSED:
             place = FailurePlace("production", question.node)
         else:
             place = self._places[question.place]
@@ -257,17 +250,17 @@ def _checked(handler: Any, place: FailurePlace, question: Question, response: An
         _check_letter(handler, place, letter)
     letters = response.dead_letter_queue_records
     if response.result is ErrorHandlerResult.RESUME:
-        return HandlerResult(GO_ON, None, letters)
+        return HandlerResult(ANSWER_GO_ON, None, letters)
     said = f"{question.message}; the handler {_name(handler)} of {place.kind}.exception.handler says "
     if response.result is ErrorHandlerResult.FAIL:
-        return HandlerResult(FAIL, f"{said}'fail'", letters)
+        return HandlerResult(ANSWER_FAIL, f"{said}'fail'", letters)
     if place.kind != "production":
         raise HandlerError(
             f"the handler {_name(handler)} of {place.kind}.exception.handler returned 'retry', which is only "
             "for records that are being written"
         )
     return HandlerResult(
-        FAIL, f"{said}'retry', but a second write does not help, so it counts as 'fail'", letters
+        ANSWER_FAIL, f"{said}'retry', but a second write does not help, so it counts as 'fail'", letters
     )
 
 

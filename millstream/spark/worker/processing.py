@@ -18,6 +18,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Any
 
+from millstream.kernel.constants import ASK_COUNT, ASK_OWN_VALUE, ASK_RANGE, ASK_VALUE, NOTHING, TICK
 from millstream.model import TaskId
 from millstream.processors.api import PunctuationType
 from millstream.processors.graph import Graph
@@ -29,9 +30,7 @@ __all__ = ["NO_TIME", "Processing", "ProcessorError", "unwritten_number"]
 NO_TIME = -(2**63)
 """The stream time of a task without records so far."""
 
-_TICK = -1
-_NOTHING = -1
-_GET, _GET_OWN, _RANGE, _COUNT = map(ord, "gorc")
+_GET, _GET_OWN, _RANGE, _COUNT = map(ord, (ASK_VALUE, ASK_OWN_VALUE, ASK_RANGE, ASK_COUNT))
 _FIRST_PAGE, _LARGEST_PAGE = 32, 2_048
 _PLACE = struct.Struct(">i")
 _bookmark: mmap.mmap | bytearray = bytearray(_PLACE.size)
@@ -153,7 +152,7 @@ class _Task:
         self._stores = [_Entries(number, self) for number in range(len(graph.stores))]
         self._clock_ms: int | None = 0 if is_timed else None
         self._caller: Caller | None = None
-        self._place = _NOTHING
+        self._place = NOTHING
         self._key: bytes | None = None
         self._record: RawRecord | None = None
         self._keys: list[bytes] = []
@@ -185,8 +184,8 @@ class _Task:
             caller()
             _PLACE.pack_into(_bookmark, 0, place)
             self._key = key
-            if input == _TICK:
-                self._place, self._record = _NOTHING, None
+            if input == TICK:
+                self._place, self._record = NOTHING, None
                 self._tick(at)
                 continue
             self._place = place
@@ -298,7 +297,7 @@ class _Task:
         of: RawRecord | None,
         /,
     ) -> None:
-        place = _NOTHING if of is None or of.topic is None else self._place
+        place = NOTHING if of is None or of.topic is None else self._place
         self._outputs.append((outside, place, key, value, timestamp, headers))
 
     def failed(self, processor: int, record: Any, error: Exception, /) -> None:
@@ -322,7 +321,7 @@ class _Task:
             what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
         )
         told = f"{name} in task {self._task_id}{self._where()}: {error}"
-        place = self._place if has_record else _NOTHING
+        place = self._place if has_record else NOTHING
         self._failures.append((number, place, kind.encode(), told.encode(errors="replace")))
 
     def now_ms(self) -> int:

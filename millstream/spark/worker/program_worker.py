@@ -31,6 +31,8 @@ from time import monotonic
 from types import ModuleType
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
+from millstream.kernel import constants
+
 __all__ = ["START", "Caller", "Column", "Program", "decoded", "encoded", "main"]
 
 START = """
@@ -75,8 +77,10 @@ class Caller(Protocol):
 Program: TypeAlias = "Callable[[list[Any], Caller], Sequence[Column]]"
 """Frames in, frames out."""
 
-_PROGRAM, _REQUEST, _ALIVE, _ANSWER, _ERROR, _QUESTION, _CLOSE = b"PRBAEQC"
-_BYTES, _LONG = ord("y"), ord("q")
+_PROGRAM, _CLOSE = ord(constants.MESSAGE_PROGRAM), ord(constants.MESSAGE_CLOSE)
+_ANSWER, _ERROR = ord(constants.MESSAGE_ANSWER), ord(constants.MESSAGE_ERROR)
+_ALIVE, _QUESTION = ord(constants.MESSAGE_ALIVE), ord(constants.MESSAGE_QUESTION)
+_BYTES, _LONG = ord(constants.FRAME_BYTES), ord(constants.FRAME_LONGS)
 _MOST_PROGRAMS = 32
 _TELL_S = 1.0
 
@@ -88,7 +92,7 @@ def decoded(data: bytes) -> list[Any]:
     for _ in range(count):
         kind, size = struct.unpack_from(">bi", data, at)
         at += 5
-        numbers = struct.unpack_from(f">{size}{'q' if kind == _LONG else 'i'}", data, at)
+        numbers = struct.unpack_from(f">{size}{chr(kind) if kind == _LONG else 'i'}", data, at)
         at += size * (8 if kind == _LONG else 4)
         if kind != _BYTES:
             frames.append(numbers)

@@ -1,5 +1,6 @@
 package io.millstream.kernel.python;
 
+import io.millstream.kernel.Constants;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.List;
@@ -25,7 +26,7 @@ public final class Asking {
             if (worker == null) {
                 worker = Worker.take(Program.of(program));
             }
-            Message request = new Message(Message.REQUEST).add(questions.toArray(new byte[0][]));
+            Message request = new Message(Constants.MESSAGE_REQUEST).add(questions.toArray(new byte[0][]));
             return worker.call(request).bytes(0, questions.size());
         } catch (IOException error) {
             throw new UncheckedIOException(error);

@@ -1,5 +1,6 @@
 package io.millstream.kernel.python;
 
+import io.millstream.kernel.Constants;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
 import java.io.IOException;
@@ -15,9 +16,6 @@ import java.util.Map;
  * nothing. The other end, and the frames, are in millstream/spark/worker/folding.py.
  */
 public final class Folding implements Folds.Computer {
-    private static final int WANTED = 1;
-    private static final int USED_AGAIN = 2;
-    private static final int NOTHING = -1;
 
     private final Program program;
     private Worker worker;
@@ -83,14 +81,14 @@ public final class Folding implements Folds.Computer {
             merged[i] = place(one.merged());
             records[i] = one.records().size();
             values.addAll(one.records());
-            how[i] = (one.isWanted() ? WANTED : 0) | (one.uses() > 1 ? USED_AGAIN : 0);
+            how[i] = (one.isWanted() ? Constants.FOLD_WANTED : 0) | (one.uses() > 1 ? Constants.FOLD_USED_AGAIN : 0);
             wanted += one.isWanted() ? 1 : 0;
         }
 
         /** Its place among those to compute or, after them, among the known ones. */
         private int place(Folded other) {
             if (other == null) {
-                return NOTHING;
+                return Constants.NOTHING;
             }
             if (!other.isKnown()) {
                 return other.number();
@@ -100,7 +98,7 @@ public final class Folding implements Folds.Computer {
         }
 
         Message message() {
-            return new Message(Message.REQUEST)
+            return new Message(Constants.MESSAGE_REQUEST)
                     .add(keys.toArray(new byte[0][]))
                     .add(folds.stream().mapToInt(Integer::intValue).toArray())
                     .add(group)

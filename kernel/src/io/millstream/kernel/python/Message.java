@@ -1,5 +1,6 @@
 package io.millstream.kernel.python;
 
+import io.millstream.kernel.Constants;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -22,23 +23,6 @@ import java.util.List;
  * Python can unpack a whole column in one call.
  */
 final class Message {
-    /** To Python: the version of Python, and the pickled program, which is a function from frames to frames. */
-    static final byte PROGRAM = 'P';
-    /** To Python: frames for the program. */
-    static final byte REQUEST = 'R';
-    /** From Python: the frames that it returned. */
-    static final byte ANSWER = 'A';
-    /** From Python, at most once a second, before any of the others: it is still working, and makes progress. */
-    static final byte ALIVE = 'B';
-    /** From Python: the exception that it raised, as the text of a traceback. */
-    static final byte ERROR = 'E';
-    /** From Python, any number of times before it answers: frames for its caller, which replies. */
-    static final byte QUESTION = 'Q';
-    /** To Python: the reply to a question. */
-    static final byte REPLY = 'Y';
-    /** To Python: what its programs have kept is not needed any more. */
-    static final byte CLOSE = 'C';
-
     private static final int MOST = 1 << 30;
 
     private final byte kind;
@@ -137,16 +121,16 @@ final class Message {
 
     private static void put(ByteBuffer data, Object frame) {
         if (frame instanceof int[] column) {
-            data.put((byte) 'i').putInt(column.length);
+            data.put(Constants.FRAME_INTS).putInt(column.length);
             data.asIntBuffer().put(column);
             data.position(data.position() + 4 * column.length);
         } else if (frame instanceof long[] column) {
-            data.put((byte) 'q').putInt(column.length);
+            data.put(Constants.FRAME_LONGS).putInt(column.length);
             data.asLongBuffer().put(column);
             data.position(data.position() + 8 * column.length);
         } else {
             byte[][] column = (byte[][]) frame;
-            data.put((byte) 'y').putInt(column.length);
+            data.put(Constants.FRAME_BYTES).putInt(column.length);
             for (byte[] item : column) {
                 data.putInt(item == null ? -1 : item.length);
             }
@@ -177,19 +161,19 @@ final class Message {
         byte type = data.get();
         int count = data.getInt();
         switch (type) {
-            case 'i' -> {
+            case Constants.FRAME_INTS -> {
                 int[] column = new int[count];
                 data.asIntBuffer().get(column);
                 data.position(data.position() + 4 * count);
                 return column;
             }
-            case 'q' -> {
+            case Constants.FRAME_LONGS -> {
                 long[] column = new long[count];
                 data.asLongBuffer().get(column);
                 data.position(data.position() + 8 * count);
                 return column;
             }
-            case 'y' -> {
+            case Constants.FRAME_BYTES -> {
                 int[] sizes = new int[count];
                 data.asIntBuffer().get(sizes);
                 data.position(data.position() + 4 * count);

@@ -1,5 +1,6 @@
 package io.millstream.kernel.python;
 
+import io.millstream.kernel.Constants;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
@@ -20,10 +21,6 @@ public final class Processing {
     private static final int MOST_RECORDS = 5_000;
     /** The maximum size of a chunk, and of a page of a range. */
     public static final int MOST_BYTES = 1 << 22;
-    private static final int NOTHING = -1;
-    /** Instead of the number of an input: the time of day. */
-    public static final int TICK = -1;
-
 
     private final Program program;
     private final String name;
@@ -134,7 +131,7 @@ public final class Processing {
         }
 
         public void add(Input input) {
-            if (input.to == TICK && !chunk.isEmpty() && chunk.get(chunk.size() - 1).to == TICK) {
+            if (input.to == Constants.TICK && !chunk.isEmpty() && chunk.get(chunk.size() - 1).to == Constants.TICK) {
                 chunk.remove(chunk.size() - 1); // missed times of day are skipped
             }
             chunk.add(input);
@@ -199,7 +196,7 @@ public final class Processing {
                 keys[i] = input.key;
                 values[i] = input.value;
                 at[i] = input.at;
-                topic[i] = NOTHING;
+                topic[i] = Constants.NOTHING;
                 if (input.topic != null) {
                     topic[i] = topics.indexOf(input.topic);
                     if (topic[i] < 0) {
@@ -211,7 +208,7 @@ public final class Processing {
                 offsets[i] = input.offset;
             }
             long[] head = {partition, batch, before, streamTime, hasBegun ? 0 : 1};
-            Message request = new Message(Message.REQUEST)
+            Message request = new Message(Constants.MESSAGE_REQUEST)
                     .add(new byte[][] {Message.text(run), Message.text(bookmark)})
                     .add(head)
                     .add(to)
@@ -258,22 +255,22 @@ public final class Processing {
             int[] asks = question.ints(0);
             int store = asks[1];
             byte[][] bounds = question.bytes(1);
-            Message reply = new Message(Message.REPLY);
+            Message reply = new Message(Constants.MESSAGE_REPLY);
             switch (asks[0]) {
-                case 'g' -> {
+                case Constants.ASK_VALUE -> {
                     return reply.add(new byte[][] {stores.get(store, bounds[0])});
                 }
-                case 'o' -> {
+                case Constants.ASK_OWN_VALUE -> {
                     asked.add(store);
                     return reply.add(ofOwnKeys(store));
                 }
-                case 'r' -> {
+                case Constants.ASK_RANGE -> {
                     List<byte[]> found = stores.range(store, bounds[0], bounds[1], asks[3] != 0, asks[2]);
                     long size = found.stream().mapToLong(Task::size).sum();
                     boolean isLast = found.size() < 2 * asks[2] && size < MOST_BYTES;
                     return reply.add(found.toArray(new byte[0][])).add(new int[] {isLast ? 1 : 0});
                 }
-                case 'c' -> {
+                case Constants.ASK_COUNT -> {
                     return reply.add(new long[] {stores.count(store)});
                 }
                 default -> throw new IOException("a Python worker asked for '" + (char) asks[0] + "'");
@@ -311,7 +308,7 @@ public final class Processing {
         }
 
         private Input input(int number) {
-            return number == NOTHING ? null : chunk.get(number);
+            return number == Constants.NOTHING ? null : chunk.get(number);
         }
 
         private List<Failure> failures(Message answer) throws IOException {

@@ -1,5 +1,6 @@
 package io.millstream.kernel.python;
 
+import io.millstream.kernel.Constants;
 import java.io.BufferedInputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
@@ -95,7 +96,7 @@ final class Worker {
         Worker taken = worker;
         task.addTaskCompletionListener((TaskCompletionListener) context -> taken.leave());
         byte[][] shipped = {program.version().getBytes(StandardCharsets.UTF_8), program.pickled()};
-        worker.call(new Message(Message.PROGRAM).add(shipped));
+        worker.call(new Message(Constants.MESSAGE_PROGRAM).add(shipped));
         worker.patienceMs = program.patienceMs();
         return worker;
     }
@@ -130,7 +131,7 @@ final class Worker {
         }
         for (Worker worker : released) {
             try {
-                worker.call(new Message(Message.CLOSE));
+                worker.call(new Message(Constants.MESSAGE_CLOSE));
                 worker.leave();
             } catch (IOException | WorkerLostException | PythonException gone) {
                 worker.end(gone.toString());
@@ -165,8 +166,8 @@ final class Worker {
             until = System.currentTimeMillis() + patienceMs;
             request.write(out);
             answer = Message.read(in);
-            while (answer.kind() == Message.ALIVE || answer.kind() == Message.QUESTION) {
-                if (answer.kind() == Message.QUESTION) {
+            while (answer.kind() == Constants.MESSAGE_ALIVE || answer.kind() == Constants.MESSAGE_QUESTION) {
+                if (answer.kind() == Constants.MESSAGE_QUESTION) {
                     replies.to(answer).write(out);
                 } else {
                     until = System.currentTimeMillis() + patienceMs;
@@ -177,7 +178,7 @@ final class Worker {
             throw gone(error);
         }
         until = Long.MAX_VALUE;
-        if (answer.kind() == Message.ANSWER) {
+        if (answer.kind() == Constants.MESSAGE_ANSWER) {
             return answer;
         }
         end("a function raised an exception"); // it may have left anything behind

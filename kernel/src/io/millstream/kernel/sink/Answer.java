@@ -1,5 +1,6 @@
 package io.millstream.kernel.sink;
 
+import io.millstream.kernel.Constants;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -15,11 +16,9 @@ import org.apache.kafka.common.header.Header;
  * @param letters the records to write
  */
 record Answer(boolean fails, String said, List<ProducerRecord<byte[], byte[]>> letters) {
-    private static final byte FAIL = 1;
-
     static Answer of(byte[] data) {
         ByteBuffer in = ByteBuffer.wrap(data);
-        boolean fails = in.get() == FAIL;
+        boolean fails = in.get() == Constants.ANSWER_FAIL;
         String said = text(in);
         int count = in.getInt();
         List<ProducerRecord<byte[], byte[]>> letters = new ArrayList<>(count);

@@ -1,5 +1,6 @@
 package io.millstream.kernel.sink;
 
+import io.millstream.kernel.Constants;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -11,9 +12,6 @@ import org.apache.kafka.common.header.Header;
 
 /** The question to a handler about a failed record, as bytes; see millstream/spark/worker/handler_calls.py. */
 final class Question {
-    /** Instead of a place: Kafka has refused the record. */
-    private static final int REFUSED = -1;
-
     private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     private final DataOutputStream out = new DataOutputStream(bytes);
 
@@ -27,8 +25,9 @@ final class Question {
     }
 
     static byte[] refused(DeadLetter about, ProducerRecord<byte[], byte[]> record, Throwable error) {
-        return of(REFUSED, about, error.getClass().getName(), Verdict.sentence(record, error), record.timestamp(),
-                record.topic(), record.key(), record.value(), record.partition(), List.of(record.headers().toArray()));
+        return of(Constants.PLACE_REFUSED, about, error.getClass().getName(), Verdict.sentence(record, error),
+                record.timestamp(), record.topic(), record.key(), record.value(), record.partition(),
+                List.of(record.headers().toArray()));
     }
 
     private static byte[] of(

@@ -1,5 +1,6 @@
 package io.millstream.kernel.sink;
 
+import io.millstream.kernel.Constants;
 import java.io.Serializable;
 import java.util.HashMap;
 import java.util.Map;
@@ -13,7 +14,6 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 final class Written implements WriterCommitMessage {
     private static final long serialVersionUID = 1;
     private static final String BATCH = "batch";
-    private static final String TOPIC = "written:";
     /** Timestamp, offset, and partition. */
     private static final long FIXED = 8 + 8 + 4;
 
@@ -98,7 +98,7 @@ final class Written implements WriterCommitMessage {
             }
         }
         Map<String, String> metrics = dropped.metrics();
-        all.forEach((name, topic) -> metrics.put(TOPIC + name, topic.told()));
+        all.forEach((name, topic) -> metrics.put(Constants.METRIC_WRITTEN + name, topic.told()));
         if (!metrics.isEmpty()) {
             metrics.put(BATCH, Long.toString(batch));
         }

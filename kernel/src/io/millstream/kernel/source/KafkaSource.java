@@ -1,5 +1,6 @@
 package io.millstream.kernel.source;
 
+import io.millstream.kernel.Constants;
 import io.millstream.kernel.realtime.Batches;
 import io.millstream.kernel.realtime.RealTimeReaders;
 import java.lang.reflect.InvocationTargetException;
@@ -38,11 +39,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * progress report say how many bytes were read. Everything else is Spark's.
  */
 public final class KafkaSource implements TableProvider {
-    private static final String RUN = "real.time.run";
+    private static final String RUN = Constants.OPTION_RUN;
     /** The run whose limit this source shares. */
-    private static final String SHARED = "batch.run";
+    private static final String SHARED = Constants.OPTION_SHARED;
     /** Whether the time of a record is the one that Kafka keeps: true or false. */
-    private static final String HAS_TIMES = "batch.times";
+    private static final String HAS_TIMES = Constants.OPTION_HAS_TIMES;
 
     private static final String KAFKAS = "kafka.";
     private static final String SPARKS = "org.apache.spark.sql.kafka010.KafkaSourceProvider";

@@ -1,5 +1,6 @@
 package io.millstream.kernel.source;
 
+import io.millstream.kernel.Constants;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
@@ -24,7 +25,7 @@ import org.apache.spark.util.CollectionAccumulator;
  */
 final class ReadBytes {
     /** What it is called among the source's metrics in a progress report. */
-    static final String METRIC = "bytes";
+    static final String METRIC = Constants.METRIC_BYTES;
 
     private static final Pattern RANGE =
             Pattern.compile("[A-Za-z]+\\([A-Za-z]+\\(([A-Za-z0-9._-]+)-([0-9]+),(-?[0-9]+),");

@@ -1,5 +1,6 @@
 package io.millstream.kernel.state;
 
+import io.millstream.kernel.Constants;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
@@ -43,19 +44,6 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class Operator extends StatefulProcessorWithInitialState<Integer, Row, Row, Row> {
     private static final long serialVersionUID = 1;
-
-    /** The kinds of output rows. */
-    private static final int UPDATE = 0;
-
-    private static final int GONE = 1;
-    private static final int CLOSED = 2;
-    private static final int LATE = 3;
-    private static final int CLOSED_GONE = 4;
-
-    /** The side of a table join that has changed, in the column `time`. */
-    private static final long LEFT = 0;
-
-    private static final long RIGHT = 1;
 
     private static final int TAG = 1;
     private static final int KEY = 2;
@@ -399,13 +387,13 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             if (window.gone) {
                 gone(key, window);
             } else {
-                tell(UPDATE, key, window, window.headers);
+                tell(Constants.KIND_UPDATE, key, window, window.headers);
             }
         }
 
         @Override
         public void gone(byte[] key, Window window) {
-            Object[] row = row(GONE, key, window.start, window.end, window.at);
+            Object[] row = row(Constants.KIND_GONE, key, window.start, window.end, window.at);
             row[HEADERS_OUT] = window.headers;
             put(row, tag, window.before, true);
             rows.add(row);
@@ -416,17 +404,17 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             // What is held back has its own headers; a window that closes, those of the record that closed it.
             byte[] headers = isHeldBack ? window.headers : run.last[tag];
             if (window.gone) {
-                Object[] row = row(CLOSED_GONE, key, window.start, window.end, window.at);
+                Object[] row = row(Constants.KIND_CLOSED_GONE, key, window.start, window.end, window.at);
                 row[HEADERS_OUT] = headers;
                 rows.add(row);
             } else {
-                tell(CLOSED, key, window, headers);
+                tell(Constants.KIND_CLOSED, key, window, headers);
             }
         }
 
         @Override
         public void late(byte[] key, long at, long start, long end, long streamTime) {
-            Object[] row = row(LATE, key, start, end, at);
+            Object[] row = row(Constants.KIND_LATE, key, start, end, at);
             row[TIME] = streamTime;
             rows.add(row);
         }
@@ -445,7 +433,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
 
         @Override
         public void match(byte[] key, long at, Object[] left, Object[] right) {
-            Object[] row = row(UPDATE, key, 0, 0, at);
+            Object[] row = row(Constants.KIND_UPDATE, key, 0, 0, at);
             row[HEADERS_OUT] = isWaiting ? null : run.atHand;
             put(row, onLeft, left, false);
             put(row, onRight, right, false);
@@ -454,8 +442,8 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
 
         @Override
         public void change(byte[] key, long at, long since, boolean isLeft, Window left, Window right) {
-            Object[] row = row(UPDATE, key, since, 0, at);
-            row[TIME] = isLeft ? LEFT : RIGHT;
+            Object[] row = row(Constants.KIND_UPDATE, key, since, 0, at);
+            row[TIME] = (long) (isLeft ? Constants.SIDE_LEFT : Constants.SIDE_RIGHT);
             row[HEADERS_OUT] = (isLeft ? left : right).headers;
             put(row, onLeft, left, isLeft || isOfOne);
             if (!isOfOne) {

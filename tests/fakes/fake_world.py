@@ -8,6 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from fake_group import FakeGroup, FakeMembership
+from fake_ports import (
+    FakeChangelogConsumer,
+    FakeEngine,
+    FakeGroups,
+    FakeLog,
+    FakePipeline,
+    FakeTopics,
+)
+
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
 from millstream.model import BatchReport, FirstBatch, TaskId, TopicPartition
@@ -22,15 +32,6 @@ from millstream.ports import (
 )
 from millstream.runtime.wiring import Parts
 from millstream.stores.opening import open_store
-from millstream.testing.fakes import (
-    FakeChangelogConsumer,
-    FakeEngine,
-    FakeGroups,
-    FakeLog,
-    FakePipeline,
-    FakeTopics,
-)
-from millstream.testing.group import FakeGroup, FakeMembership
 from millstream.topology.nodes import Store
 
 __all__ = ["FakeBroker", "FakeConnection", "FakeWorld", "Overlap"]

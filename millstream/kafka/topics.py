@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -30,7 +30,7 @@ from millstream.polling import looks
 from millstream.ports import TopicDescription
 from millstream.topology.internal_topics import InternalTopic
 
-__all__ = ["KafkaTopics"]
+__all__ = ["KafkaTopics", "electing"]
 
 T = TypeVar("T")
 _VISIBLE_EVERY_S = 0.02
@@ -332,7 +332,9 @@ class KafkaTopics:
         if not wanted:
             return {}
         answer = self._ask(
-            "list offsets", lambda admin, seconds: admin.list_offsets(wanted, request_timeout=seconds)
+            "list offsets",
+            lambda admin, seconds: admin.list_offsets(wanted, request_timeout=seconds),
+            partitions=wanted,
         )
         return {TopicPartition(part.topic, part.partition): info.offset for part, info in answer.items()}
 
@@ -353,12 +355,14 @@ class KafkaTopics:
         question: Callable[[AdminClient, float], dict[Any, Any]],
         *,
         none_for: tuple[int, ...] = (),
+        partitions: Collection[NativePartition] = (),
         timeout_s: float | None = None,
         warns: bool = True,
     ) -> dict[Any, Any]:
         """The answers to a question that gives a future for each of its subjects.
 
-        Asked again while a broker says that it is only getting ready, or goes away before it answers.
+        Asked again while a broker says that it is only getting ready, or goes away before it answers; and
+        while one of these `partitions` has no leader.
         """
         wait_s = self._timeout_s if timeout_s is None else timeout_s
         wait = Wait(self._config, what, wait_s, warns=warns)
@@ -379,8 +383,8 @@ class KafkaTopics:
                 return answers
             except KafkaException as error:
                 refused, code = error, error.args[0].code()
-                if code == KafkaError._NOENT:  # a partition without a leader, or nobody to ask for it
-                    heard_at = heard_at or self._heard()
+                if code == KafkaError._NOENT:  # a partition without a leader, or one that is not there
+                    heard_at = heard_at or self._heard(partitions)
                     if heard_at is not None and time.monotonic() - heard_at > _SETTLE_S:
                         break
                 elif code not in RETRIABLE:
@@ -415,13 +419,13 @@ class KafkaTopics:
 
         return attempt
 
-    def _heard(self) -> float | None:
-        """When the cluster has answered, just now; None: it has not."""
+    def _heard(self, partitions: Iterable[NativePartition]) -> float | None:
+        """When the cluster has answered, just now; None: it has not, or is still electing their leaders."""
         try:
-            self._listed(_SETTLE_S)
+            listed = self._listed(_SETTLE_S)
         except KafkaException:
             return None
-        return time.monotonic()
+        return None if electing(listed, partitions) else time.monotonic()
 
     def _listed(self, seconds: float) -> ClusterMetadata:
         began = time.monotonic()
@@ -451,6 +455,16 @@ class KafkaTopics:
     def _answered(self) -> None:
         with self._lock:
             self._silence.answered()
+
+
+def electing(listed: ClusterMetadata, partitions: Iterable[NativePartition]) -> bool:
+    """Whether one of these partitions is there and has no leader yet, as after the start of a broker."""
+    for wanted in partitions:
+        topic = listed.topics.get(wanted.topic)
+        found = topic.partitions.get(wanted.partition) if topic is not None else None
+        if found is not None and found.leader < 0:
+            return True
+    return False
 
 
 def _replicas(topic: Any) -> int:

@@ -8,12 +8,14 @@ from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as NativePartition
+from confluent_kafka.admin import ClusterMetadata, PartitionMetadata, TopicMetadata
 
 from millstream.config import StreamsConfig
 from millstream.errors import StreamsException
 from millstream.kafka import patience
 from millstream.kafka.patience import patiently, reachability
-from millstream.kafka.topics import KafkaTopics
+from millstream.kafka.topics import KafkaTopics, electing
 
 
 def unused_port() -> int:
@@ -74,3 +76,18 @@ def test_what_a_connection_meets_is_said_in_words() -> None:
     assert said[0].startswith(f"{server} accepts connections, but does not answer as expected")
     assert "cannot be reached (" in said[1]
     assert said[2].startswith("nonesuch.invalid:9092 cannot be reached (")
+
+
+@pytest.mark.parametrize(
+    ("topic", "leaders", "expected"), [("a", [1, -1], True), ("a", [1, 1], False), ("b", [-1], False)]
+)
+def test_a_partition_without_a_leader_is_waited_for_and_a_topic_that_is_gone_is_not(
+    topic: str, leaders: list[int], expected: bool
+) -> None:
+    """Brokers that have just started elect leaders for as long as that takes: they are asked again."""
+    listed = ClusterMetadata()
+    listed.topics = {topic: TopicMetadata()}
+    for number, leader in enumerate(leaders):
+        partition = listed.topics[topic].partitions[number] = PartitionMetadata()
+        partition.leader = leader
+    assert electing(listed, [NativePartition("a", number) for number in range(2)]) is expected

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -32,6 +33,10 @@ from millstream.broker import EmbeddedKafka
 
 SESSION_MS = 2500
 """How soon the group misses a client that is gone. Busy machines need some of it as a reserve."""
+
+ON_SPARK = pytest.mark.parametrize("engine", ["spark"])
+WITHOUT_SPARK = pytest.mark.parametrize("engine", ["counting"])
+"""For tests of groups, threads, stores and servers: what they claim holds whatever runs the pipelines."""
 
 _numbers = itertools.count(1)
 
@@ -105,6 +110,7 @@ class ClientProcess:
     def __init__(self, name: str, spec: Mapping[str, Any], log: Path, pool: Pool | None = None) -> None:
         self.name = name
         self.spec = spec
+        self._engine = spec.get("engine", "spark")
         self.log_file = log
         self.started_at = time.time()
         self._arrived = threading.Condition()
@@ -119,7 +125,7 @@ class ClientProcess:
             if pool is None:
                 self.process = start_process(output, json.dumps(spec))
             else:
-                self.process = pool.take(output)
+                self.process = pool.take(self._engine, output)
                 assert self.process.stdin is not None
                 self.process.stdin.write(json.dumps({**spec, "log": str(log)}) + "\n")
                 self.process.stdin.flush()
@@ -325,7 +331,7 @@ class ClientProcess:
             if not self._free.wait(45):
                 self.kill()
                 raise AssertionError(f"{self.name} did not end; {self.end_of_log()}")
-            self.pool.give(self.process)
+            self.pool.give(self._engine, self.process)
             return
         assert self.process.stdin is not None
         with suppress(OSError):
@@ -374,12 +380,22 @@ class _Lazy(str):
 
 
 class Cluster:
-    """A broker, and client processes of one test; names made with `name()` are this test's own."""
+    """A broker, and client processes of one test; names made with `name()` are this test's own.
+
+    Args:
+        engine: what the clients run their programs with: "spark", or "counting" (counting_engine.py).
+    """
 
     def __init__(
-        self, kafka: EmbeddedKafka, directory: Path, servers: str | None = None, pool: Pool | None = None
+        self,
+        kafka: EmbeddedKafka,
+        directory: Path,
+        servers: str | None = None,
+        pool: Pool | None = None,
+        engine: str = "spark",
     ) -> None:
         self.kafka = kafka
+        self.engine = engine
         self._pool = pool
         self.directory = directory
         self.servers = servers or kafka.bootstrap_servers
@@ -492,7 +508,7 @@ class Cluster:
         """
         client = ClientProcess(
             name,
-            {**spec, "config": self.config(name, config or {})},
+            {"engine": self.engine, **spec, "config": self.config(name, config or {})},
             self.directory / f"{name}.log",
             None if fresh or spec.get("wait") else self._pool,
         )

@@ -30,8 +30,14 @@ def pool() -> Iterator[Pool]:
 
 
 @pytest.fixture
-def cluster(kafka: EmbeddedKafka, tmp_path: Path, pool: Pool) -> Iterator[Cluster]:
+def engine() -> str:
+    """What the clients of a test run; see `cluster_world.WITHOUT_SPARK`."""
+    return "spark"
+
+
+@pytest.fixture
+def cluster(kafka: EmbeddedKafka, tmp_path: Path, pool: Pool, engine: str) -> Iterator[Cluster]:
     """Topics and clients of this test's own, on the shared broker; no client outlives the test."""
-    cluster = Cluster(kafka, tmp_path, pool=pool)
+    cluster = Cluster(kafka, tmp_path, pool=pool, engine=engine)
     yield cluster
     cluster.close()

@@ -2,8 +2,8 @@
 
 A client process begins with Python's imports, a JVM and Spark's classes: some ten seconds of a processor,
 for a test that then takes two. So a process whose client was closed in good order is kept, with its JVM, and
-the next test's client runs in it. One that was killed, frozen, or lost its JVM is never used again, and
-neither is one whose client did not close.
+the next test's client with the same engine runs in it. One that was killed, frozen, or lost its JVM is never
+used again, and neither is one whose client did not close.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import IO
 
@@ -38,27 +39,28 @@ class Pool:
     """The processes that wait for a client."""
 
     def __init__(self) -> None:
-        self._free: list[subprocess.Popen[str]] = []
+        self._free: defaultdict[str, list[subprocess.Popen[str]]] = defaultdict(list)
 
-    def take(self, errors: IO[bytes]) -> subprocess.Popen[str]:
-        """One that has run a client before, or else a new one."""
-        while self._free:
-            process = self._free.pop()
+    def take(self, engine: str, errors: IO[bytes]) -> subprocess.Popen[str]:
+        """One that has run a client with this engine before, or else a new one."""
+        while self._free[engine]:
+            process = self._free[engine].pop()
             if process.poll() is None:
                 return process
         return start_process(errors)
 
-    def give(self, process: subprocess.Popen[str]) -> None:
+    def give(self, engine: str, process: subprocess.Popen[str]) -> None:
         """Its client is closed."""
-        if len(self._free) < _MOST:
-            self._free.append(process)
+        if len(self._free[engine]) < _MOST:
+            self._free[engine].append(process)
         else:
             _end(process)
 
     def close(self) -> None:
         """End them all."""
-        while self._free:
-            _end(self._free.pop())
+        for free in self._free.values():
+            while free:
+                _end(free.pop())
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -1,4 +1,4 @@
-"""What the programs of app.py's `build_proof` have to have written, and whether they have: once."""
+"""What the programs of proof_programs.py have to have written, and whether they have: once."""
 
 from __future__ import annotations
 

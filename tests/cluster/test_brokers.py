@@ -9,13 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from cluster_world import Cluster
+from cluster_world import WITHOUT_SPARK, Cluster
 from pool import Pool
 from waiting import holds_for
 
 from millstream.broker import EmbeddedKafka
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, WITHOUT_SPARK]
 
 WORDS = [f"w{number}" for number in range(40)]
 SESSION_S = 5
@@ -46,10 +46,10 @@ def _failed(cluster: Cluster) -> list[str]:
 
 @pytest.mark.timeout(300)
 def test_clients_survive_a_restart_of_the_broker_and_a_long_absence(
-    start_broker: Callable[[], EmbeddedKafka], tmp_path: Path, pool: Pool
+    start_broker: Callable[[], EmbeddedKafka], tmp_path: Path, pool: Pool, engine: str
 ) -> None:
     """Two clients, no handler: any failure that reached a thread would end one in ERROR."""
-    cluster = Cluster(start_broker(), tmp_path, pool=pool)
+    cluster = Cluster(start_broker(), tmp_path, pool=pool, engine=engine)
     config = {"consumer.session.timeout.ms": SESSION_S * 1000, "consumer.heartbeat.interval.ms": 1000}
     try:
         spec = {"source": cluster.topic("in", 4), "output": cluster.topic("out", 4)}

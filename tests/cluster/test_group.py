@@ -24,7 +24,7 @@ def _tasks(client: ClientProcess) -> list[str]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+@pytest.mark.parametrize(("mode", "engine"), [("micro-batch", "counting"), ("real-time", "spark")])
 def test_joining_and_leaving_move_the_work_and_lose_nothing(cluster: Cluster, mode: str) -> None:
     """A second client gets tasks and no pipeline, so it starts no JVM, and answers with the serdes that the
     first one found out; when that one closes, it goes on from the shared checkpoint. In Real-Time Mode a

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import pytest
-from cluster_world import ClientProcess, Cluster
+from cluster_world import ON_SPARK, WITHOUT_SPARK, ClientProcess, Cluster
 from waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -26,6 +26,7 @@ def _handled_on_every_thread(client: ClientProcess, threads: int = 2) -> list[di
     return wait_until(calls, client.told(f"{client.name}'s handler is called on {threads} threads"), 30)
 
 
+@ON_SPARK
 def test_missing_before_start_reaches_the_handler_on_every_thread_of_every_client(cluster: Cluster) -> None:
     """And asking for a topic does not make it."""
     missing = cluster.name("nowhere")
@@ -47,6 +48,7 @@ def test_missing_before_start_reaches_the_handler_on_every_thread_of_every_clien
         client.end()
 
 
+@WITHOUT_SPARK
 def test_a_thread_that_is_replaced_goes_on_when_the_topic_has_been_created(cluster: Cluster) -> None:
     """REPLACE_THREAD with a topic missing at the start: it looks again and again, and creates nothing."""
     source = cluster.name("late")
@@ -64,6 +66,7 @@ def test_a_thread_that_is_replaced_goes_on_when_the_topic_has_been_created(clust
     client.end()
 
 
+@ON_SPARK
 def test_deleted_while_running_ends_every_client_and_names_the_topic(cluster: Cluster) -> None:
     """One of two topics; then nobody has asked for it so that it came back."""
     kept, deleted = cluster.topic("kept"), cluster.topic("deleted")
@@ -90,6 +93,7 @@ def test_deleted_while_running_ends_every_client_and_names_the_topic(cluster: Cl
     assert deleted not in cluster.kafka.topics()
 
 
+@WITHOUT_SPARK
 def test_what_is_written_is_watched_as_what_is_read(cluster: Cluster) -> None:
     """An output that is deleted is told at once, by its name, and nothing says that all is well; a client
     that tries again goes on exactly when the topic is back. A changelog that is deleted and at once made anew
@@ -130,6 +134,7 @@ def test_what_is_written_is_watched_as_what_is_read(cluster: Cluster) -> None:
     client.end()
 
 
+@WITHOUT_SPARK
 def test_a_topic_that_was_made_anew_is_told_from_one_that_is_gone(cluster: Cluster) -> None:
     """Its records are others': going on from the old offsets would be wrong."""
     source = cluster.topic("renewed", 1)
@@ -147,6 +152,7 @@ def test_a_topic_that_was_made_anew_is_told_from_one_that_is_gone(cluster: Clust
     client.end()
 
 
+@WITHOUT_SPARK
 def test_a_pattern_that_matches_nothing_any_more(cluster: Cluster) -> None:
     """Both of its topics were deleted."""
     topics = [cluster.topic("shelf-1"), cluster.topic("shelf-2")]
@@ -166,6 +172,7 @@ def test_a_pattern_that_matches_nothing_any_more(cluster: Cluster) -> None:
     client.end()
 
 
+@ON_SPARK
 def test_new_partitions_are_counted_now_and_after_a_restart(cluster: Cluster) -> None:
     """Threads are added and removed meanwhile; neither loses or doubles a record."""
     source = cluster.topic("grows", 1)

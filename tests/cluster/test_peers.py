@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from cluster_world import SESSION_MS, Cluster
+from cluster_world import SESSION_MS, WITHOUT_SPARK, Cluster
 from waiting import wait_until
 
 from millstream.config import StreamsConfig
@@ -16,7 +16,7 @@ from millstream.errors import StreamsException
 from millstream.kafka.membership import KafkaMembership
 from millstream.model import TopicPartition
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, WITHOUT_SPARK]
 
 WORDS = [f"w{number}" for number in range(20)]
 

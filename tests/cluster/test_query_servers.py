@@ -6,7 +6,7 @@ import socket
 from typing import Any
 
 import pytest
-from cluster_world import ClientProcess, Cluster
+from cluster_world import WITHOUT_SPARK, ClientProcess, Cluster
 from waiting import wait_until
 
 from millstream.errors import (
@@ -16,7 +16,7 @@ from millstream.errors import (
 )
 from millstream.server import RemoteStore
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, WITHOUT_SPARK]
 
 WORDS = [f"w{number}" for number in range(30)]
 

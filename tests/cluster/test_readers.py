@@ -9,13 +9,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from cluster_world import DOCUMENTED, ClientProcess, Cluster
+from cluster_world import DOCUMENTED, WITHOUT_SPARK, ClientProcess, Cluster
 from waiting import wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, WITHOUT_SPARK]
 
 WORDS = [f"w{number:02d}" for number in range(60)]
-SECONDS = 12
+SECONDS = 6
 
 
 class Flow:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_world import Asked, ClientProcess, Cluster
+from cluster_world import ON_SPARK, WITHOUT_SPARK, Asked, ClientProcess, Cluster
 from waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -39,6 +39,7 @@ def _times(failed_at: float, clients: Sequence[ClientProcess]) -> str:
     )
 
 
+@ON_SPARK
 def test_replace_thread_tries_the_same_record_again_until_its_budget_is_used_up(cluster: Cluster) -> None:
     """shouldReplaceThreads, shouldEmitSameRecordAfterFailover: two failures, two new threads, exact counts;
     then a record that fails for ever ends the client as `replace.thread.then` says. Kafka's tools see how far
@@ -85,6 +86,7 @@ def test_replace_thread_tries_the_same_record_again_until_its_budget_is_used_up(
     client.end()
 
 
+@WITHOUT_SPARK
 def test_without_a_handler_the_client_ends_and_another_one_does_its_work(cluster: Cluster) -> None:
     """shouldShutdownClient, with a second client: it meets the same record, once that does no harm."""
     _, spec = _poisonous(cluster, ".")
@@ -103,6 +105,7 @@ def test_without_a_handler_the_client_ends_and_another_one_does_its_work(cluster
     assert "a poisonous record" in owner.log(), "the cause is in the log"
 
 
+@WITHOUT_SPARK
 @pytest.mark.parametrize("threads", [1, 2])
 def test_shutdown_application_ends_every_client(cluster: Cluster, threads: int) -> None:
     """shouldShutdownSingleThreadApplication (the last live thread asks), shouldShutdownMultipleThread…"""
@@ -131,6 +134,7 @@ def test_shutdown_application_ends_every_client(cluster: Cluster, threads: int) 
         client.end()
 
 
+@WITHOUT_SPARK
 def test_shutdown_thread_leaves_the_others_the_last_one_ends_the_client(cluster: Cluster) -> None:
     """KIP-671's earlier draft: what the thread owned goes to the one that is left."""
     flag, spec = _poisonous(cluster, ".")
@@ -147,6 +151,7 @@ def test_shutdown_thread_leaves_the_others_the_last_one_ends_the_client(cluster:
     client.end()
 
 
+@WITHOUT_SPARK
 @pytest.mark.parametrize("answer", ["raises", "none", "SHUTDOWN_CLIENT", None])
 def test_a_handler_that_does_not_answer_means_shutdown_client(cluster: Cluster, answer: str | None) -> None:
     """Kafka Streams is left RUNNING without threads. A missing source topic needs no Spark to fail."""
@@ -161,6 +166,7 @@ def test_a_handler_that_does_not_answer_means_shutdown_client(cluster: Cluster, 
     client.end()
 
 
+@WITHOUT_SPARK
 def test_the_global_thread_shuts_down_the_application_but_is_not_replaced(cluster: Cluster) -> None:
     """shouldShutDownClientIfGlobalStreamThreadWantsToReplaceThread, and SHUTDOWN_APPLICATION from it."""
     spec = {"source": cluster.topic("in", 2)}

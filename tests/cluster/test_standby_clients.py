@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from cluster_world import ClientProcess, Cluster
+from cluster_world import WITHOUT_SPARK, ClientProcess, Cluster
 from waiting import wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, WITHOUT_SPARK]
 
 WORDS = [f"w{number}" for number in range(200)]
 CONFIG = {"num.standby.replicas": 1}  # which keeps Spark warm

@@ -1,4 +1,4 @@
-"""`ports.Engine`: the fake and Spark keep one contract."""
+"""`ports.Engine`: the fake, the engine that counts without Spark, and Spark keep one contract."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from counting_engine import CountingEngine
 from fake_ports import FakeEngine
 from waiting import holds_for, wait_until
 
 from millstream import Consumed, Materialized, Serdes, StreamsBuilder, Topology
 from millstream.broker import EmbeddedKafka
+from millstream.config import StreamsConfig
 from millstream.errors import PipelineException
 from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd
 
@@ -37,10 +40,10 @@ class World:
         return CheckpointClaim(name, str(self.root / f"{name}.{epoch}"), epoch)
 
 
-def counting(source: str) -> Topology:
-    """Of values that are numbers; any other text fails."""
+def counting(source: str, number: Callable[[Any], Any] = int) -> Topology:
+    """Of values that `number` makes numbers of; any other text fails."""
     builder = StreamsBuilder()
-    stream = builder.stream(source, STRINGS).map_values(lambda value: value.cast("long"))
+    stream = builder.stream(source, STRINGS).map_values(lambda value: number(value))
     stream.group_by_key().count(Materialized.as_("counts"))
     return builder.build()
 
@@ -51,20 +54,23 @@ def fake(tmp_path: Path) -> Iterator[World]:
     yield World(engine, engine.compile(pipeline, {}), tmp_path, lambda: engine.end(pipeline.name))
 
 
-def real(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+def real(
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    start: Callable[[str, str], Engine],
+    number: Callable[[Any], Any] = int,
+) -> Iterator[World]:
     from confluent_kafka import Producer
 
-    from millstream.spark.engine import SparkEngine, SparkSettings
     from millstream.topology.internal_topics import plan_internal_topics
 
     application, source = (f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("engine", "lines"))
     kafka.create_topic(source, 1)
-    topology = counting(source)
+    topology = counting(source, number)
     plan = plan_internal_topics(topology, application, {source: 1})
     for topic in plan.topics:
         kafka.create_topic(topic.name, 1)
-    settings = SparkSettings(application, kafka.bootstrap_servers)
-    engine = SparkEngine(settings, request.getfixturevalue("spark"))
+    engine = start(application, kafka.bootstrap_servers)
     [pipeline] = topology.pipelines
     compiled = engine.compile(pipeline, {name: count or 1 for name, count in plan.partitions.items()})
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -77,12 +83,38 @@ def real(kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest) -
     engine.close()
 
 
-@pytest.fixture(params=["fake", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.kafka])])
+def on_spark(kafka: EmbeddedKafka, tmp_path: Path, session: Any) -> Iterator[World]:
+    from millstream.spark.engine import SparkEngine, SparkSettings
+
+    def start(application: str, servers: str) -> Engine:
+        return SparkEngine(SparkSettings(application, servers), session)
+
+    return real(kafka, tmp_path, start, lambda value: value.cast("long"))
+
+
+def without_spark(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[World]:
+    def start(application: str, servers: str) -> Engine:
+        return CountingEngine(StreamsConfig({"application.id": application, "bootstrap.servers": servers}))
+
+    return real(kafka, tmp_path, start)
+
+
+@pytest.fixture(
+    params=[
+        "fake",
+        pytest.param("counting", marks=pytest.mark.kafka),
+        pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.kafka]),
+    ]
+)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    if request.param == "fake":
-        yield from fake(tmp_path)
-    else:
-        yield from real(request.getfixturevalue("kafka"), tmp_path, request)
+    match request.param:
+        case "fake":
+            yield from fake(tmp_path)
+        case "counting":
+            yield from without_spark(request.getfixturevalue("kafka"), tmp_path)
+        case _:
+            kafka, session = request.getfixturevalue("kafka"), request.getfixturevalue("spark")
+            yield from on_spark(kafka, tmp_path, session)
 
 
 def test_compiling_settles_the_serdes_of_every_store(world: World) -> None:

@@ -21,12 +21,32 @@ __all__ = ["NIGHTLY", "as_it_is", "due", "mark_nightly", "passed"]
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "tests" / "nightly.json"
 
+_CLUSTER = ("millstream/group/", "millstream/kafka/", "millstream/checkpoints/fencing.py")
+_JVM = ("millstream/spark/jvm/", "millstream/spark/run/ending.py")
+_JOINS = (
+    "kernel/src/io/millstream/kernel/core/",
+    "millstream/spark/compile/foreign_key_nodes.py",
+    "millstream/spark/compile/join_nodes.py",
+    "millstream/spark/compile/kernel_joins.py",
+)
+_OBJECTS = ("kernel/src/io/millstream/kernel/files/", "millstream/checkpoints/object_fencing.py")
+
 NIGHTLY: Mapping[str, tuple[str, ...]] = {
-    "tests/spark/test_jvm_killed.py": (
-        "millstream/spark/jvm/session.py",
-        "millstream/spark/jvm/stale.py",
-        "millstream/spark/run/ending.py",
+    "tests/cluster/test_chaos.py::test_counts_are_exact_after_one_fault_of_each_kind": _CLUSTER,
+    "tests/cluster/test_chaos.py::test_each_record_is_there_once_after_faults": _CLUSTER,
+    "tests/cluster/test_joins_killed.py": _JOINS,
+    "tests/cluster/test_object_store.py::test_a_checkpoint_in_an_object_store_changes_hands_and_nothing_is_"
+    "counted_twice": _OBJECTS,
+    "tests/cluster/test_object_store.py::test_exactly_once_in_an_object_store_whoever_is_cut_off": _OBJECTS,
+    "tests/cluster/test_standalone.py": (
+        "millstream/spark/jvm/executors.py",
+        "millstream/spark/jvm/package.py",
     ),
+    "tests/spark/test_executors.py::test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on": (
+        "millstream/spark/jvm/executors.py",
+        "millstream/spark/jvm/package.py",
+    ),
+    "tests/spark/test_jvm_killed.py": _JVM,
 }
 """A file of tests, or one test in it, and what it is about: files, or folders with all that is in them."""
 

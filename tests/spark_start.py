@@ -26,7 +26,14 @@ import pyspark
 from millstream.java import find_java
 from millstream.kernel import shipped_kernel
 
-__all__ = ["SLOTS", "WITHOUT_CODE", "WITH_CODE", "ArchiveMaking", "java_options"]
+__all__ = [
+    "SLOTS",
+    "WITHOUT_CODE",
+    "WITH_CODE",
+    "ArchiveMaking",
+    "java_options",
+    "place_only_what_programs_say",
+]
 
 WITHOUT_CODE = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """Settings of a Spark that computes few records: making code for them takes longer than it ever gives back.
@@ -57,6 +64,20 @@ def java_options() -> str:
     """For `spark.driver.extraJavaOptions`."""
     archive = _archive()
     return f"{_QUICK} -XX:SharedArchiveFile={archive} {_SILENT}" if archive.exists() else _QUICK
+
+
+def place_only_what_programs_say() -> None:
+    """Have PySpark note where a Column was made only where a function of a program makes it.
+
+    It does so for each one, with several calls of Java, which is a third of what a pipeline takes to compile.
+    The places in Millstream's errors are those of functions (`millstream/spark/compile/guarded.py`).
+    """
+    import pyspark.errors.utils as origins
+
+    from millstream.spark.compile import guarded
+
+    is_enabled = origins.is_debugging_enabled
+    origins.is_debugging_enabled = lambda: guarded._seen() is not None and is_enabled()
 
 
 class ArchiveMaking:

@@ -25,6 +25,9 @@ from millstream.topology.pipeline import writers_first
 
 _numbers = itertools.count(1)
 
+SOON = {"default.api.timeout.ms": "5000", "request.timeout.ms": "5000"}
+"""With these Kafka's admin client asks for a deleted topic for five seconds, instead of a minute."""
+
 
 class EngineWorld:
     """An engine on a given session, and topics of this test's own."""
@@ -37,6 +40,7 @@ class EngineWorld:
         *,
         handlers: RecordHandlers = FAIL,
         transaction_timeout_ms: int | None = None,
+        consumer: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         self.kafka = kafka
@@ -50,6 +54,7 @@ class EngineWorld:
                 application_id=self.application_id,
                 bootstrap_servers=kafka.bootstrap_servers,
                 spark=settings,
+                consumer=consumer or {},
                 producer={} if transaction_timeout_ms else {"max.block.ms": "1000"},
                 handlers=handlers,
                 transaction_timeout_ms=transaction_timeout_ms,
@@ -85,7 +90,7 @@ class EngineWorld:
         return self.engine.start(compiled, claim or self.claim(compiled.pipeline.name), self.ends.put)
 
     def wait_for_end(self, timeout_s: float = 90.0) -> BaseException | None:
-        """What ended the query. Kafka's admin client may ask for a deleted topic for a minute."""
+        """What ended the query. Kafka's admin client may ask for a deleted topic for a minute (`SOON`)."""
         return self.ends.get(timeout=timeout_s).error
 
     def wait_until_committed(self, claim: CheckpointClaim, topic: str, records: int) -> None:

@@ -25,7 +25,7 @@ import psutil
 import pytest
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient
-from engine_world import EngineWorld
+from engine_world import SOON, EngineWorld
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -273,10 +273,18 @@ def test_a_record_that_is_too_large_is_said_to_be(world: EngineWorld) -> None:
     assert "the topic's max.message.bytes is 1048588; raise the topic's max.message.bytes" in str(error)
 
 
+@pytest.fixture
+def hasty_world(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Iterator[EngineWorld]:
+    world = EngineWorld(kafka, tmp_path, spark, consumer=SOON)
+    yield world
+    world.close()
+
+
 def test_a_source_topic_that_is_deleted_is_missing_and_one_made_anew_is_told_apart(
-    world: EngineWorld,
+    hasty_world: EngineWorld,
 ) -> None:
     """Both while the query runs."""
+    world = hasty_world
     source, out, compiled = mapping(world, lambda value: value)
     world.start(compiled)
     world.produce(source, "a", "b")

@@ -1,6 +1,7 @@
 """Every program compiles under every setting of handlers, dead letters, caches and guarantees.
 
-Plans are analysed, and no query is started: what Spark refuses, it would refuse at the first start.
+Plans are analysed, and no query is started: what Spark refuses, it would refuse at the first start. Each plan
+takes two seconds. So there are tests of a few programs of each kind, and tests of all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from snapshots.traces import Trace, traces
 from test_own_handlers import Processing, Reading, Writing
-from tiers import examples
 
 from millstream import (
     GlobalKTable,
@@ -56,6 +56,8 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
 FILES = (*folds.HELD_BY_CORES, "chains", "own_windows")
 JOINS = ("global_table", "stream_table", "stream_stream", "table_table", "foreign_key", "headers")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+Examples = Mapping[str, tuple[Topology, Mapping[str, Any]]]
+"""Programs by name, each with its own configuration."""
 
 
 def pairs(setting: tuple[Any, ...]) -> set[Any]:
@@ -104,13 +106,21 @@ class Compiling:
             return [f"{name}, {dict(setting)}: {type(error).__name__}: {str(error)[:400]}"]
         return []
 
-    def all_refused(self, topologies: Mapping[str, Topology], **more: Any) -> list[str]:
+    def all_refused(self, topologies: Mapping[str, Topology], *, first: int = 0) -> list[str]:
         """What is wrong with these, each under a setting of its own."""
-        pairs = zip(topologies.items(), itertools.cycle(SETTINGS), strict=False)
+        return self.examples_refused({name: (each, {}) for name, each in topologies.items()}, first=first)
+
+    def examples_refused(self, examples: Examples, *, first: int = 0) -> list[str]:
+        """The same of programs with a configuration.
+
+        Args:
+            first: the number of the setting that the first one has.
+        """
+        settings = itertools.islice(itertools.cycle(SETTINGS), first, None)
         return [
             said
-            for (name, topology), setting in pairs
-            for said in self.refused(name, topology, setting, **more)
+            for (name, (topology, own)), setting in zip(examples.items(), settings, strict=False)
+            for said in self.refused(name, topology, setting, **own)
         ]
 
 
@@ -175,11 +185,18 @@ def joining_programs() -> Iterator[tuple[str, Topology]]:
         yield trace.name, builder.build()
 
 
-def spread(every: Mapping[str, Topology]) -> Mapping[str, Topology]:
-    """So many of them as random tests try."""
-    names = list(every)
-    count = min(len(names), examples(100))
-    return {name: every[name] for name in (names[place * len(names) // count] for place in range(count))}
+@pytest.fixture
+def ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Examples:
+    """The programs among the examples, each with its own configuration."""
+    for folder in (EXAMPLES, EXAMPLES / "tutorials"):
+        monkeypatch.syspath_prepend(str(folder))
+    found = {}
+    for path in sorted((*EXAMPLES.glob("ported/*.py"), *EXAMPLES.glob("tutorials/[!t]*.py"))):
+        made = runpy.run_path(str(path))
+        if isinstance(made.get("topology"), Topology):
+            own = {"schema.registry.url": "mock://ported", **made.get("config", {})}
+            found[path.stem] = made["topology"], {**own, "state.dir": str(tmp_path)}
+    return found
 
 
 def joined_and_counted() -> Topology:
@@ -188,7 +205,6 @@ def joined_and_counted() -> Topology:
     return builder.build()
 
 
-@pytest.mark.timeout(300)
 def test_results_of_a_join_that_are_written_and_go_on_compile_under_all_settings(
     compiling: Compiling,
 ) -> None:
@@ -198,12 +214,28 @@ def test_results_of_a_join_that_are_written_and_go_on_compile_under_all_settings
     assert not wrong, "\n".join(wrong)
 
 
+def test_each_setting_compiles_with_a_program_of_the_traces_and_one_with_a_join(compiling: Compiling) -> None:
+    """Settings that have every two choices together in one of them."""
+    folding = joins.spread(list(programs()), len(SETTINGS))
+    joining = joins.spread(list(joining_programs()), len(SETTINGS) // 2)
+    wrong = compiling.all_refused(dict(folding))
+    wrong += compiling.all_refused(dict(joining), first=len(SETTINGS) // 2)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_some_examples_compile_under_some_settings(compiling: Compiling, ours: Examples) -> None:
+    """With their own configuration. All are run, under one setting, in tests/test_ported_programs.py."""
+    some = dict(joins.spread(list(ours.items()), len(SETTINGS) // 2))
+    wrong = compiling.examples_refused(some)
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.timeout(600)
 def test_programs_of_the_traces_compile_under_all_settings(compiling: Compiling) -> None:
     """Each under one of settings that have every two choices together."""
     every = dict(programs())
     assert len(every) > 50
-    wrong = compiling.all_refused(spread(every))
+    wrong = compiling.all_refused(every)
     assert not wrong, "\n".join(wrong)
 
 
@@ -217,22 +249,10 @@ def test_programs_with_joins_compile_under_all_settings(compiling: Compiling) ->
 
 
 @pytest.mark.timeout(600)
-def test_all_examples_compile_under_all_settings(
-    compiling: Compiling, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_all_examples_compile_under_all_settings(compiling: Compiling, ours: Examples) -> None:
     """With its own configuration, each under one of settings that have every two choices together."""
-    for folder in (EXAMPLES, EXAMPLES / "tutorials"):
-        monkeypatch.syspath_prepend(str(folder))
-    found = {}
-    for path in sorted((*EXAMPLES.glob("ported/*.py"), *EXAMPLES.glob("tutorials/[!t]*.py"))):
-        made = runpy.run_path(str(path))
-        if isinstance(made.get("topology"), Topology):
-            found[path.stem] = made["topology"], made.get("config", {})
-    assert len(found) > 25
-    wrong = []
-    for (name, (topology, own)), setting in zip(found.items(), itertools.cycle(SETTINGS), strict=False):
-        more = {"schema.registry.url": "mock://ported", **own, "state.dir": str(tmp_path)}
-        wrong += compiling.refused(name, topology, setting, **more)
+    assert len(ours) > 25
+    wrong = compiling.examples_refused(ours)
     assert not wrong, "\n".join(wrong)
 
 

@@ -7,18 +7,31 @@ that their order is that of the trace; a header says whose a record is, and of w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
 from driving import STRINGS, records
 from pyspark.sql import functions as F
-from snapshots.traces import Record, Row, Trace
+from snapshots.traces import Headers, Record, Row, Trace
 
 from millstream import KStream, Serde, Serdes, StreamsBuilder, Topology, Windowed
 from millstream.testing import TestRecord, TopologyTestDriver
 
-__all__ = ["TOGETHER", "Driven", "came", "ms", "own", "pipe_part", "row_of", "stamped", "topology_of"]
+__all__ = [
+    "TOGETHER",
+    "Driven",
+    "came",
+    "in_bytes",
+    "ms",
+    "own",
+    "pipe_in_order",
+    "pipe_in_turns",
+    "pipe_part",
+    "row_of",
+    "stamped",
+    "topology_of",
+]
 
 TOGETHER = 8
 """How many programs read one source: all of these are one operator. Fewer are more queries, which take long
@@ -66,18 +79,64 @@ def stamped(program: Driven, record: Record) -> TestRecord:
     """A record of a trace, which says whose it is."""
     value = None if record.value is None else str(record.value)
     header = ("number", f"{program.number} {record.topic}".encode())
-    return TestRecord(record.key, value, record.timestamp, (header,))
+    return TestRecord(record.key, value, record.timestamp, (header, *in_bytes(record.headers)))
+
+
+def in_bytes(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((name, None if value is None else value.encode()) for name, value in headers)
 
 
 def pipe_part(driver: TopologyTestDriver, programs: Sequence[Driven], part: int, parts: int) -> None:
     """A part of all records, as one micro-batch of each source; the programs' records in turns."""
-    by_topic: dict[str, list[TestRecord]] = defaultdict(list)
-    for step in range(max(len(program.trace.records) for program in programs)):
+    these = {}
+    for program in programs:
+        mine = program.trace.records
+        first, end = (-(-place * len(mine) // parts) for place in (part, part + 1))
+        these[program.number] = mine[first:end]
+    pipe_in_turns(driver, programs, these)
+
+
+def pipe_in_order(
+    driver: TopologyTestDriver, programs: Sequence[Driven], *, singly: Collection[str] = ()
+) -> None:
+    """All records, in few micro-batches: one ends where the next record of a program is not later.
+
+    Behind a shuffle a micro-batch's records are in the order of their times, and so in that of the trace.
+
+    Args:
+        singly: the names of traces of which each record is a micro-batch.
+    """
+    parts = {
+        program.number: [[record] for record in program.trace.records]
+        if program.trace.name in singly
+        else _rising(program.trace.records)
+        for program in programs
+    }
+    for place in range(max(map(len, parts.values()))):
+        now = {number: mine[place] for number, mine in parts.items() if place < len(mine)}
+        pipe_in_turns(driver, programs, now)
+
+
+def _rising(every: Sequence[Record]) -> list[list[Record]]:
+    """The records, cut wherever one is not later than the one before it."""
+    parts: list[list[Record]] = []
+    for record in every:
+        if not parts or record.timestamp <= parts[-1][-1].timestamp:
+            parts.append([])
+        parts[-1].append(record)
+    return parts
+
+
+def pipe_in_turns(
+    driver: TopologyTestDriver, programs: Sequence[Driven], by_number: Mapping[int, Sequence[Record]]
+) -> None:
+    """A micro-batch of each source: a record of each program, then the next one of each."""
+    batches: dict[str, list[TestRecord]] = defaultdict(list)
+    for step in range(max(map(len, by_number.values()))):
         for program in programs:
-            mine = program.trace.records
-            for record in mine[step : step + 1] if step * parts // len(mine) == part else ():
-                by_topic[f"in-{program.number // TOGETHER}"].append(stamped(program, record))
-    for topic, batch in by_topic.items():
+            for record in by_number.get(program.number, ())[step : step + 1]:
+                batches[f"in-{program.number // TOGETHER}"].append(stamped(program, record))
+    for topic, batch in batches.items():
         driver.create_input_topic(topic, Serdes.string(), Serdes.string()).pipe_record_list(batch)
 
 

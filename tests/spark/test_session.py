@@ -7,15 +7,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from spark_start import java_options
 
-from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
 from millstream.spark.jvm.spark_settings import SQL_DEFAULTS
 from millstream.spark.memory_engine import MemoryEngine
@@ -71,19 +68,6 @@ def test_every_default_is_in_effect(spark: SparkSession, tmp_path: Path) -> None
         assert manager.getClass().getSimpleName() == "FileSystemBasedCheckpointFileManager"
     finally:
         session.close()
-
-
-def test_java_is_asked_once_whether_it_has_a_function(spark: SparkSession) -> None:
-    """PySpark does so for each Column that it makes. What is no function is not remembered: it may change."""
-    java: Any = spark._jvm
-    F.upper("a")
-    assert "upper" in vars(java.functions)
-    assert java.functions.upper is java.functions.upper
-    companion = java_class(java, "org.apache.spark.sql.functions$")
-    assert getattr(companion, "MODULE$") is not None
-    assert "MODULE$" not in vars(companion)
-    with pytest.raises(Py4JError, match="does not exist"):
-        _ = java.functions.no_such_function
 
 
 def test_a_clients_settings_are_its_own() -> None:

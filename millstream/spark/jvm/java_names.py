@@ -3,14 +3,12 @@
 py4j asks Java about each part of a dotted name. For a name that is not a class, such as `java` in
 `jvm.java.util`, Java then searches each jar of Spark's class path, and again for each package that PySpark
 imports: some milliseconds. PySpark's own column functions ask for names without a package, with the same
-cost. And for each call of a static method it asks whether there is one of this name.
+cost.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-from py4j.java_gateway import JavaClass, JavaMember
 
 __all__ = ["java_class", "know_classes"]
 
@@ -29,23 +27,11 @@ _WHOLE = (
 """Names that it looks up repeatedly, in full."""
 
 
-class _Remembering(JavaClass):  # type: ignore[misc]
-    """A class that asks for each of its static methods only once."""
-
-    def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if isinstance(found, JavaMember):  # which has no state
-            self.__dict__[name] = found
-        return found
-
-
 def java_class(jvm: Any, name: str) -> Any:
     """A class by its full name; `jvm` is `SparkContext._jvm`, which remembers it."""
     known = vars(jvm).get(name)
     if known is None:
         known = vars(jvm)[name] = getattr(jvm, name)
-        if type(known) is JavaClass:
-            known.__class__ = _Remembering
     return known
 
 

@@ -118,7 +118,7 @@ class Flow:
 
     # --- reading ---------------------------------------------------------------------------------------
 
-    def kept(self, lane: Lane) -> Column:
+    def belongs_to(self, lane: Lane) -> Column:
         """Whether a row belongs to the lane."""
         return F.lit(True) if lane.keep is None else F.col(lane.keep)
 
@@ -209,7 +209,7 @@ class Flow:
     def _on_first_only(self, position: str) -> None:
         for node, lane in list(self.lanes.items()):
             self.lanes[node] = replace(
-                lane, keep=self.with_column("f", self.kept(lane) & (F.col(position) == 0))
+                lane, keep=self.with_column("f", self.belongs_to(lane) & (F.col(position) == 0))
             )
 
     def united(self, other: Flow) -> Flow:

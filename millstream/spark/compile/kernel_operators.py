@@ -40,7 +40,7 @@ from millstream.spark.compile.kernel_joins import (
 from millstream.spark.compile.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.compile.sink import Output, written_fields, written_type
 from millstream.spark.compile.spark_aggregates import (
-    Made,
+    FlowLanes,
     Pending,
     column_of,
     fold_of,
@@ -116,7 +116,7 @@ class Item:
     held_back: tuple[Suppress, ...] = ()
 
     @property
-    def is_kept(self) -> bool:
+    def has_state(self) -> bool:
         """Whether it has state (Plan.Item.isKept)."""
         return self.core not in ("lookup", "table_join", "changes")
 
@@ -125,7 +125,7 @@ class Item:
         return self.window is not None or self.pending.windows is not None
 
     @property
-    def goes_on_closed(self) -> bool:
+    def emits_on_close(self) -> bool:
         """Whether only rows of the kinds KIND_CLOSED and KIND_CLOSED_GONE go on."""
         node = self.pending.node
         return isinstance(node, Suppress) or (isinstance(node, Aggregate) and node.on_close)
@@ -146,7 +146,7 @@ class Results:
     """What comes out of an operator.
 
     Attributes:
-        made: the lanes of what goes on.
+        outputs: the lanes of what goes on.
         stored: the lanes of what stores get, where that is something else.
         late: what is dropped.
         passed: the names of the column with the rows that only passed, and of the flag for them.
@@ -154,7 +154,7 @@ class Results:
         joined: what comes of joins.
     """
 
-    made: Made
+    outputs: FlowLanes
     stored: dict[Node, Lane] = field(default_factory=dict)
     late: list[LateRows] = field(default_factory=list)
     passed: tuple[str, str] | None = None
@@ -258,7 +258,7 @@ def aggregate(
     letters: bool = False,
     patience_ms: int = 0,
     as_they_come: bool = False,
-    kept: Callable[[str], DataFrame] | None = None,
+    state_of: Callable[[str], DataFrame] | None = None,
     restored: Callable[[Item], DataFrame] | None = None,
 ) -> Results:
     """These aggregations and joins, as one operator.
@@ -269,14 +269,14 @@ def aggregate(
         letters: with what dead letters say of them.
         patience_ms: how long a Python function may take for one record.
         as_they_come: in Real-Time Mode, in which a batch has no end to put its rows in order at.
-        kept: with it, the results are what the operator keeps in its state, as if all had been updated
+        state_of: with it, the results are what the operator keeps in its state, as if all had been updated
             (rebuild.py).
         restored: with it, the operator begins with what changelogs have, where its checkpoint is new
             (restore.py).
     """
     spark = items[0].pending.flow.df.sparkSession
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
-    if kept is None:
+    if state_of is None:
         rows = _rows(items, passing, letters)
         any_order = not (passing or held_back or as_they_come) and all(map(_is_of_any_order, items))
         description = json.dumps(
@@ -297,7 +297,7 @@ def aggregate(
         )
         made = DataFrame(operator, spark)
     else:
-        made = _kept(items, kept)
+        made = _from_state(items, state_of)
     called = {name: names.new(name[0]) for name in _OWN}
     made = made.withColumnsRenamed(called)
     made = made.withColumn(called["at"], F.timestamp_millis(called["at"]))
@@ -308,7 +308,7 @@ def aggregate(
         len(items) > 1
         or held_back
         or passing
-        or any(item.is_windowed or item.goes_on_closed for item in items)
+        or any(item.is_windowed or item.emits_on_close for item in items)
     )
     for number, item in enumerate(items):
         behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
@@ -346,7 +346,7 @@ def _put_lanes(
     has_kinds: bool,
 ) -> None:
     """The lanes of an aggregation, of what is held back `behind` it, and of its store."""
-    new, lanes = results.made
+    new, lanes = results.outputs
     tag, kind, start, end = (F.col(called[name]) for name in ("tag", "kind", "start", "end"))
     mine = tag.isin([number, *behind])
     plain_key = item.key
@@ -385,7 +385,7 @@ def _put_lanes(
                 updates, keep=new.with_column("f", (tag == own) & (kind <= constants.KIND_GONE))
             )
         lanes[node] = updates
-        if own != number or item.goes_on_closed:
+        if own != number or item.emits_on_close:
             results.stored[node] = updates
             closed = (tag == own) & kind.isin(constants.KIND_CLOSED, constants.KIND_CLOSED_GONE)
             if not isinstance(node, Suppress) or node.until_close:  # without a value there is no such window
@@ -543,8 +543,8 @@ def _rows_of(
     if all(isinstance(item.pending.node, Side) and item.pending.node.is_global for _, item in items):
         at = F.lit(_BEFORE_ALL).cast("bigint").alias("at")
     has_since = any(_is_of_table(item) and item.pending.lane.since is not None for _, item in items)
-    is_told = any(not _is_looked_up(item) for _, item in items)
-    headers = (_packed(F.col(HEADERS)) if is_told else F.lit(None).cast("binary")).alias("headers")
+    is_emitted = any(not _is_looked_up(item) for _, item in items)
+    headers = (_packed(F.col(HEADERS)) if is_emitted else F.lit(None).cast("binary")).alias("headers")
     if len(items) == 1 and not passing:
         ((number, item),) = items
         df = df.where(item.pending.belongs)
@@ -569,7 +569,7 @@ def _rows_of(
         if has_since:
             nulls.append(F.lit(None).cast("bigint").alias("since"))
         element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
-        elements.append(F.when(flow.kept(lane), element))
+        elements.append(F.when(flow.belongs_to(lane), element))
     df = df.select("at", "headers", F.explode(F.array(*elements)).alias("each"))
     df = df.where(F.col("each").isNotNull())
     # What passes has its own among what is written.
@@ -751,14 +751,14 @@ def layout(item: Item) -> str:
 # --- what is kept ----------------------------------------------------------------------------------------
 
 
-def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
+def _from_state(items: Sequence[Item], state_of: Callable[[str], DataFrame]) -> DataFrame:
     """What the state of these has, in the form of the operator's results. Its layout is Shelf.java's."""
     every = [part for item in items for part in item.parts.parts]
     rows = []
     for number, item in enumerate(items):
         if isinstance(item.pending.node, Join | Side):
             continue  # no store has it as it is
-        state = kept(f"slices{number}")
+        state = state_of(f"slices{number}")
         key, window = F.col("user_map_key")["value"], F.col("user_map_value")
         start = end = F.lit(0).cast("bigint")
         if item.pending.windows is not None or item.core == "versions":

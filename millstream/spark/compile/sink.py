@@ -132,7 +132,7 @@ class Output:
     parts: Column | None = None
     letter: str | None = None
     look: Callable[[Column], Column] | None = None
-    made: Column | None = None
+    record: Column | None = None
     question: QuestionColumns | None = None
 
 
@@ -159,15 +159,15 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool
         lane, output = outputs[0]
         df = flow.df
         if output.look is not None:
-            df = df.where(~output.look(flow.kept(lane)))
+            df = df.where(~output.look(flow.belongs_to(lane)))
         elif lane.keep is not None:
             df = df.where(F.col(lane.keep))
         return df.select(*written_fields(flow, output, letters))
     element = flow.names.new("o")
     keeps = [
-        flow.kept(lane)
+        flow.belongs_to(lane)
         if output.look is None
-        else F.col(flow.with_column("f", ~output.look(flow.kept(lane))))
+        else F.col(flow.with_column("f", ~output.look(flow.belongs_to(lane))))
         for lane, output in outputs
     ]
     records = F.array(
@@ -182,9 +182,9 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool
 
 def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
     """The columns of the records that an output writes."""
-    if output.made is not None:
+    if output.record is not None:
         names = (*_COLUMNS, "headers", FENCED, *((LETTER,) if letters else ()))
-        return [output.made[name].alias(name) for name in names]
+        return [output.record[name].alias(name) for name in names]
     headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
     if output.errors is not None:
         headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), output.errors)

@@ -682,7 +682,7 @@ def _takes_nothing(kind: type) -> bool:
         inspect.signature(kind).bind()
     except TypeError:
         return False
-    except ValueError:  # nobody can tell
+    except ValueError:  # unknown
         return True
     return True
 

@@ -231,13 +231,13 @@ class Changes:
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._lock = threading.Lock()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Report a change."""
         for listener in self._listeners:
             listener()
 
     @contextmanager
-    def told_to(self, listener: Callable[[], None]) -> Iterator[None]:
+    def notifying(self, listener: Callable[[], None]) -> Iterator[None]:
         """Call `listener` at each change from now on; it must be quick."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
@@ -314,7 +314,7 @@ async def _until(until: Until) -> bool:
         except RuntimeError:
             log.debug("the event loop of a waiting coroutine is closed")
 
-    with until.changes.told_to(listener):
+    with until.changes.notifying(listener):
         try:
             async with asyncio.timeout(until.timeout_s):
                 while not until.fits():

@@ -84,11 +84,11 @@ def details(summary: str, inner: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{inner}</details>"
 
 
-def image(svg: str, told: str) -> str:
-    """A drawing, as an image: its styles and ids stay within it. `told` is the text for screen readers."""
+def image(svg: str, alt: str) -> str:
+    """A drawing, as an image: its styles and ids stay within it. `alt` is the text for screen readers."""
     data = b64encode(svg.encode()).decode("ascii")
     return (
-        f'<img alt="{escape(told)}" src="data:image/svg+xml;base64,{data}" '
+        f'<img alt="{escape(alt)}" src="data:image/svg+xml;base64,{data}" '
         'style="max-width:100%;height:auto;border-radius:6px">'
     )
 

@@ -67,8 +67,8 @@ class _Escaped(logging.Filter):
         if not message.isprintable():
             record.msg, record.args = printable_lines(message), ()
         if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
-            told = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
-            record.exc_text = "\n".join(f"  {line}" for line in printable_lines(told).split("\n"))
+            text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+            record.exc_text = "\n".join(f"  {line}" for line in printable_lines(text).split("\n"))
         return True
 
 

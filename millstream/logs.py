@@ -63,7 +63,7 @@ class JsonFormatter(std.Formatter):
 
     def format(self, record: std.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "timestamp": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname,
             "logger": record.name,
@@ -71,8 +71,8 @@ class JsonFormatter(std.Formatter):
             "message": _message(record),
         }
         if traceback := _traceback(self, record):
-            told["exception"] = "\n".join(traceback)
-        return json_module.dumps(told, ensure_ascii=False)
+            fields["exception"] = "\n".join(traceback)
+        return json_module.dumps(fields, ensure_ascii=False)
 
 
 class _Handler(std.StreamHandler[TextIO]):

@@ -1,7 +1,7 @@
 """What Kafka Streams has and Millstream does not have yet, so that errors can say so.
 
-A class does this by inheriting `TellsWhatIsMissing`, and for attributes of the class itself, such as
-`Serdes.String()`, by the metaclass `TellsPythonNames`. Any other missing attribute raises a normal
+A class does this by inheriting `ExplainsMissingNames`, and for attributes of the class itself, such as
+`Serdes.String()`, by the metaclass `ExplainsPythonNames`. Any other missing attribute raises a normal
 AttributeError with the name that was probably meant, because Java's names are spelled differently here.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["NOT_YET", "TellsPythonNames", "TellsWhatIsMissing"]
+__all__ = ["NOT_YET", "ExplainsMissingNames", "ExplainsPythonNames"]
 
 _PROCESS = "it was removed from Kafka Streams: use process()"
 _PROCESS_VALUES = "it was removed from Kafka Streams: use process_values()"
@@ -49,7 +49,7 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
 """By class and name: what to do instead. Names are Millstream's, which are Java's with underscores."""
 
 
-class TellsWhatIsMissing:
+class ExplainsMissingNames:
     """A class whose AttributeErrors mention Kafka Streams."""
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class TellsWhatIsMissing:
             raise AttributeError(_sentence(kind, name), name=name, obj=None)
 
 
-class TellsPythonNames(type):
+class ExplainsPythonNames(type):
     """A metaclass whose AttributeErrors know how names are spelled here."""
 
     if not TYPE_CHECKING:
@@ -75,16 +75,16 @@ class TellsPythonNames(type):
 
 
 def _sentence(kind: type, name: str, whose: str = "{!r} object") -> str:
-    told = f"{whose.format(kind.__name__)} has no attribute {name!r}"
+    message = f"{whose.format(kind.__name__)} has no attribute {name!r}"
     if name.startswith("_"):
-        return told  # copy, pickle, IPython and the like probe for optional attributes
+        return message  # copy, pickle, IPython and the like probe for optional attributes
     here = [each for each in dir(kind) if not each.startswith("_")]
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     for each in kind.__mro__:
         instead = NOT_YET.get(each.__name__, {}).get(snake)
         if instead is not None:
-            return f"{told}: Millstream does not have Kafka Streams' {each.__name__}.{name}; {instead}"
+            return f"{message}: Millstream does not have Kafka Streams' {each.__name__}.{name}; {instead}"
     if snake in here:
-        return f"{told}. Did you mean '{snake}'?"
+        return f"{message}. Did you mean '{snake}'?"
     near = get_close_matches(snake, here, n=1)
-    return f"{told}. Did you mean '{near[0]}'?" if near else told
+    return f"{message}. Did you mean '{near[0]}'?" if near else message

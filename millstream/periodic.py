@@ -35,7 +35,7 @@ class PeriodicThread:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop; a long action checks this in between."""
+        """Whether it was asked to stop; a long action checks this in between."""
         return self._stopping.is_set()
 
     def stop(self, timeout_s: float = 5.0) -> bool:

@@ -470,7 +470,7 @@ class Membership(Protocol):
         Never lost: if a join is already in progress, another follows it.
         """
 
-    def wait_until_told(self, timeout_s: float) -> bool:
+    def wait_for_assignment(self, timeout_s: float) -> bool:
         """Wait until an assignment has come that was made with the user data of the last `rejoin`."""
 
     def close(self, timeout_s: float) -> None:

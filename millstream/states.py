@@ -146,7 +146,7 @@ class ThreadCause(Enum):
     """What moves a thread from some of its states only."""
 
     READY = "its pipelines have started, and its stores are up to date"
-    NEVER_BEGAN = "it was told to end before it started"
+    NEVER_BEGAN = "it was stopped before it started"
 
 
 _C = State

@@ -323,7 +323,7 @@ def _merged(metrics: Sequence[Definition]) -> list[tuple[str, ...]]:
             f"`{name}`",
             " or ".join(tags),
             each.unit,
-            each.told,
+            each.description,
             f"Differs: {each.differs}" if each.differs else "",
         )
         for name, (each, tags) in rows.items()

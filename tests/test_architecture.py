@@ -280,7 +280,7 @@ def _note(node: ast.AST, code: Code, path: Path) -> None:
             elif method in ("set", "notify", "notify_all"):
                 code.told.add(owner)
             given = [*node.args, *(keyword.value for keyword in node.keywords)]
-            code.told.update(map(dotted, given))
+            code.told.update(dotted(each).removesuffix(".set") for each in given)
         case ast.Assign(targets=targets, value=value):
             code.kept.update(each.id for each in ast.walk(value) if isinstance(each, ast.Name))
             for target in targets:

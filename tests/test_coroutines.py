@@ -232,7 +232,7 @@ def test_a_waiting_coroutine_is_woken_from_any_thread_and_then_listens_no_more()
 
     def happen() -> None:
         there.set()
-        changes.tell()
+        changes.notify()
 
     async def main() -> None:
         async with asyncio.timeout(SOON_S):

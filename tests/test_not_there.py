@@ -12,7 +12,7 @@ import pytest
 
 from millstream import KafkaStreams, Serdes, Stores, StreamsBuilder, TimeWindows, Topology
 from millstream.dsl.grouped import KGroupedStream
-from millstream.not_there import NOT_YET, TellsWhatIsMissing
+from millstream.not_there import NOT_YET, ExplainsMissingNames
 from millstream.runtime.participation import topology_fingerprint
 
 
@@ -56,7 +56,7 @@ def test_every_name_of_the_table_says_what_to_do_and_is_really_missing() -> None
     for kind, names in NOT_YET.items():
         for name, instead in names.items():
             if kind == "KafkaStreams":
-                assert issubclass(KafkaStreams, TellsWhatIsMissing)
+                assert issubclass(KafkaStreams, ExplainsMissingNames)
                 assert not hasattr(KafkaStreams, name)
                 continue
             assert not hasattr(made[kind], name)
@@ -117,7 +117,7 @@ def test_whoever_probes_for_what_may_be_there_finds_what_there_is() -> None:
 def test_a_property_that_fails_is_not_taken_for_a_missing_name() -> None:
     """Its own AttributeError is the one that is seen."""
 
-    class Failing(TellsWhatIsMissing):
+    class Failing(ExplainsMissingNames):
         @property
         def broken(self) -> object:
             return object().nothing_here  # type: ignore[attr-defined]

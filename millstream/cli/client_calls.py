@@ -15,7 +15,7 @@ from millstream.errors import ConfigException, StreamsException
 if TYPE_CHECKING:
     from millstream.remote.http_wire import Deadline
 
-__all__ = ["CaFile", "Client", "Token", "Url", "deadline_of_one", "is_told", "path_of"]
+__all__ = ["CaFile", "Client", "Token", "Url", "deadline_of_one", "is_answer", "path_of"]
 
 _TIMEOUT_S = 10.0
 
@@ -146,7 +146,7 @@ class Client:
                 f"{error}. Is a client running there, with a query server (`millstream run --serve 7070`, or "
                 "the setting query.server.enabled)? Set its address with --url or MILLSTREAM_URL"
             ) from error
-        if is_told(reply.status, reply.body, may_be):
+        if is_answer(reply.status, reply.body, may_be):
             return reply.status, reply.body
         if "error" in reply.body or reply.status >= 400:
             if reply.status == 401 and self._has_token:
@@ -165,7 +165,7 @@ def deadline_of_one() -> Deadline:
     return Deadline(_TIMEOUT_S)
 
 
-def is_told(status: int, body: Mapping[str, Any], may_be: tuple[int, ...]) -> bool:
+def is_answer(status: int, body: Mapping[str, Any], may_be: tuple[int, ...]) -> bool:
     """Whether this is an answer, although its status is an error's.
 
     A client that is not ready reports its health with 503; a client that is too busy, or a proxy, also sends

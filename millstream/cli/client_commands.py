@@ -13,7 +13,7 @@ import typer
 
 from millstream.cli.client_calls import URL, CaFile, Client, Token, Url, path_of
 from millstream.cli.error_messages import Debug
-from millstream.cli.output import Json, facts, table, tell
+from millstream.cli.output import Json, facts, print_as, table
 
 __all__ = [
     "change_text",
@@ -38,7 +38,7 @@ def status(
     with Client(url, token, ca_file) as client:
         _, health = client.get(path_of("health"), may_be=(503,))
         clients = client.get(path_of("clients"))[1].get("clients", [])
-    tell(json, {"url": client.url, "health": health, "clients": clients}, status_text(health, clients))
+    print_as(json, {"url": client.url, "health": health, "clients": clients}, status_text(health, clients))
     raise typer.Exit(_READY if health.get("ready") else _NOT_READY)
 
 
@@ -101,7 +101,7 @@ def stores(
         if count:
             for each in found:
                 each["count"] = client.get(path_of("stores", each["store"], "count"))[1].get("count")
-    tell(json, {"stores": found}, stores_text(found))
+    print_as(json, {"stores": found}, stores_text(found))
 
 
 def stores_text(stores: Sequence[Mapping[str, Any]]) -> str:
@@ -134,7 +134,7 @@ def failures(
     """List the latest failures of a running client: what failed, the response, and the next retry."""
     with Client(url, token, ca_file) as client:
         found = client.get(path_of("failures"))[1].get("failures", [])
-    tell(json, {"failures": found}, failures_text(found))
+    print_as(json, {"failures": found}, failures_text(found))
 
 
 def failures_text(failures: Sequence[Mapping[str, Any]]) -> str:
@@ -189,11 +189,11 @@ def threads(
     if change is not ThreadChange.LIST:
         with Client(url, token, ca_file) as client:
             answer = client.post(path_of("threads"), {"change": change.value})
-        tell(json, dict(answer), f"{answer.get('client', client.url)}: {change_text(change, answer)}")
+        print_as(json, dict(answer), f"{answer.get('client', client.url)}: {change_text(change, answer)}")
         return
     with Client(url, token, ca_file) as client:
         found = client.get(path_of("threads"))[1].get("threads", [])
-    tell(json, {"threads": found}, threads_text(found))
+    print_as(json, {"threads": found}, threads_text(found))
 
 
 def change_text(change: ThreadChange, answer: Mapping[str, Any]) -> str:
@@ -232,4 +232,4 @@ def _act(
 ) -> None:
     with Client(url, token, ca_file) as client:
         answer = client.post(path_of(what), body)
-    tell(json, dict(answer), f"{answer.get('client', client.url)}: {text}")
+    print_as(json, dict(answer), f"{answer.get('client', client.url)}: {text}")

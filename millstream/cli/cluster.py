@@ -26,7 +26,7 @@ NOBODY = "millstream-cli"
 
 
 PATIENCE = {"request.timeout.ms": 10_000}
-"""How long commands wait for an answer, unless told otherwise. A person waits, and can start them again."""
+"""How long commands wait for an answer, unless set otherwise. A person waits, and can start them again."""
 
 
 def cluster_config(

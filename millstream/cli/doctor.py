@@ -17,7 +17,7 @@ from millstream.cli.checks import ClusterFacts, Facts, diagnose, has_failed, ver
 from millstream.cli.cluster import PATIENCE
 from millstream.cli.command_settings import ApplicationId, BootstrapServer, ConfigFile, Setting, settings
 from millstream.cli.error_messages import Debug
-from millstream.cli.output import Json, tell
+from millstream.cli.output import Json, print_as
 from millstream.cli.program import AppDir, load_topology
 from millstream.errors import ConfigException, JavaNotFoundException, SetupException, StreamsException
 from millstream.model import TopicPartition
@@ -61,7 +61,7 @@ def doctor(
         {"check": each.check, "grade": each.grade.value.lower(), "says": each.says, "next": each.next}
         for each in verdicts
     ]
-    tell(json, {"ok": not has_failed(verdicts), "checks": shown}, verdicts_text(verdicts))
+    print_as(json, {"ok": not has_failed(verdicts), "checks": shown}, verdicts_text(verdicts))
     if has_failed(verdicts):
         raise typer.Exit(1)
 
@@ -193,7 +193,7 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
     from millstream.cli.cluster import topics_of
     from millstream.kafka.groups import KafkaGroups
     from millstream.kafka.rights import ClusterRights
-    from millstream.runtime.topics.preparation import check_internal, kept_counts, sink_topics
+    from millstream.runtime.topics.preparation import check_internal, sink_topics, with_existing_counts
     from millstream.topology.internal_topics import plan_internal_topics
 
     with topics_of(config) as topics:
@@ -221,7 +221,7 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
                 )
                 there = topics.describe({each.name for each in plan.topics} & names)
                 lost = len(plan.topics) - len(there)
-                for each in kept_counts(plan, there, topology, config.application_id).topics:
+                for each in with_existing_counts(plan, there, topology, config.application_id).topics:
                     if each.name in there:
                         check_internal(each, there[each.name])
             except StreamsException as error:

@@ -10,7 +10,7 @@ import typer
 from millstream.cli.cluster import cluster_config, lags, topics_of
 from millstream.cli.command_settings import BootstrapServer, ConfigFile, Setting
 from millstream.cli.error_messages import Debug
-from millstream.cli.output import Json, table, tell
+from millstream.cli.output import Json, print_as, table
 from millstream.errors import StreamsException
 from millstream.model import TopicPartition
 
@@ -53,7 +53,7 @@ def lag(
                 "has read nothing yet, or this is the wrong cluster or application.id"
             )
         rows = lags(committed, topics.beginning_offsets(committed), topics.end_offsets(committed))
-    tell(json, lag_as_dict(application_id, rows), lag_table(rows))
+    print_as(json, lag_as_dict(application_id, rows), lag_table(rows))
     total = sum(row[3] for row in rows)
     if at_most is not None and total > at_most:
         raise typer.Exit(1)

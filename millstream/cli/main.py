@@ -17,7 +17,7 @@ from millstream.cli.doctor import doctor
 from millstream.cli.error_messages import Debug, ErrorBoundary
 from millstream.cli.kafka import kafka
 from millstream.cli.lag import lag
-from millstream.cli.output import Json, tell
+from millstream.cli.output import Json, print_as
 from millstream.cli.prepare import prepare
 from millstream.cli.program_topics import topics
 from millstream.cli.query import query
@@ -99,7 +99,7 @@ def config(
         for key in KEYS.values()
         if list(Wanted).index(key.importance) <= least
     ]
-    tell(json, {"settings": keys}, StreamsConfig.describe(Wanted(importance.value)))
+    print_as(json, {"settings": keys}, StreamsConfig.describe(Wanted(importance.value)))
 
 
 @app.command(rich_help_panel="This machine")
@@ -121,7 +121,7 @@ def version(json: Json = False) -> None:
         "confluent-kafka": _installed("confluent-kafka"),
         "rocksdict": _installed("rocksdict"),
     }
-    tell(json, versions, "\n".join(f"{name:<16} {what}" for name, what in versions.items()))
+    print_as(json, versions, "\n".join(f"{name:<16} {what}" for name, what in versions.items()))
 
 
 def _installed(name: str) -> str:

@@ -11,12 +11,12 @@ import typer
 
 from millstream.foreign import printable, printable_lines
 
-__all__ = ["Json", "as_json", "counted", "table", "tell", "yes"]
+__all__ = ["Json", "as_json", "counted", "print_as", "table", "yes"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
-def tell(is_json: bool, data: Any, text: str) -> None:
+def print_as(is_json: bool, data: Any, text: str) -> None:
     """Print one of them. Control characters from data in `text` cannot control the terminal."""
     typer.echo(as_json(data) if is_json else printable_lines(text.rstrip("\n")))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli.error_messages import Debug
-from millstream.cli.output import Json, tell
+from millstream.cli.output import Json, print_as
 from millstream.errors import StreamsException
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def prepare(
         )
     found["seconds"] = round(time.monotonic() - began, 1)
     lines.append(f"ready after {found['seconds']:.0f} s")
-    tell(json, found, "\n".join(lines))
+    print_as(json, found, "\n".join(lines))
 
 
 def jar_sets_for(extras: Collection[Extra]) -> list[str]:

@@ -200,9 +200,9 @@ def _raised(what: str, error: Exception) -> StreamsException:
             each for each in traceback.extract_tb(error.__traceback__) if not _is_library(each.filename)
         ]
         where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "?"
-    told = printable(str(error)) or "no message"
+    message = printable(str(error)) or "no message"
     return StreamsException(
-        f"{what} cannot be loaded: {type(error).__name__}: {told} ({where}); --debug shows the traceback"
+        f"{what} cannot be loaded: {type(error).__name__}: {message} ({where}); --debug shows the traceback"
     )
 
 

@@ -11,7 +11,7 @@ import typer
 from millstream.cli.cluster import NOBODY, cluster_config, topics_of
 from millstream.cli.command_settings import ApplicationId, BootstrapServer, ConfigFile, Setting
 from millstream.cli.error_messages import Debug
-from millstream.cli.output import Json, counted, table, tell, yes
+from millstream.cli.output import Json, counted, print_as, table, yes
 from millstream.cli.program import AppDir, Program, load_topology
 from millstream.errors import StreamsException
 from millstream.ports import TopicDescription, Topics
@@ -114,7 +114,7 @@ def topics(
                 needs, problems = look(topology, config, cluster, topic)
                 # Somebody may have created one at the same moment.
                 refuse_other_counts(needs, partitions, replication_factor)
-    tell(json, needs_as_dict(needs, made, problems), needs_table(needs, made, problems))
+    print_as(json, needs_as_dict(needs, made, problems), needs_table(needs, made, problems))
     if problems or any(each.is_missing or each.problem for each in needs):
         raise typer.Exit(1)
 
@@ -131,7 +131,7 @@ def look(
         typer.BadParameter: the program does not use one of those.
         StreamsException: the cluster does not answer.
     """
-    from millstream.runtime.topics.preparation import kept_counts
+    from millstream.runtime.topics.preparation import with_existing_counts
 
     known = config.application_id != NOBODY
     names = cluster.names()
@@ -144,7 +144,7 @@ def look(
         owned = {each.name for each in plan.topics}
         there = cluster.describe(owned & names) if known else {}
         if certain:
-            plan = kept_counts(plan, there, topology, config.application_id)
+            plan = with_existing_counts(plan, there, topology, config.application_id)
         needs += [_with_found(each, there.get(each.name), certain=certain) for each in plan.topics]
     except StreamsException as error:
         problems.append(str(error))

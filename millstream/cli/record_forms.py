@@ -177,7 +177,7 @@ def record_as_dict(record: KafkaRecord, key: Reader, value: Reader) -> dict[str,
     }
     for name, data, read in (("key", record.key, key), ("value", record.value, value)):
         try:
-            shown[name] = None if data is None else _told(data, read(data))
+            shown[name] = None if data is None else _readable(data, read(data))
         except SerializationException as error:
             shown[name] = as_bytes(data or b"")
             shown[f"{name}_error"] = str(error)
@@ -187,7 +187,7 @@ def record_as_dict(record: KafkaRecord, key: Reader, value: Reader) -> dict[str,
     return shown
 
 
-def _told(data: bytes, read: Any) -> Any:
+def _readable(data: bytes, read: Any) -> Any:
     is_none = read is None or (isinstance(read, float) and not math.isfinite(read))
     is_like_bytes = isinstance(read, dict) and set(read) == {_BYTES}
     is_not_all = isinstance(read, str) and "\ufffd" in read  # it replaces bytes that are not text

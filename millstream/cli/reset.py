@@ -128,7 +128,7 @@ def reset(
         say("Nothing was changed. To do this, run it without --dry-run.")
     else:
         raise_if_alive(plan, force)
-        reset_application(config, parts, asked, tell=lambda step: say(f"… {step}"))
+        reset_application(config, parts, asked, report=lambda step: say(f"… {step}"))
         say("Done. The next start creates the internal topics again and begins as shown above.")
     if json:
         typer.echo(as_json(plan_as_dict(plan, done=not dry_run)))

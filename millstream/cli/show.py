@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli.error_messages import Debug
-from millstream.cli.output import Json, tell
+from millstream.cli.output import Json, print_as
 from millstream.cli.program import AppDir, Program, load_topology
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class GraphFormat(StrEnum):
 def describe(program: Program, app_dir: AppDir = None, json: Json = False, debug: Debug = False) -> None:
     """Print a program's topology as Kafka Streams prints it: subtopologies, processors, topics, stores."""
     description = load_topology(program, app_dir).describe()
-    tell(json, described(description), str(description))
+    print_as(json, described(description), str(description))
 
 
 def explain(program: Program, app_dir: AppDir = None, json: Json = False, debug: Debug = False) -> None:
     """Print the Spark queries that run a program: what each one reads, stores and writes, and why."""
     topology = load_topology(program, app_dir)
-    tell(json, explained(topology), topology.explain())
+    print_as(json, explained(topology), topology.explain())
 
 
 def graph(
@@ -69,7 +69,7 @@ def graph(
     chosen = format_of(format, output)
     drawing = drawing_of(load_topology(program, app_dir))
     if json:
-        tell(True, drawing.as_dict(), "")
+        print_as(True, drawing.as_dict(), "")
         return
     text = svg(drawing, program) if chosen is GraphFormat.SVG else mermaid(drawing)
     if output is None:

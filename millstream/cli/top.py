@@ -20,7 +20,7 @@ import typer
 from millstream.cli.client_calls import URL, CaFile, Client, Token, Url, deadline_of_one, path_of
 from millstream.cli.client_commands import failures_text, status_text, stores_text, threads_text
 from millstream.cli.error_messages import Debug
-from millstream.cli.output import Json, tell
+from millstream.cli.output import Json, print_as
 from millstream.errors import StreamsException
 from millstream.foreign import printable
 
@@ -77,7 +77,7 @@ def top(
     with Client(url, token, ca_file) as client:
         first = sample(client)
         if once or json or not (sys.stdout.isatty() and sys.stdin.isatty()):
-            tell(json, first.as_dict(), top_text(first))
+            print_as(json, first.as_dict(), top_text(first))
             return
         _watch(client, first, every)
 

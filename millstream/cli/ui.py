@@ -9,7 +9,7 @@ import typer
 
 from millstream.cli.client_calls import URL, CaFile, Client, Token, Url, path_of
 from millstream.cli.error_messages import Debug
-from millstream.cli.output import Json, tell
+from millstream.cli.output import Json, print_as
 
 __all__ = ["ui"]
 
@@ -33,4 +33,4 @@ def ui(
         client.get(path_of("dashboard"))  # if there is none, the error says what to do
         address = f"{client.url}/ui/"
     opened = open_ and not json and webbrowser.open(address)
-    tell(json, {"url": address}, f"the dashboard is at {address}" + ("" if opened else "; open it there"))
+    print_as(json, {"url": address}, f"the dashboard is at {address}" + ("" if opened else "; open it there"))

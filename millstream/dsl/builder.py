@@ -15,7 +15,7 @@ from millstream.dsl.ktable import KTable, declare_store
 from millstream.dsl.options import Consumed, Materialized, Named, option
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.processors.api import Processor
 from millstream.topology.columns import Frame, Supplier
 from millstream.topology.copartition import check_declared_partitions
@@ -30,7 +30,7 @@ OfTable = TypeVar("OfTable", TableSource, GlobalTable)
 """The source of a table."""
 
 
-class StreamsBuilder(TellsWhatIsMissing):
+class StreamsBuilder(ExplainsMissingNames):
     """Collects the operations of one program.
 
     Source: org.apache.kafka.streams.StreamsBuilder.

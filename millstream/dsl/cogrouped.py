@@ -12,7 +12,7 @@ from millstream.dsl.ktable import KTable, check_sides, declare_store
 from millstream.dsl.options import Materialized, Named, name_of, option
 from millstream.dsl.repartition import add_repartition, check_repartition
 from millstream.errors import TopologyException
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.topology import nodes
 from millstream.topology.columns import Folder
 from millstream.topology.functions import accepts, describe_argument
@@ -124,7 +124,7 @@ class _Cogrouped:
         return self._repartitions[group]
 
 
-class CogroupedKStream(_Cogrouped, TellsWhatIsMissing):
+class CogroupedKStream(_Cogrouped, ExplainsMissingNames):
     """Grouped streams, each with a Python function that adds its records to the same aggregate.
 
     Source: org.apache.kafka.streams.kstream.CogroupedKStream (KIP-150).
@@ -181,7 +181,7 @@ class CogroupedKStream(_Cogrouped, TellsWhatIsMissing):
         return TimeWindowedCogroupedKStream(self._groups, self._repartitions, windows)
 
 
-class TimeWindowedCogroupedKStream(_Cogrouped, TellsWhatIsMissing):
+class TimeWindowedCogroupedKStream(_Cogrouped, ExplainsMissingNames):
     """Cogrouped streams in windows of one size.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedCogroupedKStream.
@@ -202,7 +202,7 @@ class TimeWindowedCogroupedKStream(_Cogrouped, TellsWhatIsMissing):
         return self._table(initializer, None, materialized, named)
 
 
-class SessionWindowedCogroupedKStream(_Cogrouped, TellsWhatIsMissing):
+class SessionWindowedCogroupedKStream(_Cogrouped, ExplainsMissingNames):
     """Cogrouped streams in sessions.
 
     Source: org.apache.kafka.streams.kstream.SessionWindowedCogroupedKStream.

@@ -74,8 +74,8 @@ def join_tables(
         )
 
     two = callable(arguments[1]) if len(arguments) > 1 else bool(arguments) and "joiner" in options
-    told = {"foreign_key_extractor", "table_joined"} & set(options)
-    form = by_foreign_key if told or two else by_key
+    given = {"foreign_key_extractor", "table_joined"} & set(options)
+    form = by_foreign_key if given or two else by_key
     try:
         inspect.signature(form).bind(*arguments, **options)
     except TypeError as error:
@@ -125,10 +125,10 @@ def _join_by_foreign_key(
     name = name_of(named if named is not None else table_joined)
     drafts = left._drafts
     if name is not None:
-        told = [f"{name}{suffix}" for suffix, _ in _STEPS]
-        topics, store = (told[0], told[8]), told[4]
+        names = [f"{name}{suffix}" for suffix, _ in _STEPS]
+        topics, store = (names[0], names[8]), names[4]
         drafts.check(
-            *(each for each in told if each not in (*topics, store)),
+            *(each for each in names if each not in (*topics, store)),
             stores=[store, *([given.store_name] if given.store_name is not None else [])],
         )
         for topic in topics:

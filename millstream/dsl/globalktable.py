@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from millstream.dsl.drafts import Draft, Drafts
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.serdes.serde import Serde
 
 __all__ = ["GlobalKTable"]
 
 
-class GlobalKTable(TellsWhatIsMissing):
+class GlobalKTable(ExplainsMissingNames):
     """A topic as a table, all partitions of it on every client.
 
     Streams can be joined with it, by any part of their values: `KStream.join`. It can also be queried:

@@ -11,7 +11,7 @@ from millstream.dsl.options import Materialized, Named, name_of
 from millstream.dsl.repartition import add_repartition, check_repartition
 from millstream.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from millstream.errors import TopologyException
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.serdes.serde import Serde
 from millstream.topology import nodes
 from millstream.topology.columns import Folder
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["KGroupedStream"]
 
 
-class KGroupedStream(Unmerged, TellsWhatIsMissing):
+class KGroupedStream(Unmerged, ExplainsMissingNames):
     """Records grouped by key. Records with a null key or a null value are ignored.
 
     Source: org.apache.kafka.streams.kstream.KGroupedStream.

@@ -10,7 +10,7 @@ from millstream.dsl.drafts import Draft, Drafts
 from millstream.dsl.ktable import KTable, check_function, declare_store
 from millstream.dsl.options import Materialized, Named, name_of, option
 from millstream.errors import TopologyException
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.topology import nodes
@@ -20,7 +20,7 @@ from millstream.topology.functions import accepts, describe_argument
 __all__ = ["KGroupedTable"]
 
 
-class KGroupedTable(TellsWhatIsMissing):
+class KGroupedTable(ExplainsMissingNames):
     """A table's rows by another key.
 
     Unlike the records of a stream, a row can change or be deleted. So an aggregation here must be able to

@@ -28,7 +28,7 @@ from millstream.dsl.printed import Printed
 from millstream.dsl.repartition import add_repartition, check_repartition
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.processors.api import FixedKeyProcessor, Processor
 from millstream.serdes.serde import Serde
 from millstream.topology import nodes
@@ -49,7 +49,7 @@ from millstream.topology.suppliers import check_supplier
 __all__ = ["BranchedKStream", "KStream"]
 
 
-class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
+class KStream(StreamJoins, SparkOutputs, ExplainsMissingNames):
     """A stream of records.
 
     After an operation that can change keys (map, flat_map, select_key, group_by), steps that need equal keys
@@ -413,7 +413,7 @@ class KStream(StreamJoins, SparkOutputs, TellsWhatIsMissing):
         )
 
 
-class BranchedKStream(TellsWhatIsMissing):
+class BranchedKStream(ExplainsMissingNames):
     """A stream being split. Predicates are tried in order; a record goes to the first branch that matches.
 
     Source: org.apache.kafka.streams.kstream.BranchedKStream.

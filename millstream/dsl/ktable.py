@@ -13,7 +13,7 @@ from millstream.dsl.options import Grouped, Materialized, Named, StoreType, name
 from millstream.dsl.store_builders import StoreBuilder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.function_processors import FunctionTransformers, is_function_of_rows
 from millstream.serdes.serde import Serde
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["KTable", "check_function", "check_joiner", "check_sides", "connected_stores", "declare_store"]
 
 
-class KTable(TellsWhatIsMissing):
+class KTable(ExplainsMissingNames):
     """A table: the last value of each key.
 
     Only a table whose store was given a name (`Materialized.as_`) can be queried.

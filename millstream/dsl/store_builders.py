@@ -14,7 +14,7 @@ from datetime import timedelta
 from millstream.clock import milliseconds
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.serdes.serde import Serde
 from millstream.topology.names import validate_name
 from millstream.topology.nodes import Store
@@ -54,7 +54,7 @@ class StoreSupplier:
 
 
 @dataclass(frozen=True)
-class StoreBuilder(TellsWhatIsMissing):
+class StoreBuilder(ExplainsMissingNames):
     """A store for processors: give it to `StreamsBuilder.add_state_store`, then its name to `process`.
 
     Attributes:

@@ -8,13 +8,13 @@ from millstream.clock import milliseconds
 from millstream.dsl.store_builders import StoreBuilder, StoreSupplier, store_builder
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
-from millstream.not_there import TellsPythonNames
+from millstream.not_there import ExplainsPythonNames
 from millstream.serdes.serde import Serde
 
 __all__ = ["Stores"]
 
 
-class Stores(metaclass=TellsPythonNames):
+class Stores(metaclass=ExplainsPythonNames):
     """How a store is kept: a table's, `Materialized.as_(Stores.in_memory_key_value_store("counts"))`, or
     one of processors, `Stores.key_value_store_builder(Stores.in_memory_key_value_store("counts"), key,
     value)`.

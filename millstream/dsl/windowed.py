@@ -16,7 +16,7 @@ from millstream.dsl.emission import EmitStrategy
 from millstream.dsl.ktable import KTable
 from millstream.dsl.options import Materialized, Named
 from millstream.errors import TopologyException
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.serdes.serde import Serde
 from millstream.topology.columns import Expression, Folder
 from millstream.topology.windows import UnlimitedWindows, Windows
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SessionWindowedKStream", "TimeWindowedKStream", "windowed_text"]
 
 
-class _WindowedKStream(Aggregating, TellsWhatIsMissing):
+class _WindowedKStream(Aggregating, ExplainsMissingNames):
     """What both kinds have in common. `table_of` is the group's own way to make a table."""
 
     def __init__(self, table_of: Callable[..., KTable], windows: Windows, value_serde: Serde | None) -> None:

@@ -6,7 +6,7 @@ The order of the decisions:
    gets our version; the others continue without them.
 2. If a member requests that all clients shut down, that is the whole answer, for every member (KIP-671).
 3. Members with different topologies, or without access to the same checkpoints, cannot share the work: those
-   that already work stay, and the others are told why they cannot take part. Claims alone do not decide who
+   that already work stay, and the others learn why they cannot take part. Claims alone do not decide who
    already works. What counts first is who has really claimed the checkpoints (`trust`), then who took part in
    the previous assignment. And no member holds work that the program does not have.
 4. If source topics are missing, that is the answer (KIP-662).
@@ -147,8 +147,8 @@ def _decide(
     if facts.missing_topics and topology == facts.topology:
         missing = tuple(sorted(facts.missing_topics))
         log.error("Missing source topics. [%s]", listed(missing))
-        told = Assignment(error_code=AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA, missing_topics=missing)
-        answers.update(dict.fromkeys(same, told))
+        answer = Assignment(error_code=AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA, missing_topics=missing)
+        answers.update(dict.fromkeys(same, answer))
     else:
         program = _program_of(facts, topology, same)
         fit = _believed(same, program, evidence, memory)
@@ -287,19 +287,18 @@ def _why_odd(side: Side, chosen: Side, clients: str, others: str) -> str:
     (topology, checkpoint), (their_topology, their_checkpoint) = side, chosen
     if topology != their_topology:
         return (
-            f"{clients} run(s) a different topology ({_told(topology)}) from {others} "
-            f"({_told(their_topology)}), which own(s) the work of this application. Run the same program on "
-            f"all clients, or use another "
-            "application.id"
+            f"{clients} run(s) a different topology ({_or_unknown(topology)}) from {others} "
+            f"({_or_unknown(their_topology)}), which own(s) the work of this application. Run the same "
+            "program on all clients, or use another application.id"
         )
     return (
-        f"{clients} would keep checkpoints in {_told(checkpoint)}, but {others} keep(s) them in "
-        f"{_told(their_checkpoint)}. Set checkpoint.location to a location that all clients can reach"
+        f"{clients} would keep checkpoints in {_or_unknown(checkpoint)}, but {others} keep(s) them in "
+        f"{_or_unknown(their_checkpoint)}. Set checkpoint.location to a location that all clients can reach"
     )
 
 
-def _told(text: str) -> str:
-    return printable(text, 100) or "not told"
+def _or_unknown(text: str) -> str:
+    return printable(text, 100) or "not reported"
 
 
 def _clients(infos: Iterable[MemberInfo]) -> str:
@@ -410,7 +409,7 @@ def _share(
     work, warming = warmed_up_first(fit, target, max_warmups)
     withheld = _withheld(work, everybody)
     hosts: dict[str, tuple[tuple[TaskId, ...], tuple[TaskId, ...]]] = {}
-    told: dict[str, tuple[tuple[str, ...], tuple[TaskId, ...]]] = {}
+    members: dict[str, tuple[tuple[str, ...], tuple[TaskId, ...]]] = {}
     serdes: dict[str, tuple[str, str]] = {}
     mine = {
         member: tuple(name for name in work[member].pipelines if name not in withheld)
@@ -424,8 +423,8 @@ def _share(
                 tuple(sorted({*active, *gets.active})),
                 tuple(sorted({*standby, *gets.standby})),
             )
-        runs, holds = told.get(info.client_id, ((), ()))
-        told[info.client_id] = ((*runs, *pipelines), tuple(sorted({*holds, *gets.active})))
+        runs, holds = members.get(info.client_id, ((), ()))
+        members[info.client_id] = ((*runs, *pipelines), tuple(sorted({*holds, *gets.active})))
         for store, texts in info.serdes.items():
             serdes.setdefault(store, texts)
     return {
@@ -435,7 +434,7 @@ def _share(
             standby=work[member].standby,
             warming=warming.get(member, ()),
             hosts=hosts,
-            members=told,
+            members=members,
             serdes=serdes,
             rebalance_wanted=bool(withheld),
         )

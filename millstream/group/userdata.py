@@ -400,7 +400,7 @@ class Assignment:
             serdes=dict(_serdes(where, "serdes", said.get("serdes", {}))),
             rebalance_wanted=_flag(where, "rebalance_wanted", said.get("rebalance_wanted", False)),
             warming=_tasks(where, "warming", said.get("warming", {})),
-            threads=_count(where, "threads", told) if (told := said.get("threads")) is not None else None,
+            threads=_count(where, "threads", count) if (count := said.get("threads")) is not None else None,
         )
 
 

@@ -33,7 +33,7 @@ LOCK_SECONDS = 1800.0
 log = logging.getLogger(__name__)
 
 _seen: dict[Path, tuple[str, int, int, int, int]] = {}
-"""Files whose checksums this process has found right, with what tells that they have not changed since."""
+"""Files whose checksums this process has found right, with the facts that show they are unchanged."""
 
 
 def ensure_jars(set_name: str, *, progress: bool | None = None) -> tuple[Path, ...]:

@@ -273,7 +273,7 @@ class GroupClient:
     # --- on the input/output thread ----------------------------------------------------------------------
 
     async def _take_part(self) -> None:
-        """Be a member until told to leave. Every error is either final or retried."""
+        """Be a member until asked to leave. Every error is either final or retried."""
         first = True
         while not self._leaving:
             pause = _TICK_S
@@ -514,7 +514,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
         return [(PROTOCOL, ConsumerProtocolSubscription(0, list(self._topics), self._listener.user_data()))]
 
     def _perform_assignment(self, leader_id: str, protocol: str, members: Iterable[Any]) -> dict[str, Any]:
-        given = {member.member_id: _said_by(member.member_id, member.metadata) for member in members}
+        given = {member.member_id: _user_data_of(member.member_id, member.metadata) for member in members}
         plan = self._listener.lead(given)
         return {
             member: ConsumerProtocolAssignment(0, self._shown(plan[member]), plan[member])
@@ -588,7 +588,7 @@ def data_before_the_end(
     return received
 
 
-def _said_by(member: str, metadata: bytes) -> bytes:
+def _user_data_of(member: str, metadata: bytes) -> bytes:
     """The user data in a subscription; empty if the bytes are invalid."""
     try:
         return bytes(ConsumerProtocolSubscription.decode(metadata).user_data or b"")

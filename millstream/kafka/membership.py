@@ -47,7 +47,7 @@ class Standing:
     Attributes:
         wanted: how many rebalances were requested.
         sent: the value of `wanted` when the join in progress took its user data.
-        told: the value of `sent` of the join that led to the latest assignment.
+        answered: the value of `sent` of the join that led to the latest assignment.
         inside: whether the group's last message was an assignment.
         answered_at: when the latest answered request was sent (monotonic seconds).
     """
@@ -55,14 +55,14 @@ class Standing:
     session_timeout_s: float
     wanted: int = 0
     sent: int = -1
-    told: int = -1
+    answered: int = -1
     inside: bool = False
     answered_at: float = float("-inf")
     committed: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
-    def is_told(self) -> bool:
-        return self.told >= self.wanted
+    def is_answered(self) -> bool:
+        return self.answered >= self.wanted
 
     def want(self) -> None:
         """User data has changed."""
@@ -75,9 +75,9 @@ class Standing:
     def agree(self) -> bool:
         """An assignment came. Returns whether another rebalance is needed, because data has changed
         meanwhile."""
-        self.told, self.inside = self.sent, True
+        self.answered, self.inside = self.sent, True
         self.committed.clear()  # others may have committed, too
-        return not self.is_told
+        return not self.is_answered
 
     def answer(self, asked_at: float, now: float) -> bool:
         """An answer came. Returns whether the silence before it was too long to still have been a member.
@@ -163,7 +163,7 @@ class KafkaMembership:
         self._thread: threading.Thread | None = None
         self._busy_since: float | None = None
         self._patience_from = 0.0
-        self._told_of_waiting = False
+        self._reported_waiting = False
         self._over = False  # failed, or closing: nothing more will come
         self._closing = False
         self._ended = threading.Event()
@@ -197,12 +197,12 @@ class KafkaMembership:
         if client is not None:
             client.rejoin()
 
-    def wait_until_told(self, timeout_s: float) -> bool:
+    def wait_for_assignment(self, timeout_s: float) -> bool:
         """Wait until an assignment has come that was made with the user data of the last `rejoin`."""
         with self._changed:
             wanted = self._standing.wanted
-            self._changed.wait_for(lambda: self._standing.told >= wanted or self._over, timeout_s)
-            return self._standing.told >= wanted
+            self._changed.wait_for(lambda: self._standing.answered >= wanted or self._over, timeout_s)
+            return self._standing.answered >= wanted
 
     def close(self, timeout_s: float) -> None:
         """Commit once more, leave the group, end the thread. Idempotent; any thread, including a
@@ -253,7 +253,7 @@ class KafkaMembership:
                 news = self._news.popleft() if self._news else None
                 self._busy_since = now
             if news is not None:
-                self._tell(news)
+                self._notify(news)
                 if isinstance(news, _Failed):
                     break
             elif now >= commit_at:
@@ -279,8 +279,8 @@ class KafkaMembership:
             # that does not know it). A new request handles both.
             self._patience_from = now
             client.reconnect()
-            if not standing.inside and not self._told_of_waiting:
-                self._told_of_waiting = True
+            if not standing.inside and not self._reported_waiting:
+                self._reported_waiting = True
                 log.warning(
                     "not a member of group '%s': no answer from %s for %g s (%s); still trying",
                     self._group_id,
@@ -289,7 +289,7 @@ class KafkaMembership:
                     client.trouble or "no error",
                 )
 
-    def _tell(self, news: _Assigned | _Lost | _Failed) -> None:
+    def _notify(self, news: _Assigned | _Lost | _Failed) -> None:
         try:
             if isinstance(news, _Assigned):
                 self._member.assigned(news.assignment, news.generation)
@@ -333,7 +333,7 @@ class KafkaMembership:
         if self._news and isinstance(self._news[-1], _Assigned):
             self._news.pop()  # an outdated one
         self._news.append(_Assigned(assignment, generation))
-        self._told_of_waiting = False
+        self._reported_waiting = False
         self._changed.notify_all()
 
 

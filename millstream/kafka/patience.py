@@ -18,8 +18,8 @@ __all__ = ["AWAY", "RETRIABLE", "Silence", "Wait", "patiently", "reachability"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-_TELL_AFTER_S = 4.0
-_TELL_AGAIN = 3
+_REPORT_AFTER_S = 4.0
+_REPORT_AGAIN = 3
 """A warning comes when the wait is this many times as long as at the last one: after 4, 12 and 36 s."""
 _ATTEMPT_S = 4.0
 _AGAIN_AFTER_S = 0.1
@@ -105,7 +105,7 @@ class Wait:
         self._what = what
         self._timeout_s = timeout_s
         self._began = time.monotonic()
-        self._next_s = _TELL_AFTER_S
+        self._next_s = _REPORT_AFTER_S
 
     @property
     def left_s(self) -> float:
@@ -131,14 +131,14 @@ class Wait:
             except KafkaException as error:
                 if self.left_s + grace_s <= 0 or error.args[0].code() not in AWAY:
                     raise
-                pause(_AGAIN_AFTER_S)  # it may have been told at once
-            self._tell_if_due()
+                pause(_AGAIN_AFTER_S)  # the broker may have answered at once
+            self._report_if_due()
 
-    def _tell_if_due(self) -> None:
+    def _report_if_due(self) -> None:
         waited_s = time.monotonic() - self._began
         if waited_s < self._next_s:
             return
-        self._next_s *= _TELL_AGAIN
+        self._next_s *= _REPORT_AGAIN
         if not self._warns:
             return
         log.warning(

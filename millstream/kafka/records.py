@@ -123,13 +123,13 @@ def write_records(config: StreamsConfig, records: Sequence[KafkaRecord]) -> list
     failed: list[KafkaError] = []
 
     def teller(number: int) -> Callable[[KafkaError | None, Any], None]:
-        def told(error: KafkaError | None, message: Any) -> None:
+        def on_delivery(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 failed.append(error)
             else:
                 written[number] = _record(message)
 
-        return told
+        return on_delivery
 
     try:
         for number, record in enumerate(records):

@@ -38,7 +38,7 @@ _VISIBLE_EVERY_S = 0.02
 _SINCE_3_6 = "message.timestamp.after.max.ms"
 """Brokers before Kafka 3.6 do not know it, and take any time."""
 _SETTLE_S = 1.0
-"""How long brokers are asked again for a topic that the controller does not tell of."""
+"""How long brokers are asked again for a topic that the controller does not report."""
 _CANNOT_BE = (
     KafkaError.TOPIC_EXCEPTION,
     KafkaError.POLICY_VIOLATION,
@@ -54,7 +54,7 @@ _READY_EVERY_S = 0.1
 _LOOK_S = 5.0
 """How long a question of a `look` may take at most: it is repeated, so a late answer is worth less than the
 next one."""
-_TOLD = 10
+_SHOWN = 10
 """How many names a message has at most."""
 _AT_ONCE = 1_000
 """How many topics one question is about: more would take a broker longer than a short deadline."""
@@ -127,9 +127,9 @@ class KafkaTopics:
         """As `look`, and certain: a topic that is left out does not exist.
 
         A broker learns of a new topic some milliseconds after the controller, or seconds where the cluster is
-        busy. So the controller is asked: it is told to check, and not to carry out, the creation of what was
-        not found, and names what exists. Where it does not say, for want of rights, the brokers are asked
-        again for a while.
+        busy. So the controller is asked to validate, not perform, the creation of the missing topics, and
+        names those that exist. Where it does not say, for want of rights, the brokers are asked again for a
+        while.
 
         Raises:
             StreamsException: the cluster did not answer, or brokers do not show what exists.
@@ -143,8 +143,8 @@ class KafkaTopics:
             missing = wanted - found.keys()
             if not missing:
                 return found
-            exist, untold = self._told_by_controller(missing)
-            if not exist and (not untold or time.monotonic() - began >= _SETTLE_S):
+            exist, unknown = self._ask_controller(missing)
+            if not exist and (not unknown or time.monotonic() - began >= _SETTLE_S):
                 return found
         raise StreamsException(
             f"topics {_few(exist)} exist according to the controller, but no broker at "
@@ -304,7 +304,7 @@ class KafkaTopics:
             )
         return {name: topic for name, topic in described.items() if topic is not None}
 
-    def _told_by_controller(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
+    def _ask_controller(self, names: Iterable[str]) -> tuple[set[str], set[str]]:
         """Which of these topics exist, and of which the controller does not say."""
         admin = self._admin()
         limit_s = min(self._timeout_s, _LOOK_S)
@@ -313,19 +313,19 @@ class KafkaTopics:
             validate_only=True,
             request_timeout=limit_s,
         )
-        exist, untold = set(), set()
+        exist, unknown = set(), set()
         for name, future in asked.items():
             try:
                 future.result(limit_s + 1.0)
             except TimeoutError:
-                untold.add(name)
+                unknown.add(name)
             except KafkaException as error:
                 code = error.args[0].code()
                 if code == KafkaError.TOPIC_ALREADY_EXISTS:
                     exist.add(name)
                 elif code not in _CANNOT_BE:
-                    untold.add(name)
-        return exist, untold
+                    unknown.add(name)
+        return exist, unknown
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         wanted = {NativePartition(part.topic, part.partition): spec for part in set(partitions)}
@@ -475,4 +475,4 @@ def _replicas(topic: Any) -> int:
 def _few(names: Iterable[str]) -> str:
     """The first few names, and how many more there are."""
     found = sorted(names)
-    return ", ".join(found[:_TOLD]) + (f" and {len(found) - _TOLD} more" if len(found) > _TOLD else "")
+    return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")

@@ -62,7 +62,7 @@ FOLD_WANTED = 1
 FOLD_USED_AGAIN = 2
 """A fold's result is the beginning of a later fold."""
 
-ANSWER_GO_ON = 0
+ANSWER_CONTINUE = 0
 """A handler's answer: the record is dropped."""
 ANSWER_FAIL = 1
 """A handler's answer: the task fails."""

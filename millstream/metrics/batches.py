@@ -101,20 +101,20 @@ def record_batch(
         meter.record("dropped", (client_id, report.pipeline, kind, node), count, owner=owner)
 
 
-def _record_rocksdb(meter: Meter, told: Mapping[str, int], at: tuple[str, ...], owner: Hashable) -> None:
+def _record_rocksdb(meter: Meter, reported: Mapping[str, int], at: tuple[str, ...], owner: Hashable) -> None:
     """Spark sums over the state's partitions: counts, and times in ms."""
     for what in ("Get", "Put"):
-        count = told.get(f"rocksdb{what}Count", 0)
+        count = reported.get(f"rocksdb{what}Count", 0)
         meter.record(f"state-{what.lower()}", at, count, owner=owner)
-        if count and (took := told.get(f"rocksdb{what}Latency")) is not None:
+        if count and (took := reported.get(f"rocksdb{what}Latency")) is not None:
             each = took / count
             meter.record_all(f"state-{what.lower()}-latency", at, count, took, each, each, owner=owner)
-    hits, misses = (told.get(f"rocksdbReadBlockCache{what}Count", 0) for what in ("Hit", "Miss"))
+    hits, misses = (reported.get(f"rocksdbReadBlockCache{what}Count", 0) for what in ("Hit", "Miss"))
     if hits + misses:
         meter.record_all("state-cache", at, hits + misses, hits, 0, 1, owner=owner)
     for sensor, name in _ROCKSDB.items():
-        if name in told:
-            meter.record(sensor, at, told[name], owner=owner)
+        if name in reported:
+            meter.record(sensor, at, reported[name], owner=owner)
 
 
 def _record_store(
@@ -136,15 +136,15 @@ def _record_store(
 def _record_written(
     meter: Meter, report: BatchReport, thread: str, writers: Writers, owner: Hashable
 ) -> None:
-    for topic, told in report.written.items():
+    for topic, reported in report.written.items():
         sink = writers(topic)
         if sink is None:
             continue
         at = (thread, sink, topic)
-        meter.record("topic-produced", at, told.records, owner=owner)
-        meter.record("topic-produced-bytes", at, told.bytes, owner=owner)
-        if told.timed:
-            figures = (told.timed, told.sum_ms, told.least_ms, told.most_ms)
+        meter.record("topic-produced", at, reported.records, owner=owner)
+        meter.record("topic-produced-bytes", at, reported.bytes, owner=owner)
+        if reported.timed:
+            figures = (reported.timed, reported.sum_ms, reported.least_ms, reported.most_ms)
             meter.record_all("node-e2e", (thread, sink), *figures, owner=owner)
 
 

@@ -166,7 +166,7 @@ def client_metrics(view: MetricsView, readings: Iterable[Reading] = ()) -> Clien
     for each in (*_of_the_client(view), *measured, *_largest_lags(measured)):
         metric = each.metric
         tags = tuple(zip(metric.tags, each.tags, strict=True))
-        name = MetricName(metric.name, metric.group, tags, metric.told)
+        name = MetricName(metric.name, metric.group, tags, metric.description)
         named[name] = Metric(name, each.value)
     return ClientMetrics(named, view.client_id)
 

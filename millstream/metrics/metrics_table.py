@@ -68,7 +68,7 @@ class Definition:
     Attributes:
         tags: the names of its tags.
         unit: the unit of its value: `records`, `ms`, `1/s`, `text`, …
-        told: its meaning; for a metric of Kafka Streams, in Kafka Streams' words.
+        description: its meaning; for a metric of Kafka Streams, in Kafka Streams' words.
         measure: calculates its value from its sensor; None for a value without a sensor.
         differs: how it differs from Kafka Streams' metric of this name.
     """
@@ -77,7 +77,7 @@ class Definition:
     name: str
     tags: tuple[str, ...]
     unit: str
-    told: str
+    description: str
     measure: Measure | None = None
     differs: str = ""
 
@@ -149,9 +149,9 @@ def _calls(group: str, tags: tuple[str, ...], what: str, rate: str, differs: str
     )
 
 
-def _state(name: str, unit: str, told: str, measure: Measure) -> Definition:
+def _state(name: str, unit: str, description: str, measure: Measure) -> Definition:
     """A metric of one of Spark's stateful operators, over its partitions."""
-    return Definition(SPARK_STATE, name, (*_PIPELINE, "operator"), unit, told, measure)
+    return Definition(SPARK_STATE, name, (*_PIPELINE, "operator"), unit, description, measure)
 
 
 SCOPES = {
@@ -715,9 +715,15 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
     **{
         f"store-{what}-{scope}": tuple(
             Definition(
-                STATE, f"{what}-{name}", (*_THREAD, f"{scope}-state-id"), unit, told, measure, _OF_STATE
+                STATE,
+                f"{what}-{name}",
+                (*_THREAD, f"{scope}-state-id"),
+                unit,
+                description,
+                measure,
+                _OF_STATE,
             )
-            for name, unit, told, measure in metrics
+            for name, unit, description, measure in metrics
         )
         for scope in SCOPES.values()
         for what, metrics in _COUNTED_BY_ROCKSDB.items()
@@ -937,12 +943,12 @@ VALUES: tuple[Definition, ...] = (
             name,
             tags,
             unit_of(name),
-            told,
+            description,
             differs="For active stores and standbys. Read once a minute."
             + (" Up to 1,000 keys are counted." if name == "estimate-num-keys" else ""),
         )
         for tags in _STATE_TAGS.values()
-        for name, told in PROPERTIES.items()
+        for name, description in PROPERTIES.items()
     ),
 )
 """The metrics without sensors."""

@@ -54,7 +54,7 @@ def observe(streams: HasMetrics, provider: MeterProvider | None = None) -> None:
     for name, each in {instrument_name(each): each for each in DEFINITIONS if each.unit != "text"}.items():
         create = meter.create_observable_counter if is_counter(each.name) else meter.create_observable_gauge
         unit = _UNITS.get(each.unit, f"{{{each.unit}}}")
-        create(name, callbacks=[_reader(last, each)], unit=unit, description=each.told)
+        create(name, callbacks=[_reader(last, each)], unit=unit, description=each.description)
 
 
 def instrument_name(metric: Definition) -> str:

@@ -73,7 +73,7 @@ def families(clients: Iterable[ClientMetrics], *, twins: bool = False) -> Iterat
     for client in clients:
         for metric in client.values():
             name = prometheus_name(metric.name.group, metric.name.name)
-            told = metric.name.description
+            description = metric.name.description
             labels = labels_of(metric, client.client_id)
             value = metric.value
             if metric.name.group == CLIENT and metric.name.name in (*_LABELS, *_NUMBERS):
@@ -84,13 +84,13 @@ def families(clients: Iterable[ClientMetrics], *, twins: bool = False) -> Iterat
                 continue
             if is_counter(metric.name.name):
                 counter = found.setdefault(
-                    (name, True), CounterMetricFamily(name.removesuffix("_total"), told)
+                    (name, True), CounterMetricFamily(name.removesuffix("_total"), description)
                 )
                 counter.add_sample(name, labels, value)
                 if not twins or metric.name.group in OWN_GROUPS:
                     continue
                 name = name.removesuffix("_total")
-            gauge = found.setdefault((name, False), GaugeMetricFamily(name, told))
+            gauge = found.setdefault((name, False), GaugeMetricFamily(name, description))
             gauge.add_sample(name, labels, value)
     return (found[key] for key in sorted(found))
 

@@ -92,7 +92,7 @@ class RestoreMetrics:
             self._meter.forget(_owner(at))
             self._meter.forget(("task", thread, task))
 
-    def tell(self, lags: Mapping[TopicPartition, LagInfo]) -> None:
+    def set_current(self, lags: Mapping[TopicPartition, LagInfo]) -> None:
         """Set the values that are not counts to the current state.
 
         Args:

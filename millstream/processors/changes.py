@@ -75,7 +75,7 @@ class Transforming:
     Attributes:
         supplier: creates the transformer.
         store: the name of the store with the table's rows; None if there is none.
-        tells_old: whether changes include the old value: from the store or, without one, from the
+        sends_old: whether changes include the old value: from the store or, without one, from the
             transformer.
         has_history: whether it is a versioned store.
         is_cached: whether a deletion of an absent row is suppressed.
@@ -83,7 +83,7 @@ class Transforming:
 
     supplier: Any
     store: str | None = None
-    tells_old: bool = False
+    sends_old: bool = False
     has_history: bool = False
     is_cached: bool = False
 
@@ -110,7 +110,7 @@ class _Transformer:
         key, change = record.key, record.value
         new = self._transform(key, change.new)
         if self._store is None:
-            old = self._transform(key, change.old) if self._of.tells_old else None
+            old = self._transform(key, change.old) if self._of.sends_old else None
         else:
             found = self._store.get(key)
             old = None if found is None else found.value
@@ -121,7 +121,7 @@ class _Transformer:
                 return
             else:
                 self._store.put(key, None if new is None else ValueAndTimestamp(new, record.timestamp))
-        self._forward(record.with_value(Change(new, old if self._of.tells_old else None)))
+        self._forward(record.with_value(Change(new, old if self._of.sends_old else None)))
 
     def close(self) -> None:
         close = getattr(self._transformer, "close", None)

@@ -195,7 +195,7 @@ def plan_graph(
     first_names = _first_names(nodes)
     forwarded: dict[Process, Serdes] = {}
     inputs: dict[tuple[Node, bool], list[int]] = {}
-    telling = {*with_old}
+    sending_old = {*with_old}
     has_old = False
     outside: list[tuple[Process, Node]] = []
     ends: list[Outside] = []
@@ -209,8 +209,8 @@ def plan_graph(
         key, value = forwarded[before] if isinstance(before, Process) else serdes(before)
         if isinstance(node, TableTransformValues):
             value = _written_with(node, nodes) or default[1] or value
-            if node in remembering and (node.stored is not None or before in telling):
-                telling.add(node)
+            if node in remembering and (node.stored is not None or before in sending_old):
+                sending_old.add(node)
                 has_old = has_old or (node.stored is None and before not in numbers)
         forwarded[node] = (node.key_serde or key, node.value_serde or value)
     stores = {store.name: _settled(store, node, forwarded) for node in group for store in node.stores}
@@ -228,13 +228,15 @@ def plan_graph(
             if isinstance(child, Sink):
                 key, value = child.key_serde or key, child.value_serde or value
             children.append(Child(len(ends), outside=True))
-            tells = node in telling and not isinstance(child, ToStream)
+            sends = node in sending_old and not isinstance(child, ToStream)
             name = first_names.get((node.name, child), child.name)
-            ends.append(Outside(name, key, value, tells, isinstance(child, Sink)))
+            ends.append(Outside(name, key, value, sends, isinstance(child, Sink)))
             outside.append((node, child))
         of_table = isinstance(node, TableTransformValues)
         supplier = (
-            _transforming(node, telling, cached) if isinstance(node, TableTransformValues) else node.supplier
+            _transforming(node, sending_old, cached)
+            if isinstance(node, TableTransformValues)
+            else node.supplier
         )
         connected = tuple(places[store.name] for store in node.stores)
         specs.append(ProcessorSpec(node.name, supplier, node.fixed_key, tuple(children), connected, of_table))
@@ -264,12 +266,12 @@ def plan_graph(
     return GraphPlan(graph, tuple(group), tuple(read), tuple(outside))
 
 
-def _transforming(node: TableTransformValues, telling: Collection[Node], cached: bool) -> Transforming:
+def _transforming(node: TableTransformValues, sending_old: Collection[Node], cached: bool) -> Transforming:
     store = node.stored
     return Transforming(
         node.supplier,
         None if store is None else store.name,
-        tells_old=node in telling,
+        sends_old=node in sending_old,
         has_history=store is not None and store.history_ms is not None,
         # The cache of Kafka Streams does not forward the deletion of an absent row.
         is_cached=cached and store is not None and store.cached,

@@ -55,7 +55,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
     Differs: `next` and `peek_next_key` raise StopIteration at the end, as Python's iterators do.
     """
 
-    __slots__ = ("_ahead", "_closed", "_decode", "_on_closed_store", "_source", "_store", "_told")
+    __slots__ = ("_ahead", "_closed", "_closed_stores", "_decode", "_on_closed_store", "_source", "_store")
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         self._on_closed_store = on_closed_store
         self._closed = False
         self._ahead = Ahead()
-        self._told: list[str] = []
+        self._closed_stores: list[str] = []
         """The stores that were closed. When one is, what was read ahead is cleared."""
-        source.tell(self._told, self._ahead)
+        source.report_close(self._closed_stores, self._ahead)
 
     def __iter__(self) -> Iterator[KeyValue[K, V]]:
         """The rest of the entries, for a loop: it takes them from this iterator, so both can be used."""
@@ -111,8 +111,8 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
             block = self._source.block()
             if block:
                 self._ahead.put(self._decode(block))
-            if self._told:  # perhaps before they were put there
-                raise ClosedStoreError(self._told[0])
+            if self._closed_stores:  # perhaps before they were put there
+                raise ClosedStoreError(self._closed_stores[0])
         except ClosedStoreError as error:
             raise self._lost(error) from error
         if not block:
@@ -167,7 +167,7 @@ class KeyValueIterator(Iterator[KeyValue[K, V]], Generic[K, V]):
         self._source.close()
         self._source = _Ended(error)
         self._ahead.clear()
-        self._told = []
+        self._closed_stores = []
 
     def _already_closed(self) -> Exception:
         return IllegalStateException(f"Iterator for store {self._store} has already been closed.")
@@ -273,7 +273,7 @@ class _Ended:
     def __init__(self, error: Callable[[], Exception]) -> None:
         self._error = error
 
-    def tell(self, told: list[str], held: Held) -> None:
+    def report_close(self, closed: list[str], held: Held) -> None:
         """Has no effect: there are no entries."""
 
     def block(self) -> list[Any]:

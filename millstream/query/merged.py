@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Blocks(Protocol):
     """The source of an iterator's entries, in blocks."""
 
-    def tell(self, told: list[str], held: Held) -> None:
-        """When the source or a store of it closes, append the store's name to `told` and empty `held`. For
+    def report_close(self, closed: list[str], held: Held) -> None:
+        """When the source or a store of it closes, append the store's name to `closed` and empty `held`. For
         callers that hold entries of `block`.
         """
 
@@ -107,7 +107,7 @@ class Merged:
     reports when it is closed, and no more entries are returned after that.
     """
 
-    __slots__ = ("_ahead", "_closed", "_order", "_reverse", "_runs", "_sources")
+    __slots__ = ("_ahead", "_closed_stores", "_order", "_reverse", "_runs", "_sources")
 
     def __init__(
         self, sources: Sequence[SnapshotIterator], order: Callable[[Any], Any], *, reverse: bool
@@ -117,12 +117,12 @@ class Merged:
         self._order = order
         self._reverse = reverse
         self._ahead: deque[Any] = deque()
-        self.tell([], self._ahead)
+        self.report_close([], self._ahead)
 
-    def tell(self, told: list[str], held: Held) -> None:
-        self._closed = told
+    def report_close(self, closed: list[str], held: Held) -> None:
+        self._closed_stores = closed
         for each in self._sources:
-            each.tell(told, held)
+            each.report_close(closed, held)
 
     def block(self) -> list[Any]:
         self._check_open()
@@ -133,8 +133,8 @@ class Merged:
         return entries
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedStoreError(self._closed[0])
+        if self._closed_stores:
+            raise ClosedStoreError(self._closed_stores[0])
 
     def _stretch(self) -> list[Any]:
         """The entries that no unread entry can precede; empty if all sources have ended."""
@@ -176,5 +176,5 @@ class Merged:
             if not block:
                 raise StopIteration
             self._ahead.extend(block)
-            if self._closed:  # the report came before they were put there
+            if self._closed_stores:  # the report came before they were put there
                 self._ahead.clear()

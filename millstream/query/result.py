@@ -176,7 +176,7 @@ class StateQueryResult(Generic[R]):
         ]
         if self.global_result is not None:
             results.append(("all", self.global_result))
-        rows = [(at, *_told(each)) for at, each in results]
+        rows = [(at, *_as_text(each)) for at, each in results]
         return block(table(("partition", "answer", "position"), rows))
 
     @property
@@ -185,7 +185,7 @@ class StateQueryResult(Generic[R]):
         return every if self.global_result is None else [*every, self.global_result]
 
 
-def _told(result: QueryResult[Any]) -> tuple[str, str]:
+def _as_text(result: QueryResult[Any]) -> tuple[str, str]:
     """A result and its position, as text."""
     if result.failure is not None:
         answer = f"{result.failure.name}: {result.message or result.failure.value}"

@@ -109,9 +109,9 @@ def run_sql(
                 # A kept process may have just ended, because it was idle for a long time.
                 if asked.was_heard or process.asked == 1:
                     raise
-            except _Told as told:
+            except _Reported as reported:
                 healthy = True
-                raise told.error from told.error.__cause__
+                raise reported.error from reported.error.__cause__
             finally:
                 _PROCESSES.give_back(process, keep=healthy)
     except DeadlinePassed:
@@ -141,7 +141,7 @@ def _bytes_in(size: str) -> int:
     return int(float(found[1]) * _UNITS[(found[2] or "").lower()])
 
 
-class _Told(Exception):
+class _Reported(Exception):
     """An exception for the caller; the process is still usable."""
 
     def __init__(self, error: Exception) -> None:
@@ -181,26 +181,26 @@ class _Asked:
         Raises:
             Late: the deadline has passed.
             Ended: the process has ended.
-            _Told: anything else; the process can be reused.
+            _Reported: anything else; the process can be reused.
         """
         process.asked += 1
-        process.tell(
+        process.send_message(
             self._remaining,
             query=self._query,
             parameters=self._parameters,
             memory=self._most,
             seconds=self._remaining(),
         )
-        told = process.hear(self._remaining)
+        reply = process.hear(self._remaining)
         self.was_heard = True
-        _raise_told(told)
+        _raise_reported(reply)
         try:
-            names = _stores_among(told["tables"], told["defined"], sorted(self._view.snapshot().stores))
+            names = _stores_among(reply["tables"], reply["defined"], sorted(self._view.snapshot().stores))
             tables, sources = self._opened(sorted(names))
         except Exception as error:
             self._stop(process)
-            raise _Told(error) from error
-        process.tell(self._remaining, schemas=list(sources))
+            raise _Reported(error) from error
+        process.send_message(self._remaining, schemas=list(sources))
         for source in sources.values():
             process.send(ARROW, source.schema.serialize(), self._remaining)
         found = self._received(process, sources)
@@ -236,41 +236,41 @@ class _Asked:
                 schema = reader.schema
                 batches += reader
                 continue
-            told = message_in(payload)
-            if "need" in told:
+            reply = message_in(payload)
+            if "need" in reply:
                 try:
-                    columns = None if failure else sources[told["need"]].columns(told["columns"])
+                    columns = None if failure else sources[reply["need"]].columns(reply["columns"])
                 except Exception as error:
                     failure, columns = error, None
                 self._send(process, columns)
                 continue
             if failure is not None:
-                raise _Told(failure)  # DuckDB would convert it to text
-            _raise_told(told)
+                raise _Reported(failure)  # DuckDB would convert it to text
+            _raise_reported(reply)
             return pa.Table.from_batches(batches, schema)
 
     def _send(self, process: SqlProcess, columns: pa.Table | None) -> None:
         if columns is None:
-            process.tell(self._remaining, stop=True)
+            process.send_message(self._remaining, stop=True)
             return
         for batch in columns.to_batches():
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, batch.schema) as writer:
                 writer.write_batch(batch)
             process.send(ARROW, sink.getvalue(), self._remaining)
-        process.tell(self._remaining, end=True)
+        process.send_message(self._remaining, end=True)
 
     def _stop(self, process: SqlProcess) -> None:
-        process.tell(self._remaining, stop=True)
+        process.send_message(self._remaining, stop=True)
         process.hear(self._remaining)
 
 
-def _raise_told(told: Mapping[str, Any]) -> None:
+def _raise_reported(reply: Mapping[str, Any]) -> None:
     """Raise the error that the process reports, if any."""
-    kind = told.get("failed")
+    kind = reply.get("failed")
     if kind is not None:
-        message = str(told.get("message"))
-        raise _Told(ValueError(message) if kind == "invalid" else StreamsException(message))
+        message = str(reply.get("message"))
+        raise _Reported(ValueError(message) if kind == "invalid" else StreamsException(message))
 
 
 def _positions(tables: Mapping[str, OpenTable]) -> bytes:

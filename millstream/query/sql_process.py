@@ -111,14 +111,14 @@ class SqlProcess:
         """
         if not self._greeted:
             # Sent as a whole, too: it fits into the pipe, and half of it would corrupt the following frames.
-            self.tell(lambda: _GREETING_S, path=[each for each in sys.path if each])
+            self.send_message(lambda: _GREETING_S, path=[each for each in sys.path if each])
             self._greeted = True
         if not self.ready:
             self._wait(self._from, select.POLLIN, remaining)
             self.hear(lambda: _GREETING_S)  # read as a whole, so that it can be waited for again
             self.ready = True
 
-    def tell(self, remaining: Remaining, **message: Any) -> None:
+    def send_message(self, remaining: Remaining, **message: Any) -> None:
         """Send a message.
 
         Raises:

@@ -164,7 +164,7 @@ class _Pipe:
         """Whether something arrives within this time."""
         return bool(select.select([self._source], [], [], seconds)[0])
 
-    def tell(self, **message: Any) -> None:
+    def send_message(self, **message: Any) -> None:
         self.send(JSON, json.dumps(message).encode("utf-8", "surrogatepass"))
 
     def send(self, kind: int, payload: Any) -> None:
@@ -310,7 +310,7 @@ def _dataset_class() -> Any:
             return ds.dataset(table).scanner(columns=asked, filter=filter, **options)
 
         def _asked_for(self, names: list[str]) -> dict[str, pa.ChunkedArray]:
-            self._pipe.tell(need=self._name, columns=names)
+            self._pipe.send_message(need=self._name, columns=names)
             batches: list[pa.RecordBatch] = []
             while True:
                 kind, payload = self._pipe.receive(self._memory.add)
@@ -342,12 +342,12 @@ def _run(pipe: _Pipe, connection: Any, asked: Mapping[str, Any], remote: Any) ->
     connection.execute(f"SET memory_limit = '{most}B'")
     memory = _Memory(2 * most + _SLACK_BYTES)
     tables, defined = tables_in(_parsed(connection, asked["query"]))
-    pipe.tell(tables=sorted(tables), defined=sorted(defined))
-    told = pipe.hear()
-    if "stop" in told:
+    pipe.send_message(tables=sorted(tables), defined=sorted(defined))
+    reply = pipe.hear()
+    if "stop" in reply:
         raise _Stopped
     datasets = []
-    for name in told["schemas"]:
+    for name in reply["schemas"]:
         _, payload = pipe.receive()
         datasets.append(remote(pipe, memory, name, pa.ipc.read_schema(pa.py_buffer(payload))))
         connection.register(name, datasets[-1])
@@ -369,7 +369,7 @@ def _run(pipe: _Pipe, connection: Any, asked: Mapping[str, Any], remote: Any) ->
         pipe.send(ARROW, frame)
 
 
-def _told_of(error: BaseException) -> tuple[str, str]:
+def _report_of(error: BaseException) -> tuple[str, str]:
     """The report of an exception for the parent."""
     import duckdb
 
@@ -397,12 +397,12 @@ class _WithoutPandas:
 
 
 def _serve(pipe: _Pipe) -> None:
-    told = pipe.hear()
-    sys.path += [each for each in told["path"] if each not in sys.path]
+    reply = pipe.hear()
+    sys.path += [each for each in reply["path"] if each not in sys.path]
     sys.meta_path.insert(0, _WithoutPandas())
     remote = _dataset_class()
     connection = _connection()
-    pipe.tell(ready=True)
+    pipe.send_message(ready=True)
     while pipe.waits(_IDLE_S):
         asked = pipe.hear()
         # If nothing else does, the kernel ends this process shortly after its deadline.
@@ -413,10 +413,10 @@ def _serve(pipe: _Pipe) -> None:
             raise
         except BaseException as error:
             _Memory.lift()
-            kind, message = _told_of(error)
-            pipe.tell(failed=kind, message=message)
+            kind, message = _report_of(error)
+            pipe.send_message(failed=kind, message=message)
         else:
-            pipe.tell(done=True)
+            pipe.send_message(done=True)
         _Memory.lift()
         signal.setitimer(signal.ITIMER_REAL, 0)
         connection.close()

@@ -184,7 +184,7 @@ class Registry:
             try:
                 return self._request(method, url + path, body, min(left, self.settings.attempt_ms / 1000))
             except urllib.error.HTTPError as error:
-                code, said = _said(error)
+                code, said = _error_of(error)
                 if code in unknown:
                     return None
                 if error.code < 500 and error.code not in (408, 429):
@@ -264,7 +264,7 @@ def _context(options: dict[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-def _said(error: urllib.error.HTTPError) -> tuple[int | None, str]:
+def _error_of(error: urllib.error.HTTPError) -> tuple[int | None, str]:
     try:
         body = json.loads(error.read(100_000))
         return int(body["error_code"]), str(body.get("message", ""))

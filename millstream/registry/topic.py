@@ -59,7 +59,7 @@ class RegistryTopic:
                 **self._options,
                 "group.id": "millstream-registry",
                 "enable.auto.commit": False,
-                "enable.partition.eof": True,  # offsets do not tell: the last records may be compacted away
+                "enable.partition.eof": True,  # offsets are no proof: the last records may be compacted away
             }
         )
         changes: list[Change] = []

@@ -239,9 +239,9 @@ class Wire:
                 if not line.proven.believes(question, response.status, retry_after, raw, signature):
                     kept = False
                     raise Unproven(f"an answer from {self.base} has no proof that its sender knows the token")
-            told = self._object(raw, response.status)
-            kept = kept and told.get("error") != STALE
-            return Reply(response.status, told, raw, retry_after)
+            answer = self._object(raw, response.status)
+            kept = kept and answer.get("error") != STALE
+            return Reply(response.status, answer, raw, retry_after)
         except TimeoutError as error:
             raise self._unreachable(error, deadline) from error
         finally:

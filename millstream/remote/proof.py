@@ -163,8 +163,8 @@ class Proven:
 def proven(secret: bytes, name: str, nonce: str, raw: bytes) -> Proven | None:
     """What an endpoint's answer to `PROOF_PATH` proves; None: nothing. It may be any bytes."""
     try:
-        told = json.loads(raw)
-        life, at, proof = told["life"], told["time"], told["proof"]
+        answer = json.loads(raw)
+        life, at, proof = answer["life"], answer["time"], answer["proof"]
     except (ValueError, RecursionError, TypeError, KeyError, IndexError):
         return None
     fits = isinstance(life, str) and _HEX.fullmatch(life) and isinstance(proof, str)

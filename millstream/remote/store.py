@@ -395,7 +395,7 @@ class _Pages:
         self._next: Read | None = None
         self._page: list[Any] | None = self._asked(read)
 
-    def tell(self, told: list[str], held: Held) -> None:
+    def report_close(self, closed: list[str], held: Held) -> None:
         """Has no effect: what was read ahead is given, even if the store is closed."""
 
     def block(self) -> list[Any]:

@@ -62,8 +62,8 @@ from millstream.runtime.threads.store_thread import Stopped, Updater
 from millstream.runtime.topics.preparation import (
     check_dead_letters,
     ensure_internal,
-    kept_counts,
     source_descriptions,
+    with_existing_counts,
 )
 from millstream.runtime.topics.reconcile import Reconciler
 from millstream.runtime.topics.topic_news import source_patterns, written_topics
@@ -281,7 +281,7 @@ class Assembly:
             additional_retention_ms=self._config["windowstore.changelog.additional.retention.ms"],
             exactly_once=self._config.exactly_once,
         )
-        plan = kept_counts(
+        plan = with_existing_counts(
             plan,
             topics.look([topic.name for topic in plan.topics], patient=True),
             self._topology,
@@ -494,7 +494,7 @@ class Assembly:
             readable=lambda store, batch: (
                 batch.entries
                 if is_internal_topic(config.application_id, batch.partition.topic)
-                else records.kept(store.name, store.task_id, batch)
+                else records.readable(store.name, store.task_id, batch)
             ),
         )
 

@@ -57,8 +57,8 @@ from millstream.runtime.state.events import (
     BeginClosing,
     CloseAsked,
     ClosingDone,
+    Created,
     Instruction,
-    Made,
     MakeThread,
     Open,
     OpeningBegins,
@@ -99,7 +99,7 @@ StateListener = Callable[[State, State], None]
 
 _JOIN_S = 30.0
 """How long closing waits for a thread before it closes the thread's engine."""
-_TELL_S = 2.0
+_LEAVE_S = 2.0
 """How long closing waits for the group: to learn of a shutdown, and to leave it."""
 _GLOBAL_RESTORE_S = 120.0
 """How long restoring global tables may make no progress before start() gives up."""
@@ -159,7 +159,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._announcer: Announcer[State] = Announcer(
             owner=f"stream-client [{self._client_id}]", log=log, clock=parts.clock
         )
-        self._announcer.add_listener(self._tell_user)
+        self._announcer.add_listener(self._notify_listener)
         self._crew = Crew()
         self._owner = Owner(
             ClientState(self._about()),
@@ -214,7 +214,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
                 self._view,
                 clock=parts.clock,
                 on_failure=self._global_failed,
-                tell=self._owner.post,
+                post=self._owner.post,
                 at_change=lambda new, old: self._view.refresh(),
             )
             self._crew.keep(self._global)
@@ -239,7 +239,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._closing_here = threading.Lock()  # taken, and never released, by the thread that closes it
         self._terminable = program_end.Terminable()
         # A topology of global tables alone has nothing for stream threads to do.
-        self._owner.call(Made(self._config.num_stream_threads if topology.pipelines else 0))
+        self._owner.call(Created(self._config.num_stream_threads if topology.pipelines else 0))
         self._view.refresh()
 
     # --- lifecycle ---------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     def _open(self) -> None:
         self._replace_earlier()
-        # First, so that health is reported while stores are restored; queries are told to retry.
+        # First, so that health is reported while stores are restored; queries fail with an error to retry.
         self._query_server = self._serve_queries(self, self._config)
         self._assembly.open(self._is_wanted)
         if self._global is not None and not self._global.start(_GLOBAL_RESTORE_S):
@@ -623,8 +623,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         Source: KIP-988; KafkaStreams.setStandbyUpdateListener.
         """
         self._only_created("StandbyUpdateListener")
-        told = None if listener is None else StandbyUpdates(listener, self._view.is_standby)
-        self._view.standbys = told
+        updates = None if listener is None else StandbyUpdates(listener, self._view.is_standby)
+        self._view.standbys = updates
 
     # --- threads -----------------------------------------------------------------------------------------
 
@@ -654,10 +654,10 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         """
         seconds = _seconds(timeout)
         asker = self._crew.current
-        told = [each for each in self._owner.call(RemoveAsked(asker)) if isinstance(each, StopThread)]
-        if not told:
+        stopping = [each for each in self._owner.call(RemoveAsked(asker)) if isinstance(each, StopThread)]
+        if not stopping:
             return None
-        name, number = told[0].name, told[0].number
+        name, number = stopping[0].name, stopping[0].number
         if name != asker and not self._owner.wait_for(lambda value: not value.has(number), seconds):
             raise TimeoutException(f"Thread {name} did not stop in the allotted time")
         return name
@@ -680,7 +680,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         """Whether the client is paused."""
         return self._owner.state.paused
 
-    # --- what it tells -----------------------------------------------------------------------------------
+    # --- what it reports ---------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
@@ -829,7 +829,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
                 error,
             )
             self._over.set()
-            self._ends.tell()
+            self._ends.notify()
 
     def _wait_closed(self, timeout_s: float | None) -> bool:
         """Wait until it is closed. Returns whether it is. Closes on this thread if no other could be
@@ -863,7 +863,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
                 self._owner.call(TimeUp(phase, _JOIN_S))
         self._closed.set()
         self._over.set()
-        self._ends.tell()
+        self._ends.notify()
         program_end.forget(self)
 
     def _phase(self) -> Phase:
@@ -889,12 +889,12 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     def _begin_leaving(self) -> Callable[[], None]:
         """Leave the group in the background; what is returned waits for it."""
         thread = threading.Thread(
-            target=self._participation.leave, args=(_TELL_S,), name=f"{self._client_id}-Leave", daemon=True
+            target=self._participation.leave, args=(_LEAVE_S,), name=f"{self._client_id}-Leave", daemon=True
         )
         try:
             thread.start()
         except RuntimeError:  # the program is ending, and no thread can be started
-            self._participation.leave(_TELL_S)
+            self._participation.leave(_LEAVE_S)
             return lambda: None
         return lambda: thread.join(_JOIN_S)
 
@@ -906,7 +906,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         else:
             self._wait_closed(_EXIT_S.total_seconds())
 
-    # --- what its threads tell it ------------------------------------------------------------------------
+    # --- what its threads report -------------------------------------------------------------------------
 
     def _thread_failed(self, thread: StreamThread, error: StreamsException) -> None:
         self._supervisor.failed(Failure.of(thread.name, error, line=thread.line), thread.name)
@@ -929,7 +929,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     def _perform(self, instruction: Instruction) -> None:
         self._performer.perform(instruction)
 
-    def _tell_user(self, new: State, old: State) -> None:
+    def _notify_listener(self, new: State, old: State) -> None:
         if self._listener is not None:
             self._listener(new, old)
 

@@ -79,8 +79,8 @@ class DataFrames:
         Runs on: the client's Spark session, which ends with the client unless you handed it over.
         """
         topic = stream.topic if isinstance(stream, StreamDataFrame) else stream
-        told = {name: str(value) for name, value in options.items()}
-        return self._while_running(lambda: self._assembly.dataframe(topic, told))
+        given = {name: str(value) for name, value in options.items()}
+        return self._while_running(lambda: self._assembly.dataframe(topic, given))
 
     def _while_running(self, what: Callable[[], T]) -> T:
         state = self.state

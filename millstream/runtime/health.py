@@ -64,11 +64,11 @@ class Health:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        told = {
+        shown = {
             "next try": _iso(self.next_try),
             **{name: _in_words(each) for name, each in self.details.items()},
         }
-        return block(title("health", "", self.badge), note(self.reason), facts(told))
+        return block(title("health", "", self.badge), note(self.reason), facts(shown))
 
 
 def _in_words(value: Any) -> object:
@@ -257,9 +257,9 @@ def _opening(view: HealthView) -> str:
 
 def _restoring(view: HealthView) -> str:
     stores = sorted(view.restoring.items())
-    told = ", ".join(f"{name} ({lag} record{_s(lag)} to go)" if lag else name for name, lag in stores[:5])
+    shown = ", ".join(f"{name} ({lag} record{_s(lag)} to go)" if lag else name for name, lag in stores[:5])
     more = f" and {len(stores) - 5} more" if len(stores) > 5 else ""
-    return f"restoring {told}{more}"
+    return f"restoring {shown}{more}"
 
 
 def _starting(view: HealthView) -> str:
@@ -275,14 +275,14 @@ def _not_all_run(view: HealthView) -> str:
 
 
 def _first_batches(view: HealthView) -> str:
-    told = [
+    shown = [
         f"pipeline {name} has not finished its first batch: "
         + ("" if batch.waiting is None else f"{batch.waiting:,} record{_s(batch.waiting)} waiting, ")
         + f"{batch.seconds:.0f} s"
         for name, batch in sorted(view.first_batches.items())
     ]
-    more = f"; and {len(told) - 3} more" if len(told) > 3 else ""
-    return "; ".join(told[:3]) + more
+    more = f"; and {len(shown) - 3} more" if len(shown) > 3 else ""
+    return "; ".join(shown[:3]) + more
 
 
 def _paused(view: HealthView) -> str:

@@ -232,7 +232,7 @@ class Measuring:
         at = self._rebalanced_at
         ago = -1.0 if at is None else self._clock.now() - at
         self._meter.put(COORDINATOR, "last-rebalance-seconds-ago", {"client-id": self._client_id}, ago)
-        self._restoring.tell(self._crew.lags())
+        self._restoring.set_current(self._crew.lags())
         return self._meter.readings()
 
 

@@ -138,7 +138,7 @@ class Owner:
                     self._at_change()
                     self._announcer.announce(instruction.new, instruction.old)
             self._changed.notify_all()
-            self._changes.tell()
+            self._changes.notify()
             return instructions, self._given
 
     def _work_off(self) -> None:
@@ -177,7 +177,9 @@ class Owner:
                 self._log.error(
                     "%s could not carry out %r", self._announcer.owner, instruction, exc_info=error
                 )
-                self.post(Broken(Failure(threading.current_thread().name, _told(instruction, error))))
+                self.post(
+                    Broken(Failure(threading.current_thread().name, _not_carried_out(instruction, error)))
+                )
         if interrupted is not None:
             raise interrupted
 
@@ -191,7 +193,7 @@ class Owner:
             return self._to_do[0]
 
 
-def _told(instruction: Instruction, error: Exception) -> StreamsException:
+def _not_carried_out(instruction: Instruction, error: Exception) -> StreamsException:
     problem = StreamsException(
         f"the client could not carry out {type(instruction).__name__}, so it closes: {error}"
     )

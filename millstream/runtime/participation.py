@@ -42,7 +42,7 @@ from millstream.runtime.state.events import (
     GroupJoined,
     GroupLost,
     Planned,
-    Said,
+    Reported,
     TopicsDropped,
     TopicsGrown,
     TopicsLost,
@@ -122,7 +122,7 @@ class Participation:
         """
         with self._joining:
             if not self._owner.state.is_wanted:
-                return  # it is closing, and its threads are told
+                return  # it is closing, and its threads are asked to end
             plan = self._owner.state.plan
             if plan is None:
                 plan = self._assembly.plan()
@@ -174,11 +174,11 @@ class Participation:
         """A standby of one of the task's stores has reached the changelog's end at its start."""
         if task in self._up_to_date(self._owner.state):
             log.info("stream-client [%s] the standby of task %s is warm", self._client_id, task)
-        self.tell_warm()
+        self.report_warm()
 
     # --- for the client, and whoever carries out its instructions ------------------------------------------
 
-    def tell_warm(self) -> None:
+    def report_warm(self) -> None:
         """Report which tasks are up to date here, because the group may wait for some of them."""
         agreed = self._owner.state.group.agreed
         if agreed is not None and agreed.warming:
@@ -214,7 +214,7 @@ class Participation:
         if watch is not None:
             watch.close()
         if membership is not None:
-            if self._owner.state.group.shutdown is not None and not membership.wait_until_told(timeout_s):
+            if self._owner.state.group.shutdown is not None and not membership.wait_for_assignment(timeout_s):
                 log.warning(
                     "stream-client [%s] the group has not answered in %.1f s; the other clients may not know "
                     "about the shutdown",
@@ -239,10 +239,10 @@ class Participation:
         info = self._member_info(state)
         group = state.group
         # Changes with each join, because the broker ignores a follower that repeats its metadata.
-        info = replace(info, unique_field=(group.said + 1) % 128)
+        info = replace(info, unique_field=(group.reports + 1) % 128)
         if group.shutdown is not None:
             info = replace(info, error_code=AssignorError.SHUTDOWN_REQUESTED, reason=group.shutdown)
-        self._owner.post(Said(info.threads, frozenset(info.pipelines), info.up_to_date, info.serdes))
+        self._owner.post(Reported(info.threads, frozenset(info.pipelines), info.up_to_date, info.serdes))
         data, left_out = fitting(info)
         if left_out and left_out != self._left_out:
             log.warning(
@@ -282,7 +282,7 @@ class Participation:
 
     def offsets(self) -> Mapping[TopicPartition, int]:
         if self._owner.state.is_wanted:
-            self.tell_warm()  # once a second: one that has warmed up may have waited long enough for others
+            self.report_warm()  # once a second: one that has warmed up may have waited long enough for others
         plan = self._owner.state.plan
         if plan is None:
             return {}

@@ -126,7 +126,7 @@ class Performer:
                         for store, (key, value) in assignment.serdes.items()
                     }
                 )
-                self._participation.tell_warm()
+                self._participation.report_warm()
             case ForgetClaims(pipelines):
                 self._assembly.let_go_of_claims(pipelines)
             case KeepWarm():
@@ -151,7 +151,7 @@ class Performer:
                 self._view,
                 self._participation,
                 clock=self._clock,
-                tell=self._owner.post,
+                post=self._owner.post,
                 on_failure=self._on_failure,
                 at_change=lambda new, old: self._view.refresh(),
                 not_before=asked.not_before,

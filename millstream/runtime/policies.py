@@ -132,8 +132,8 @@ class _Always(UncaughtExceptionPolicy):
     def __repr__(self) -> str:
         if self.budget is None:
             return f"UncaughtExceptionPolicy.always({self.response})"
-        told = ", ".join(f"{name}={value}" for name, value in vars(self.budget).items())
-        return f"UncaughtExceptionPolicy.replace({told})"
+        shown = ", ".join(f"{name}={value}" for name, value in vars(self.budget).items())
+        return f"UncaughtExceptionPolicy.replace({shown})"
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -155,8 +155,8 @@ class _ByException(UncaughtExceptionPolicy):
         return policy.choose(error)
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{kind.__name__}: {_short(policy)}" for kind, policy in self.rules)
-        return f"UncaughtExceptionPolicy.by_exception({{{told}}}, otherwise={_short(self.otherwise)})"
+        shown = ", ".join(f"{kind.__name__}: {_short(policy)}" for kind, policy in self.rules)
+        return f"UncaughtExceptionPolicy.by_exception({{{shown}}}, otherwise={_short(self.otherwise)})"
 
 
 def most_specific(kinds: list[type[BaseException]], error: BaseException) -> type[BaseException] | None:

@@ -20,7 +20,7 @@ from millstream.errors import (
     TimeoutException,
 )
 from millstream.model import TopicPartition
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.polling import looks
 from millstream.query.composite import open_store, parameters_of
 from millstream.query.metadata import (
@@ -55,7 +55,7 @@ _PAUSE_S = 0.005
 """The interval between two checks of something that does not announce its changes."""
 
 
-class InteractiveQueries(TellsWhatIsMissing):
+class InteractiveQueries(ExplainsMissingNames):
     """The methods of `KafkaStreams` for queries of its stores."""
 
     _view: ClientView

@@ -188,7 +188,7 @@ class ClientView:
     def _publish(self) -> None:
         self._snapshot = self._built()
         self._changed.notify_all()
-        self._changes.tell()
+        self._changes.notify()
 
     def _built(self) -> StoreSnapshot:
         state, threads = self._states()

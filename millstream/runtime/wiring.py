@@ -55,9 +55,8 @@ class Parts:
 
     Attributes:
         topics: the cluster's topics.
-        engine: takes the configuration, an event that tells it to give up starting, and the user's Spark
-        session
-            or None.
+        engine: takes the configuration, an event that makes it give up starting, and the user's Spark
+            session or None.
         changelog: a consumer for one thread's updater.
         store: takes the topology's store, the task, the path for a persistent one, the configuration, and the
             id of the topic that fills it (None: unknown).

@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.caller import caller
 from millstream.errors import ConfigException, TopologyException
-from millstream.not_there import TellsPythonNames
+from millstream.not_there import ExplainsPythonNames
 from millstream.serdes.ddl import complaint
 from millstream.serdes.formats import (
     BooleanSerde,
@@ -26,7 +26,7 @@ from millstream.serdes.serde import Serde
 __all__ = ["Serdes", "serde_named"]
 
 
-class Serdes(metaclass=TellsPythonNames):
+class Serdes(metaclass=ExplainsPythonNames):
     """Makes serdes: `Serdes.string()`, `Serdes.json("user STRING, amount DOUBLE")`.
 
     Source: org.apache.kafka.common.serialization.Serdes.

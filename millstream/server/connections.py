@@ -28,7 +28,7 @@ _AT_ONCE = 8
 """How many connections are accepted before the event loop reads from the others again."""
 _PAUSE_S = 0.5
 """How long no connection is accepted when the process has run out of file descriptors."""
-_TELL_EVERY_S = 60.0
+_LOG_EVERY_S = 60.0
 _FEWEST = 8
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -139,7 +139,7 @@ class Doorway:
         self._accepting = False
         self._open = False
         self._number = 0
-        self._told_at = -_TELL_EVERY_S
+        self._logged_at = -_LOG_EVERY_S
 
     def open(self) -> None:
         """Start to accept connections."""
@@ -236,8 +236,8 @@ class Doorway:
             self._send_away(leaving)
         with suppress(RuntimeError):
             self._loop.call_later(_PAUSE_S, self._resume)
-        if time.monotonic() - self._told_at >= _TELL_EVERY_S:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._logged_at >= _LOG_EVERY_S:
+            self._logged_at = time.monotonic()
             why = "no file descriptor is left" if error.errno in _NO_ROOM else "accepting failed"
             log.warning(
                 "the query server cannot accept new connections now: %s (%s); open ones are kept",

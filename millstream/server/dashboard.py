@@ -47,13 +47,13 @@ __all__ = [
     "Live",
     "Others",
     "Site",
+    "answer_of",
     "batches_of",
     "figures_of",
     "flow_of",
     "group_of",
     "machine_of",
     "sizes_of",
-    "told_by",
 ]
 
 log = logging.getLogger(__name__)
@@ -310,7 +310,7 @@ class Others:
         self._host = host
         self._asking: asyncio.Task[None] | None = None
         self._again = Deadline(0.0)
-        self._said: list[dict[str, Any]] = []
+        self._answers: list[dict[str, Any]] = []
 
     def look(
         self, clients: Sequence[Mapping[str, Any]] | None, own: Mapping[str, Any]
@@ -325,17 +325,17 @@ class Others:
         if others and self._again.remaining_s <= 0 and (self._asking is None or self._asking.done()):
             self._again = Deadline(_EVERY_S)
             self._asking = asyncio.create_task(self._ask(others))
-        known = [each for each in self._said if HostInfo.parse(each["host"]) in others]
+        known = [each for each in self._answers if HostInfo.parse(each["host"]) in others]
         if self._host in hosts:
             known.insert(0, {"host": str(self._host), **_health(own)})
         return known
 
     async def _ask(self, hosts: Sequence[HostInfo]) -> None:
         replies = await self._peers.ask_all(hosts, RemoteRequest("GET", "/v1/health"), Deadline(_WAIT_S))
-        self._said = [told_by(host, reply) for host, reply in zip(hosts, replies, strict=True)]
+        self._answers = [answer_of(host, reply) for host, reply in zip(hosts, replies, strict=True)]
 
 
-def told_by(host: HostInfo, reply: Reply | Refused | None) -> dict[str, Any]:
+def answer_of(host: HostInfo, reply: Reply | Refused | None) -> dict[str, Any]:
     """The answer of one of them."""
     if reply is None:
         return {"host": str(host), "status": "no answer", "ready": False, "reason": ""}

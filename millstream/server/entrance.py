@@ -332,7 +332,7 @@ class Origins:
         return None if allowed is None else Answer(204, headers={**allowed, **_PREFLIGHT}, raw=b"")
 
     def marked(self, answer: Answer, headers: Headers) -> Answer:
-        """The answer with headers that tell a browser whether its page may read it."""
+        """The answer with headers by which a browser knows whether its page may read it."""
         if not self._origins:
             return answer
         allowed = self._allowed(headers)

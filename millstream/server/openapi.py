@@ -234,8 +234,8 @@ def table_of_parameters() -> str:
     """All parameters as a table in Markdown."""
     rows = ["| parameter | what it does |", "| --- | --- |"]
     for name in sorted({name for route in ROUTES for name in route.parameters}):
-        told = {parameter_of(route, name).says: None for route in ROUTES if name in route.parameters}
-        rows.append(f"| `{name}` | {'; or: '.join(told)} |")
+        meanings = {parameter_of(route, name).says: None for route in ROUTES if name in route.parameters}
+        rows.append(f"| `{name}` | {'; or: '.join(meanings)} |")
     return "\n".join(rows)
 
 

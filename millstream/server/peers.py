@@ -88,7 +88,7 @@ class Peers:
         self._doubted: dict[HostInfo, tuple[Deadline, bool]] = {}
         """Endpoints that have just failed to prove themselves, perhaps only because they are slow. They are
         not queried again at once, so one that never answers does not occupy all the threads."""
-        self._told: set[HostInfo] = set()
+        self._logged: set[HostInfo] = set()
         """The unproven endpoints that have been logged."""
 
     def refusal(self, host: HostInfo) -> str | None:
@@ -164,8 +164,8 @@ class Peers:
             del self._doubted[known]
         if len(self._doubted) < _MOST_WIRES:
             self._doubted[host] = Deadline(_DOUBT_S), error.timed_out
-        if not error.timed_out and len(self._told) < _MOST_WIRES and host not in self._told:
-            self._told.add(host)
+        if not error.timed_out and len(self._logged) < _MOST_WIRES and host not in self._logged:
+            self._logged.add(host)
             log.warning(
                 "%s the endpoint %s was announced in the group, but does not prove that it is a client that "
                 "knows 'query.server.token' (%s); it is neither queried nor trusted",

@@ -284,11 +284,11 @@ def _uvicorn_server(
             return made
 
         async def main_loop(self) -> None:
-            self._told = asyncio.Event()
+            self._woken = asyncio.Event()
             self._loop = asyncio.get_running_loop()
             while not await self.on_tick(0):  # 0: it updates the header Date
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._told.wait(), _TICK_S)
+                    await asyncio.wait_for(self._woken.wait(), _TICK_S)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # A connection that uvicorn does not know yet would wait in vain.
@@ -301,7 +301,7 @@ def _uvicorn_server(
             self.should_exit = True
             if self._loop is not None:
                 with suppress(RuntimeError):  # the loop has ended
-                    self._loop.call_soon_threadsafe(self._told.set)
+                    self._loop.call_soon_threadsafe(self._woken.set)
 
     config = uvicorn.Config(
         application,

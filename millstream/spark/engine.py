@@ -70,8 +70,8 @@ from millstream.spark.run.streaming_query import IdlePipeline, QueryPipeline
 from millstream.spark.run.transactions import (
     check_session,
     end_run,
+    report_of_java,
     take_over,
-    told_by_java,
     written,
 )
 from millstream.spark.worker.programs import end_query, python_program
@@ -163,7 +163,7 @@ class SparkEngine:
         self._in_batches: dict[str, CompiledPipeline] = {}
         self._refreshing = threading.Lock()
         self._closing = closing or threading.Event()
-        # It tells tasks which run of which pipeline they belong to.
+        # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
         self._session = SharedSession(
             {**(SQL if settings.modes.any else {}), **settings.spark},
@@ -233,7 +233,7 @@ class SparkEngine:
         self._partitions = partitions
         with self._lock:
             self._in_batches.pop(pipeline.name, None)
-            return _told(pipeline, self._compiled(pipeline, partitions))
+            return _with_plan(pipeline, self._compiled(pipeline, partitions))
 
     def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
         if compiled.plan.run is None or not is_of_micro_batches(self.checkpoint_files(claim.path)):
@@ -251,7 +251,7 @@ class SparkEngine:
             if pipeline.name not in self._in_batches:
                 log.info("pipeline %s runs in micro-batches: %s", pipeline.name, why)
                 plan = compile_pipeline(pipeline, self._context(pipeline, self._partitions))
-                self._in_batches[pipeline.name] = _told(pipeline, plan)
+                self._in_batches[pipeline.name] = _with_plan(pipeline, plan)
             return self._in_batches[pipeline.name]
 
     def _compiled(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> Compiled:
@@ -382,7 +382,7 @@ class SparkEngine:
             except (PySparkException, Py4JError, OSError) as error:
                 if is_jvm_lost(error) or is_jvm_lost(error.__cause__):
                     self._session.note_lost()
-                report = told_by_java(error) or Report.of_text(str(error))
+                report = report_of_java(error) or Report.of_text(str(error))
                 if fenced < _REFRESH_TRIES and is_fenced(report):  # another client does the same
                     took_s = time.monotonic() - began
                     log.info("table %s: another client is refreshing it, too; this one waits", table.name)
@@ -412,15 +412,15 @@ class SparkEngine:
             kept = last_rows(read_topic(self.spark, topic, options, streaming=False))
             if only_if_empty and not kept.isEmpty():
                 return 0
-            told = changes(frame, self.spark, kept).persist()
+            changed = changes(frame, self.spark, kept).persist()
             try:
-                refuse_doubles(table, told.where("rows > 1").count())
-                count = told.count()
+                refuse_doubles(table, changed.where("rows > 1").count())
+                count = changed.count()
                 # 3. The whole difference is written, or none of it.
                 if count:
-                    writer.write(told.select("key", "value")._jdf)
+                    writer.write(changed.select("key", "value")._jdf)
             finally:
-                told.unpersist()
+                changed.unpersist()
         finally:
             writer.close()
         log.info("table %s: %d rows changed in its DataFrame and are now in '%s'", table.name, count, topic)
@@ -519,7 +519,7 @@ class SparkEngine:
             handlers.max_ratio if user is None or plan.drops else 1.0,
             handlers.dead_letter_topic,
             own=handlers.own,
-            tell=on_batch,
+            report=on_batch,
             initial=initial,
             real_time_ms=None if plan.run is None else self._real_time_ms,
         )
@@ -528,8 +528,8 @@ class SparkEngine:
             _forget(run or backlog)
             # With an error class it is Spark's own report, such as of a user's function that reached no
             # server.
-            told = getattr(end.error, "error_class", None) is not None
-            is_lost = end.error is not None and not told and is_jvm_lost(end.error.__cause__)
+            has_class = getattr(end.error, "error_class", None) is not None
+            is_lost = end.error is not None and not has_class and is_jvm_lost(end.error.__cause__)
             if is_lost or not _answers(tidy):
                 self._session.note_lost()
             on_end(end)
@@ -622,7 +622,7 @@ _LONG_MS = "900000"
 """The longest transaction that a broker allows by default: a large table takes time."""
 
 
-def _told(pipeline: Pipeline, compiled: Compiled) -> CompiledPipeline:
+def _with_plan(pipeline: Pipeline, compiled: Compiled) -> CompiledPipeline:
     return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans, compiled.layouts)
 
 

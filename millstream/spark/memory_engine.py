@@ -34,7 +34,7 @@ from millstream.spark.jvm.session import SharedSession
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import Report, first_line, report_of, translate, unreadable
 from millstream.spark.run.progress import new_reports
-from millstream.spark.run.transactions import told_by_java
+from millstream.spark.run.transactions import report_of_java
 from millstream.spark.worker.handler_calls import HandlerError, Question
 from millstream.spark.worker.programs import end_query
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
@@ -91,7 +91,7 @@ class MemoryEngine:
         try:
             rows = self.frame(table).rows(self.spark).collect()
         except (PySparkException, Py4JError) as error:
-            said = first_line((told_by_java(error) or Report.of_text(str(error))).text)
+            said = first_line((report_of_java(error) or Report.of_text(str(error))).text)
             raise StreamsException(
                 f"table '{table.name}': its DataFrame could not be read; the table is unchanged: {said}"
             ) from error

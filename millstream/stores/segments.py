@@ -45,7 +45,7 @@ __all__ = ["DuplicatesStore", "SegmentedSessionStore", "SegmentedWindowStore", "
 _log = logging.getLogger(__name__)
 
 _NO_TIME = -1
-_TELL_S = 10.0
+_LOG_EVERY_S = 10.0
 _FLOOR = (b"", b"\0", b"\0\0")
 """What follows the number of the first live segment in the keys of the floor."""
 _FIRST = b"\0\0\0"
@@ -94,7 +94,7 @@ class _SegmentedStore(LaidOutStore):
         self._clock = clock or SystemClock()
         self._expired = 0
         self._untold_expired = self._untold_wrong = 0
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
         marked = self._recovered(
             lambda layout: layout == self._layout,
             "is on disk as another kind of store, or with another retention",
@@ -160,7 +160,7 @@ class _SegmentedStore(LaidOutStore):
             # Last, so that no reader applies the new time to the old entries, and takes them for expired.
             self._time = time
         if expired or wrong:
-            self._tell(expired, wrong)
+            self._log_dropped(expired, wrong)
 
     def _localised(
         self, entries: Sequence[tuple[bytes, bytes | None, int]], time: int
@@ -198,13 +198,13 @@ class _SegmentedStore(LaidOutStore):
         """The first live segment at this time."""
         return max(0, time - self._retention + 1) // self._interval
 
-    def _tell(self, expired: int, wrong: int) -> None:
+    def _log_dropped(self, expired: int, wrong: int) -> None:
         """Count dropped records, and log them: at first immediately, then at most every ten seconds."""
         self._expired += expired
         self._untold_expired += expired
         self._untold_wrong += wrong
         now = self._clock.now()
-        if now - self._told_at < _TELL_S:
+        if now - self._logged_at < _LOG_EVERY_S:
             return
         if self._untold_wrong:
             _log.warning(
@@ -224,7 +224,7 @@ class _SegmentedStore(LaidOutStore):
                 self._retention,
             )
         self._untold_expired = self._untold_wrong = 0
-        self._told_at = now
+        self._logged_at = now
 
     # --- reads -------------------------------------------------------------------------------------------
 

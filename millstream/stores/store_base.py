@@ -188,7 +188,7 @@ class SnapshotIterator(Iterator[Any]):
     last reference releases the iterator's resources, as `close()` does.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_chunk", "_convert", "_gate", "_read", "_store", "_told")
+    __slots__ = ("__weakref__", "_buffer", "_chunk", "_close_report", "_convert", "_gate", "_read", "_store")
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class SnapshotIterator(Iterator[Any]):
         self._read: Callable[[int], list[Entry]] | None = read
         self._convert = convert
         self._buffer: deque[Any] = deque()
-        self._told: tuple[list[str], Held] | None = None
+        self._close_report: tuple[list[str], Held] | None = None
         self._chunk = 16
 
     def __next__(self) -> Any:
@@ -219,11 +219,11 @@ class SnapshotIterator(Iterator[Any]):
         """Whether it is known that `block` has nothing more."""
         return self._read is None
 
-    def tell(self, told: list[str], held: Held) -> None:
-        """When the iterator or its store closes, append the store's name to `told` and empty `held`. For
+    def report_close(self, closed: list[str], held: Held) -> None:
+        """When the iterator or its store closes, append the store's name to `closed` and empty `held`. For
         callers that hold entries of `block`.
         """
-        self._told = told, held
+        self._close_report = closed, held
 
     def through(self, make: Callable[[list[Any]], Iterable[Any]]) -> None:
         """Convert each chunk of entries by `make`. Call it before the first read.
@@ -268,12 +268,12 @@ class SnapshotIterator(Iterator[Any]):
 
     def close(self) -> None:
         """Release its resources; there are no more entries. Idempotent."""
-        if self._told is not None:  # first: a reader that finds no more entries looks whether it was told
-            self._told[0].append(self._store)
+        if self._close_report is not None:  # first: a reader that finds no more entries looks there
+            self._close_report[0].append(self._store)
         self._read = None
         self._buffer.clear()
-        if self._told is not None:
-            self._told[1].clear()
+        if self._close_report is not None:
+            self._close_report[1].clear()
 
 
 class OpenIterators:

@@ -40,8 +40,8 @@ _LAG_WAIT_S = 2.0
 """How long to wait for end offsets; the stores are not updated in the meantime."""
 _LAG_AGAIN_S = 10.0
 """When to request end offsets again that did not arrive in time."""
-_TELL_DROPPED_S = 10.0
-_TELL_PROGRESS_S = 10.0
+_LOG_DROPPED_S = 10.0
+_LOG_PROGRESS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class _Follower:
     restored: bool = False
     dropped: int = 0
     """Records of an older epoch that were dropped and not yet reported."""
-    told_at: float = float("-inf")
+    logged_at: float = float("-inf")
 
 
 @dataclass(slots=True)
@@ -188,7 +188,7 @@ class StoreUpdater:
         self._records_applied = 0
         self._lags_at = float("-inf")
         self._restoring_since: float | None = None
-        self._told_progress_at = 0.0
+        self._progress_logged_at = 0.0
         self._restored_beside: dict[TopicPartition, _Follower] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -380,7 +380,7 @@ class StoreUpdater:
                 continue
             for batch in batches:
                 self._apply(batch)
-            self._tell_progress()
+            self._log_progress()
             self._refresh_ends()
 
     def _reassign(self) -> None:
@@ -421,7 +421,7 @@ class StoreUpdater:
             self._watch.begun(partition, store, start.offset, end)
         listener = self._listener
         if listener is not None:
-            self._tell(lambda: listener.on_restore_start(partition, store.name, start.offset, end))
+            self._notify(lambda: listener.on_restore_start(partition, store.name, start.offset, end))
         self._check_restored(partition, follower)
 
     def _restore_anew(self, error: OffsetOutOfRange) -> None:
@@ -454,7 +454,7 @@ class StoreUpdater:
         entries = self._readable(follower.store, batch)
         follower.store.apply(entries, batch.next_offset, batch.epoch)
         if batch.dropped:
-            self._tell_dropped(batch, follower)
+            self._log_dropped(batch, follower)
         self._records_applied += len(batch.entries)
         follower.position = batch.next_offset
         follower.end = max(follower.end, batch.next_offset)
@@ -468,14 +468,14 @@ class StoreUpdater:
         listener = self._listener
         if listener is not None:
             name, end, count = follower.store.name, batch.next_offset, len(batch.entries)
-            self._tell(lambda: listener.on_batch_restored(batch.partition, name, end, count))
+            self._notify(lambda: listener.on_batch_restored(batch.partition, name, end, count))
         self._check_restored(batch.partition, follower)
 
-    def _tell_dropped(self, batch: ChangelogBatch, follower: _Follower) -> None:
+    def _log_dropped(self, batch: ChangelogBatch, follower: _Follower) -> None:
         """Log dropped records, at first immediately, then at most every ten seconds."""
         follower.dropped += batch.dropped
         now = self._clock.now()
-        if now - follower.told_at < _TELL_DROPPED_S:
+        if now - follower.logged_at < _LOG_DROPPED_S:
             return
         _log.warning(
             "changelog '%s': skipped %d records of epoch %d up to offset %d, because epoch %d came before "
@@ -489,7 +489,7 @@ class StoreUpdater:
             follower.store.name,
             follower.store.task_id,
         )
-        follower.dropped, follower.told_at = 0, now
+        follower.dropped, follower.logged_at = 0, now
 
     def _check_restored(self, partition: TopicPartition, follower: _Follower) -> None:
         if follower.position < follower.restore_until:
@@ -497,14 +497,14 @@ class StoreUpdater:
         listener, on_restored = self._listener, self._on_restored
         if listener is not None:
             name, total = follower.store.name, follower.total_restored
-            self._tell(lambda: listener.on_restore_end(partition, name, total))
+            self._notify(lambda: listener.on_restore_end(partition, name, total))
         with self._shared.changed:
             follower.restored = True
             self._shared.changed.notify_all()
         if on_restored is not None:
             on_restored(partition)
 
-    def _tell_progress(self) -> None:
+    def _log_progress(self) -> None:
         """Log the restore progress every ten seconds; a short restore ends before that."""
         restoring = {
             at: each for at, each in self._shared.served.items() if each.started and not each.restored
@@ -516,9 +516,9 @@ class StoreUpdater:
         # Finished ones count as well, because they used part of the time.
         self._restored_beside |= restoring
         if self._restoring_since is None:
-            self._restoring_since = self._told_progress_at = now
-        elif now - self._told_progress_at >= _TELL_PROGRESS_S:
-            self._told_progress_at = now
+            self._restoring_since = self._progress_logged_at = now
+        elif now - self._progress_logged_at >= _LOG_PROGRESS_S:
+            self._progress_logged_at = now
             together = self._restored_beside.values()
             done = sum(min(each.position, each.restore_until) - each.restore_from for each in together)
             whole = sum(each.restore_until - each.restore_from for each in together)
@@ -547,7 +547,7 @@ class StoreUpdater:
         for partition, follower in served.items():
             follower.end = max(follower.position, ends.get(partition, follower.end))
 
-    def _tell(self, call: Callable[[], None]) -> None:
+    def _notify(self, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception:

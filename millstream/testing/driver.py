@@ -209,7 +209,7 @@ class TopologyTestDriver:
         except BaseException:
             self.close()
             raise
-        self._tell_time()  # schedules start from this time
+        self._advance_clock()  # schedules start from this time
 
     # --- topics ----------------------------------------------------------------------------------------
 
@@ -334,9 +334,9 @@ class TopologyTestDriver:
         if advance < timedelta(0):
             raise ValueError(f"time only moves forward; got {advance}")
         self._now += advance // timedelta(milliseconds=1)
-        self._tell_time()
+        self._advance_clock()
 
-    def _tell_time(self) -> None:
+    def _advance_clock(self) -> None:
         """An empty micro-batch, for the pipelines whose processors use the clock."""
         for running in self._pipelines:
             if running.goes_by_clock and (written := running.process({}, self._now)):
@@ -462,8 +462,8 @@ class TopologyTestDriver:
         topic = internal_topic(self._application_id, found.topic)
         before, after = self._rows.get(name, {}), self._engine.rows(found)
         self._rows[name] = after
-        told = {key: after.get(key) for key in (*before, *after) if before.get(key) != after.get(key)}
-        records = [KafkaRecord(topic, 0, -1, key, value, self._now, ()) for key, value in told.items()]
+        changed = {key: after.get(key) for key in (*before, *after) if before.get(key) != after.get(key)}
+        records = [KafkaRecord(topic, 0, -1, key, value, self._now, ()) for key, value in changed.items()]
         if records:
             self._process(records, 0)
         return len(records)
@@ -570,7 +570,7 @@ class TopologyTestDriver:
         if is_internal_topic(self._application_id, topic):
             return batch.entries
         try:
-            return self._source_records.kept(store.name, store.task_id, batch)
+            return self._source_records.readable(store.name, store.task_id, batch)
         except SerializationException:
             pipelines = (each.pipeline.inputs for each in self._pipelines)
             if any(_reads(node, topic, self._application_id) for nodes in pipelines for node in nodes):

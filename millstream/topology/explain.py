@@ -147,8 +147,8 @@ def _store(store: Store) -> str:
 def _windows(pipeline: Pipeline) -> Iterable[str]:
     for node in pipeline.nodes:
         if isinstance(node, Aggregate | Cogroup) and node.windows is not None:
-            is_told_once = isinstance(node, Aggregate) and node.on_close
-            once = ", told once, when they close" if is_told_once else ""
+            on_close = isinstance(node, Aggregate) and node.on_close
+            once = ", emitted once, when they close" if on_close else ""
             yield f"{node.windows}{once} ({node.name})"
 
 
@@ -201,12 +201,12 @@ def _processors(pipeline: Pipeline) -> Iterable[str]:
 
 
 def _kept(pipeline: Pipeline) -> Iterable[str]:
-    told: set[str] = set()
+    seen: set[str] = set()
     for node in pipeline.nodes:
         for store in node.stores:
-            if store.name in told:  # processors can share one
+            if store.name in seen:  # processors can share one
                 continue
-            told.add(store.name)
+            seen.add(store.name)
             is_waiting = isinstance(node, StreamJoin | StreamTableJoin | ForeignKeyLookup)
             yield _waiting(store) if is_waiting else _store(store)
 

@@ -85,12 +85,12 @@ def _box(box: Box, place: BoxPlace) -> str:
             f'<rect class="box{kind}" x="{place.x:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" '
             f'height="{place.height:.1f}" rx="{_ROUND.get(box.kind, 4)}"/>'
         )
-    told = f"{box.kind.value} {box.label}"
+    label = f"{box.kind.value} {box.label}"
     text = (
         f'<text text-anchor="middle" x="{place.middle:.1f}" y="{place.y + place.height / 2 + 4:.1f}">'
         f"{escape(label_of(box))}</text>"
     )
-    return f"<g><title>{escape(told)}</title>{shape}{text}</g>"
+    return f"<g><title>{escape(label)}</title>{shape}{text}</g>"
 
 
 def _cylinder(place: BoxPlace, kind: str) -> str:

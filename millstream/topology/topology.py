@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 from millstream.display import block, details, image, preformatted
 from millstream.errors import TopologyException
 from millstream.foreign import has_controls, printable
-from millstream.not_there import TellsWhatIsMissing
+from millstream.not_there import ExplainsMissingNames
 from millstream.serdes.serde import Serde
 from millstream.topology.columns import Partitioner, TopicName
 from millstream.topology.copartition import CopartitionGroup, copartition_groups
@@ -52,7 +52,7 @@ from millstream.topology.suppliers import (
 __all__ = ["Topology"]
 
 
-class Topology(TellsWhatIsMissing):
+class Topology(ExplainsMissingNames):
     """What a client runs: `StreamsBuilder.build()` returns one, or it is written node by node.
 
         topology = Topology()
@@ -391,7 +391,7 @@ class Topology(TellsWhatIsMissing):
         if not isinstance(node, Process):
             raise TopologyException(
                 f"cannot connect a state store {store} to a source node or a sink node: {processor} is "
-                "no processor"
+                "not a processor"
             )
 
     def _check_added(self, store: str) -> None:
@@ -535,7 +535,7 @@ class Topology(TellsWhatIsMissing):
 
 
 def _made(supplier: Any) -> Any:
-    """A processor, if that much can be had of the supplier; what is wrong is told by its check."""
+    """A processor of the supplier; None if that fails: its check reports why."""
     try:
         return new_processor(supplier)
     except Exception:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from millstream.cli.client_calls import is_told
+from millstream.cli.client_calls import is_answer
 from millstream.cli.client_commands import ThreadChange, change_text
 from millstream.cli.top import Sample, key_of, picture, rates, spark, top_text
 
@@ -145,10 +145,10 @@ def test_an_arrow_is_no_escape(pressed: bytes, key: str) -> None:
 
 def test_a_busy_server_is_not_taken_for_a_health_report() -> None:
     """Both are 503; a client that is not ready says so in its report."""
-    assert is_told(503, {"ready": False, "status": "rebalancing"}, (503,))
-    assert not is_told(503, {"error": {"type": "Busy"}}, (503,))
-    assert not is_told(503, {}, (503,))
-    assert not is_told(200, {}, (503,))
+    assert is_answer(503, {"ready": False, "status": "rebalancing"}, (503,))
+    assert not is_answer(503, {"error": {"type": "Busy"}}, (503,))
+    assert not is_answer(503, {}, (503,))
+    assert not is_answer(200, {}, (503,))
 
 
 def test_a_thread_that_is_still_ending_is_not_told_as_removed() -> None:

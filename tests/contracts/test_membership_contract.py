@@ -138,7 +138,7 @@ def test_everyone_is_told_what_everyone_says_in_one_generation(group: Group) -> 
     assert len(before) == 1
     one.said = 7
     its.rejoin("news")
-    assert its.wait_until_told(20)
+    assert its.wait_for_assignment(20)
     agreed(one, two, three)
     after = {client.told[-1][1][1] for client in (one, two, three)}  # type: ignore[index]
     assert len(after) == 1
@@ -180,7 +180,7 @@ def test_no_rejoin_is_lost(group: Group) -> None:
     for nagger in naggers:
         nagger.join(20)
     for _, membership in pairs:
-        assert membership.wait_until_told(20)
+        assert membership.wait_for_assignment(20)
     agreed(*(client for client, _ in pairs))
 
 
@@ -194,7 +194,7 @@ def test_whoever_closes_commits_and_leaves_and_is_told_nothing_more(group: Group
     assert group.committed() == {AT: 9}
     told = len(one.told)
     its.rejoin("in vain")
-    assert not its.wait_until_told(0.2)
+    assert not its.wait_for_assignment(0.2)
     assert len(one.told) == told
     with pytest.raises(IllegalStateException):
         its.start()

@@ -174,7 +174,8 @@ def check_metrics(client: KafkaStreams, source: str) -> None:
     remaining = [each for name, each in metrics.items() if name.name == "restore-remaining-records-total"]
     assert [each.value for each in remaining] == [0, 0]
     for name in metrics:
-        assert definition(name.group, name.name, tuple(tag for tag, _ in name.tags)).told == name.description
+        found = definition(name.group, name.name, tuple(tag for tag, _ in name.tags))
+        assert found.description == name.description
 
 
 def _counted(client: KafkaStreams) -> object:

@@ -368,6 +368,6 @@ def test_sides_that_do_not_fit_are_refused_with_a_sentence(world: World) -> None
     with pytest.raises(TopologyException, match=rf"{few} has 2, {users} has 3 partitions; KSTREAM-JOIN"):
         start_and_wait(client)
     client = world.created(topology(many, numbered=True), world.name("numbered"))
-    told = r"keys of the same type on both sides, but those of KSTREAM-\S+ are int and those of KTABLE-"
+    told = r"keys of the same type on both sides, but the keys of KSTREAM-\S+ are int, the keys of KTABLE-"
     with pytest.raises(TopologyException, match=told):
         start_and_wait(client)

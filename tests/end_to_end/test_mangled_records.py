@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from mangling import mangled, seeds
 from pyspark.sql import functions as F
 from waiting import wait_until
-from world import Record, World, key_value_store
+from world import World, key_value_store
 
 from millstream import (
     Consumed,
@@ -25,7 +25,7 @@ from millstream import (
     SerializationException,
     StreamsBuilder,
 )
-from millstream.model import EPOCH_HEADER
+from millstream.model import EPOCH_HEADER, KafkaRecord
 from millstream.registry.http import RegistryServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -85,7 +85,7 @@ def program(every: Mapping[Serde, list[bytes]], prefix: str) -> Any:
     return builder.build()
 
 
-def numbers(records: list[Record]) -> Counter[int]:
+def numbers(records: list[KafkaRecord]) -> Counter[int]:
     return Counter(int(dict(record.headers)[NUMBER]) for record in records)
 
 

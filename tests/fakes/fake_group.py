@@ -180,7 +180,7 @@ class FakeGroup:
                 if one in self._members:
                     assignment = plan.get(one.member_id, b"")
                     self.assignments[one.member_id] = assignment
-                    one.told = sent[one.member_id]
+                    one.answered = sent[one.member_id]
                     self._work.append(one.telling(assignment, generation))
                     self._work.append(one.commit)
             self._changed.notify_all()
@@ -203,7 +203,7 @@ class FakeMembership:
         self.over = False
         self.started = False
         self.wanted = 0
-        self.told = -1
+        self.answered = -1
 
     def start(self) -> None:
         """Join; returns at once.
@@ -225,12 +225,12 @@ class FakeMembership:
             if self in self.group._members:
                 self.group._touch()
 
-    def wait_until_told(self, timeout_s: float) -> bool:
+    def wait_for_assignment(self, timeout_s: float) -> bool:
         """Wait for an assignment based on the user data of the last `rejoin`."""
         with self.group._changed:
             wanted = self.wanted
-            self.group._changed.wait_for(lambda: self.told >= wanted or self.over, timeout_s)
-            return self.told >= wanted
+            self.group._changed.wait_for(lambda: self.answered >= wanted or self.over, timeout_s)
+            return self.answered >= wanted
 
     def close(self, timeout_s: float) -> None:
         """Commit once more and leave the group. Idempotent; may be called from a callback's thread."""

@@ -116,7 +116,7 @@ def test_a_rejoin_from_a_follower_tells_everyone(broker: EmbeddedKafka, group: s
             follower.code = follower.nonce
             began = time.monotonic()
             its.rejoin("a test")
-            assert its.wait_until_told(10)
+            assert its.wait_for_assignment(10)
             for client in clients:
                 wait_until(lambda client=client: client.knows(*clients), "told", 10)  # type: ignore[misc]
             assert {client.last["code"] for client in clients} == {follower.code}
@@ -140,7 +140,7 @@ def test_a_rejoin_during_a_rejoin_is_not_lost(broker: EmbeddedKafka, group: str)
                 client.nonce += 1
                 one.rejoin("again")
                 if chance.random() < 0.3:
-                    assert one.wait_until_told(10)  # else the next word comes while this one is under way
+                    assert one.wait_for_assignment(10)  # else the next word comes while this one is under way
 
         naggers = [threading.Thread(target=nag, args=pair, daemon=True) for pair in pairs]
         for nagger in naggers:
@@ -148,7 +148,7 @@ def test_a_rejoin_during_a_rejoin_is_not_lost(broker: EmbeddedKafka, group: str)
         for nagger in naggers:
             nagger.join(30)
         for _, one in pairs:
-            assert one.wait_until_told(10)
+            assert one.wait_for_assignment(10)
         for client in clients:
             wait_until(lambda client=client: client.knows(*clients), "the last word", 10)  # type: ignore[misc]
 
@@ -186,7 +186,7 @@ def test_leaving_has_the_others_rebalance_at_once(broker: EmbeddedKafka, group: 
         assert a.count("lost") == 0
         with pytest.raises(IllegalStateException, match="create a new one"):
             a_member.start()
-        assert not a_member.wait_until_told(0) or a.told
+        assert not a_member.wait_for_assignment(0) or a.told
 
 
 @pytest.mark.kafka
@@ -234,7 +234,7 @@ def test_a_deleted_topic_stays_away(broker: EmbeddedKafka, group: str) -> None:
         while time.monotonic() < until:
             clients[1].nonce += 1
             pairs[1][1].rejoin("the topic is still assigned")
-            assert pairs[1][1].wait_until_told(5)
+            assert pairs[1][1].wait_for_assignment(5)
             assert topic not in broker.topics()
         assert sum(client.count("lost") + client.count("failed") for client in clients) == 0
 
@@ -276,7 +276,7 @@ def test_another_protocol_in_the_group_is_refused(
         assert isinstance(error, TaskAssignmentException)
         assert "INCONSISTENT_GROUP_PROTOCOL" in str(error)
         assert group in str(error)
-        assert not ours.wait_until_told(5)
+        assert not ours.wait_for_assignment(5)
         other.close(autocommit=False)
     finally:
         ours.close(5)
@@ -364,7 +364,7 @@ def test_no_broker_at_all(broker: EmbeddedKafka, group: str) -> None:
     client = Client("a")
     ours = membership(broker, group, client, **{"bootstrap.servers": "127.0.0.1:1"})
     ours.start()
-    assert not ours.wait_until_told(0.5)
+    assert not ours.wait_for_assignment(0.5)
     assert client.told == []
     began = time.monotonic()
     ours.close(3)

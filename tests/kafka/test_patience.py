@@ -28,7 +28,7 @@ def test_a_cluster_that_is_away_is_told_of_until_time_is_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With the servers, what a connection to them meets, and how long it goes on; whatever is asked."""
-    monkeypatch.setattr(patience, "_TELL_AFTER_S", 0.2)
+    monkeypatch.setattr(patience, "_REPORT_AFTER_S", 0.2)
     server = f"127.0.0.1:{unused_port()}"
     topics = KafkaTopics(
         StreamsConfig({"application.id": "a", "bootstrap.servers": server, "request.timeout.ms": 1_400})

@@ -28,8 +28,10 @@ def test_what_has_a_group_of_kafkas_has_a_name_of_kafkas() -> None:
             wrong.append(f"{each.group} {each.name}: Kafka Streams has no such metric")
         elif (each.group, each.name, frozenset(each.tags)) not in TAGS and "task-id" not in each.differs:
             wrong.append(f"{each.group} {each.name}: its tags are {known.tags}, and not {each.tags}")
-        elif (each.group, each.name, each.told) not in TOLD:
-            wrong.append(f"{each.group} {each.name}: Kafka says '{known.description}', and not '{each.told}'")
+        elif (each.group, each.name, each.description) not in TOLD:
+            wrong.append(
+                f"{each.group} {each.name}: Kafka says '{known.description}', and not '{each.description}'"
+            )
     assert not wrong, "\n".join(wrong)
 
 
@@ -60,5 +62,5 @@ def test_a_sensors_metrics_have_the_same_tags_and_no_metric_is_there_twice() -> 
     for name, metrics in SENSORS.items():
         assert len({each.tags for each in metrics}) == 1, name
         assert all(each.measure for each in metrics), name
-    assert all(each.told for each in DEFINITIONS)
+    assert all(each.description for each in DEFINITIONS)
     assert set(Counter((each.group, each.name, each.tags) for each in DEFINITIONS).values()) == {1}

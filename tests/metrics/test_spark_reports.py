@@ -110,8 +110,8 @@ def test_a_partition_that_is_new_is_read_from_its_beginning() -> None:
 def test_a_report_of_real_time_mode_says_how_long_its_batches_last() -> None:
     """The watch of a query hands it on: Spark's report has no place for it."""
     told: list[BatchReport] = []
-    DropWatch("p0", tell=told.append, real_time_ms=60_000).look([REPORT])
-    DropWatch("p0", tell=told.append).look([REPORT])
+    DropWatch("p0", report=told.append, real_time_ms=60_000).look([REPORT])
+    DropWatch("p0", report=told.append).look([REPORT])
     assert [each.real_time_ms for each in told] == [60_000, None]
 
 

@@ -374,7 +374,7 @@ def test_who_merges_a_store_knows_that_it_closed_before_it_seems_to_be_at_its_en
             super().append(store)
 
     told = Told()
-    entries.tell(told, [])
+    entries.report_close(told, [])
     client.stores[0].close()
     assert told == ["counts"]
     assert entries.at_end

@@ -61,15 +61,15 @@ def test_what_waits_in_a_merge_ends_with_a_store() -> None:
     entries = in_one_order([store.range(None, None) for store in stores], StoreKind.KEY_VALUE, reverse=False)
     assert next(entries)[0] == b"a"
     blocks = in_one_order([store.range(None, None) for store in stores], StoreKind.KEY_VALUE, reverse=False)
-    told: list[str] = []
+    closed: list[str] = []
     held: list[object] = []
-    blocks.tell(told, held)
+    blocks.report_close(closed, held)
     held += blocks.block()
     assert len(held) > 0
-    assert told == []
+    assert closed == []
     stores[1].close()
     assert held == []
-    assert told == ["counts"]
+    assert closed == ["counts"]
     for _ in range(2):
         with pytest.raises(ClosedStoreError):
             next(entries)

@@ -109,7 +109,7 @@ def listened(client: KafkaStreams) -> list[tuple[State, State]]:
     return told
 
 
-def is_told(told: list[tuple[State, State]], since: int, *states: State) -> None:
+def assert_reported(told: list[tuple[State, State]], since: int, *states: State) -> None:
     """Wait until a listener was told of these changes, and of no others. It is told after the change."""
     wait_until(lambda: [new for _, new in told[since:]] == list(states), f"told of {states}", SOON_S)
 

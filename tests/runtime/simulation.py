@@ -45,6 +45,7 @@ from millstream.runtime.state.events import (
     BeginThread,
     CloseAsked,
     ClosingDone,
+    Created,
     Event,
     FailThread,
     ForgetThread,
@@ -56,7 +57,6 @@ from millstream.runtime.state.events import (
     Instruction,
     InterruptEngine,
     Lose,
-    Made,
     MakeThread,
     Moved,
     Open,
@@ -68,7 +68,7 @@ from millstream.runtime.state.events import (
     Planned,
     Rejoin,
     RemoveAsked,
-    Said,
+    Reported,
     Settled,
     StartAsked,
     StartFailed,
@@ -152,7 +152,7 @@ class Client:
         self.knew_threads = False
         self.heard: deque[Callable[[], None]] = deque()
         self.wants_to_tell = False
-        self.post(Made(threads))
+        self.post(Created(threads))
 
     def copy(self, world: World) -> Client:
         """The same in another world."""
@@ -621,17 +621,17 @@ class World:
             client.wants_to_tell = False
             lost = state.group.lost is not None
             held = frozenset() if lost else state.roster.held_pipelines
-            client.post(Said(len(state.live), held, frozenset(), {}))
+            client.post(Reported(len(state.live), held, frozenset(), {}))
             said[client.name] = held
         asker = next((each for each in members if each.state.group.shutdown is not None), None)
-        able = [client for client in members if client.state.group.said_threads > 0]
+        able = [client for client in members if client.state.group.reported_threads > 0]
         for client in members:
             if asker is not None:
                 told = Assignment(error_code=4, asked_by=asker.name, reason="asked to", leader=asker.name)
             else:
                 told = self._work_of(client, able, said)
             generation = self.generation
-            threads = client.state.group.said_threads > 0
+            threads = client.state.group.reported_threads > 0
             client.heard.append(partial(self._tell, client, told, generation, threads))
 
     def _work_of(self, client: Client, able: list[Client], said: dict[str, frozenset[str]]) -> Assignment:
@@ -649,7 +649,7 @@ class World:
             pipelines=tuple(pipelines),
             active=tuple(tasks),
             leader=self.clients[0].name,
-            threads=client.state.group.said_threads,
+            threads=client.state.group.reported_threads,
         )
 
     def _tell(self, client: Client, told: Assignment, generation: int, threads: bool) -> None:

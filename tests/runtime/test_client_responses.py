@@ -20,10 +20,10 @@ from scenes import (
     SOON_S,
     Handler,
     Make,
+    assert_reported,
     at_rest,
     ended,
     global_only,
-    is_told,
     listened,
     names_of,
     pipelines_of,
@@ -168,7 +168,7 @@ def test_what_comes_of_an_answer(
 
     if row.state is ERROR:
         assert ended(first) is ERROR
-        is_told(told, before, State.PENDING_ERROR, ERROR)
+        assert_reported(told, before, State.PENDING_ERROR, ERROR)
         assert names_of(first) == []
         with pytest.raises(StreamsException) as raised:
             first.wait(SOON)
@@ -178,7 +178,7 @@ def test_what_comes_of_an_answer(
         wait_until(lambda: names_of(first) == left, f"threads {left}", SOON_S)
         wait_until(lambda: world.runners("p0") == ["A"], "A goes on", SOON_S)
         first.wait_until_running(SOON)
-        is_told(told, before, State.REBALANCING, RUNNING)
+        assert_reported(told, before, State.REBALANCING, RUNNING)
         assert first.health.status == ("running" if len(row.left) == row.threads else "degraded")
         assert first.health.ready
 

@@ -33,18 +33,18 @@ from millstream.runtime.state.events import (
     AgreementAsked,
     Answered,
     Assigned,
+    Created,
     Event,
     FailThread,
     ForgetClaims,
     Give,
     GroupJoined,
     Instruction,
-    Made,
     OpeningBegins,
     OpeningEnded,
     Planned,
     Rejoin,
-    Said,
+    Reported,
     Settled,
     StartAsked,
     ThreadMoved,
@@ -157,7 +157,7 @@ def member(threads: int = 1) -> ClientState:
     """A client of two pipelines that has started, and is in its group."""
     state, _ = after(
         ClientState(ClientFacts("me", PIPELINES)),
-        *(Made(threads), StartAsked(), OpeningBegins(), Planned(PLAN), GroupJoined(), OpeningEnded()),
+        *(Created(threads), StartAsked(), OpeningBegins(), Planned(PLAN), GroupJoined(), OpeningEnded()),
     )
     return state
 
@@ -212,7 +212,7 @@ def test_an_assignment_that_cannot_be_read_fails_the_threads() -> None:
 
 def test_no_two_joins_say_the_same() -> None:
     """A follower that says the same as before is not listened to (Kafka's `uniqueField`, testUniqueField)."""
-    state, _ = after(member(), *[Said(1, frozenset(), frozenset(), {})] * 300)
+    state, _ = after(member(), *[Reported(1, frozenset(), frozenset(), {})] * 300)
     assert state.group.said == 300
 
 
@@ -221,7 +221,7 @@ def test_tasks_that_warm_up_are_reported_together_and_not_before_each_other() ->
     nothing is reported twice, however often it is looked at."""
     first, second, third = (TaskId(0, number) for number in range(3))
     waiting = Assignment(standby=(first, second, third), warming=(first, second), leader="L", threads=1)
-    agreed, _ = after(member(), Said(1, frozenset(), frozenset(), {}), Assigned(waiting, 1))
+    agreed, _ = after(member(), Reported(1, frozenset(), frozenset(), {}), Assigned(waiting, 1))
 
     def told(state: ClientState, now: float, *tasks: TaskId) -> tuple[ClientState, list[str]]:
         state, done = react(state, Warmed(frozenset(tasks)), Moment(now))
@@ -241,7 +241,7 @@ def test_tasks_that_warm_up_are_reported_together_and_not_before_each_other() ->
     assert said == []
     state, said = told(state, 7.0 + WARM_TOGETHER_S, first, second)
     assert said == ["warmed up here: task(s) 0_0, 0_1"]
-    state, _ = after(state, Said(1, frozenset(), frozenset((first, second)), {}))
+    state, _ = after(state, Reported(1, frozenset(), frozenset((first, second)), {}))
     assert told(state, 8.0 + WARM_TOGETHER_S, first, second)[1] == []
 
 
@@ -270,24 +270,26 @@ def test_the_group_is_told_of_a_pipeline_that_was_let_go_of_and_of_nothing_else(
     (gift,) = [each for each in done if isinstance(each, Give)]
     state, done = after(state, Settled(gift.thread, gift.share, gift.ticket))
     assert rejoins(done) == []  # nothing was said yet
-    state, done = after(state, Said(1, frozenset(PIPELINES), frozenset(), {}))
+    state, done = after(state, Reported(1, frozenset(PIPELINES), frozenset(), {}))
     assert rejoins(done) == []
     state, done = after(state, Assigned(Assignment(pipelines=("p1",), leader="L", threads=1), 2))
     assert rejoins(done) == []  # it still runs
     (gift,) = [each for each in done if isinstance(each, Give)]
     state, done = after(state, Settled(gift.thread, gift.share, gift.ticket))
     assert rejoins(done) == ["let go of a pipeline"]
-    _, done = after(state, Said(1, frozenset(("p1",)), frozenset(), {}))
+    _, done = after(state, Reported(1, frozenset(("p1",)), frozenset(), {}))
     assert rejoins(done) == []
-    _, done = after(state, Said(1, frozenset(PIPELINES), frozenset(), {}))
+    _, done = after(state, Reported(1, frozenset(PIPELINES), frozenset(), {}))
     assert rejoins(done) == ["let go of a pipeline"]
 
 
 def test_an_agreement_for_a_client_without_threads_is_none_for_its_first_thread() -> None:
     """One that was under way when the thread was added; the leader says how many threads it knew of."""
-    running, _ = after(member(0), Said(0, frozenset(), frozenset(), {}), Assigned(Assignment(threads=0), 1))
+    running, _ = after(
+        member(0), Reported(0, frozenset(), frozenset(), {}), Assigned(Assignment(threads=0), 1)
+    )
     assert running.state is State.RUNNING
-    state, _ = after(running, AddAsked(), Said(1, frozenset(), frozenset(), {}))
+    state, _ = after(running, AddAsked(), Reported(1, frozenset(), frozenset(), {}))
     late, _ = after(state, Assigned(Assignment(threads=0), 2))
     name = "me-StreamThread-1"
     for new in (ThreadState.STARTING, ThreadState.PARTITIONS_ASSIGNED):

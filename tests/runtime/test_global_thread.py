@@ -81,7 +81,7 @@ class Scene:
             Shown(self),
             clock=clock or SystemClock(),
             on_failure=self.failed,
-            tell=lambda moved: self.states.append(moved.state.name),
+            post=lambda moved: self.states.append(moved.state.name),
         )
 
     # what the thread asks for

@@ -18,9 +18,9 @@ from scenes import (
     SOON_S,
     Handler,
     Make,
+    assert_reported,
     at_rest,
     ended,
-    is_told,
     listened,
     names_of,
     poison,
@@ -204,7 +204,7 @@ def test_a_client_that_gets_its_first_thread_is_running_when_it_has_its_work(
         world.group.release()
     client.wait_until_running(SOON)
     assert world.engine.running == {"p0"}
-    is_told(told, before, State.REBALANCING, State.RUNNING)
+    assert_reported(told, before, State.REBALANCING, State.RUNNING)
 
 
 # --- close() while Spark starts ----------------------------------------------------------------------------

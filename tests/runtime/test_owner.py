@@ -20,8 +20,8 @@ from millstream.runtime.state.events import (
     AddAsked,
     BeginThread,
     CloseAsked,
+    Created,
     Instruction,
-    Made,
     MakeThread,
     Moved,
     OpeningBegins,
@@ -61,7 +61,7 @@ class Desk:
         )
 
     def start(self, threads: int = 0) -> None:
-        for event in (Made(threads), StartAsked(), OpeningBegins(), OpeningEnded()):
+        for event in (Created(threads), StartAsked(), OpeningBegins(), OpeningEnded()):
             self.owner.call(event)
 
     def names(self, kind: type) -> list[str]:
@@ -79,7 +79,7 @@ def test_an_event_that_comes_while_instructions_are_carried_out_waits_for_its_tu
             assert desk.owner.state.live
 
     desk = Desk(perform)
-    desk.owner.call(Made(2))
+    desk.owner.call(Created(2))
     desk.owner.call(StartAsked())
     told = desk.owner.call(RemoveAsked())
     assert [type(each).__name__ for each in told].count("StopThread") == 1
@@ -157,7 +157,7 @@ def test_ctrl_c_does_not_leave_instructions_behind() -> None:
 
     desk = Desk(perform)
     with pytest.raises(KeyboardInterrupt):
-        desk.owner.call(Made(3))
+        desk.owner.call(Created(3))
     assert len(desk.names(MakeThread)) == 3
     desk.owner.call(CloseAsked())
     assert desk.owner.state.state is State.PENDING_SHUTDOWN

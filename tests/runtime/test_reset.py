@@ -252,7 +252,7 @@ class Application:
 
     def reset(self, *, dry_run: bool = False, **asked: Any) -> ResetPlan:
         return reset_application(
-            self.config, self.world.parts(), Reset(**asked), dry_run=dry_run, tell=self.steps.append
+            self.config, self.world.parts(), Reset(**asked), dry_run=dry_run, report=self.steps.append
         )
 
     @property
@@ -338,7 +338,7 @@ def test_checkpoints_that_are_elsewhere_are_reached_by_spark(world: FakeWorld, t
     files.write("p0.3/commits/0", b"v1")
     files.create_file("p0.3.owner")
     told: list[str] = []
-    plan = reset_application(config, world.parts(), Reset(inputs=["lines"]), tell=told.append)
+    plan = reset_application(config, world.parts(), Reset(inputs=["lines"]), report=told.append)
     assert plan.pipelines == ("p0",)
     assert told[0] == "starting Spark for the checkpoints in 'hdfs://there/checkpoints/app'"
     assert not any(is_directory for is_directory in files.list().values())
@@ -401,7 +401,7 @@ def test_an_interrupted_reset_is_finished_before_anything_starts(
         world.topics.away = "internal topics" in step
 
     with pytest.raises(StreamsException, match="could not reach the cluster"):
-        reset_application(application.config, world.parts(), Reset(), tell=leave)
+        reset_application(application.config, world.parts(), Reset(), report=leave)
     world.topics.away = False
     assert application.is_there == (True, True, True)
     client = make()

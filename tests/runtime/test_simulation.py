@@ -154,7 +154,7 @@ def what_a_dead_thread_had_goes_to_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_let_go_of_is_not_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Turn, "tell_what_was_let_go", lambda turn: None)
+    patch.setattr(Turn, "report_released", lambda turn: None)
 
 
 def closing_has_no_deadline(patch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,7 @@ class Lone:
             FakeView(self.supplies),
             self.supplies,
             clock=SystemClock(),
-            tell=self.told,
+            post=self.told,
             on_failure=self.failed,
         )
 

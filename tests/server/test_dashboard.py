@@ -33,7 +33,7 @@ from millstream.remote.http_wire import Reply
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.wiring import real_parts
 from millstream.server.application import QueryApplication
-from millstream.server.dashboard import Live, machine_of, told_by
+from millstream.server.dashboard import Live, answer_of, machine_of
 from millstream.states import CLIENT, State
 
 UI = Path(millstream.server.__file__).parent / "ui"
@@ -352,8 +352,8 @@ def test_what_other_clients_say_is_cut_and_made_fit_to_show() -> None:
     """They are clients that have proved it, and yet only text is taken, and not too much."""
     host = HostInfo("a", 1)
     body = {"status": "running\x1b[2J", "ready": "yes", "reason": "x" * 1_000}
-    told = told_by(host, Reply(200, body, b""))
+    told = answer_of(host, Reply(200, body, b""))
     assert (told["status"], told["ready"]) == ("running\\x1b[2J", False)
     assert len(told["reason"]) <= 330
-    assert told_by(host, None)["status"] == "no answer"
-    assert told_by(host, Refused(502, "BadGateway", "why"))["reason"] == "why"
+    assert answer_of(host, None)["status"] == "no answer"
+    assert answer_of(host, Refused(502, "BadGateway", "why"))["reason"] == "why"

@@ -19,7 +19,7 @@ from millstream import (
     StreamsException,
 )
 from millstream.dsl.error_handlers import FailedRecord, ProducerRecord, SerializationExceptionOrigin
-from millstream.kernel.constants import ANSWER_FAIL, ANSWER_GO_ON, ANSWER_NOT_ASKED, PLACE_REFUSED
+from millstream.kernel.constants import ANSWER_CONTINUE, ANSWER_FAIL, ANSWER_NOT_ASKED, PLACE_REFUSED
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.run.failures import Report, translate
 from millstream.spark.worker.handler_calls import (
@@ -81,8 +81,8 @@ def test_nobody_is_asked_behind_a_record_that_ends_the_pipeline() -> None:
     questions = [replace(QUESTION, value=value) for value in values]
     answers = asking.answers(questions, lambda: calls.append(None))
     assert [answer.result for answer in answers] == [
-        ANSWER_GO_ON,
-        ANSWER_GO_ON,
+        ANSWER_CONTINUE,
+        ANSWER_CONTINUE,
         ANSWER_FAIL,
         ANSWER_NOT_ASKED,
     ]

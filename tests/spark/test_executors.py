@@ -107,7 +107,7 @@ def test_that_there_is_no_executor_is_told_each_minute() -> None:
     """And not while there is one, however long there was none before."""
     absence = Absence()
     seen = [(False, 0), (False, 59), (True, 61), (False, 70), (False, 129), (False, 130), (False, 140)]
-    assert [now for some, now in [*seen, (False, 190)] if absence.is_to_be_told(some, now)] == [130, 190]
+    assert [now for some, now in [*seen, (False, 190)] if absence.is_report_due(some, now)] == [130, 190]
 
 
 @pytest.mark.parametrize(

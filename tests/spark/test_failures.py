@@ -29,7 +29,7 @@ from millstream.spark.jvm.session import meaning_of_exit
 from millstream.spark.run import ending
 from millstream.spark.run.damage import find_damage
 from millstream.spark.run.ending import of_ended_jvm
-from millstream.spark.run.failures import Report, is_jvm_lost, said_once, translate
+from millstream.spark.run.failures import Report, is_jvm_lost, translate, without_repetition
 from millstream.spark.run.unfinished import unfinished
 from millstream.spark.run.worker_errors import RemoteException
 
@@ -398,8 +398,8 @@ S3_AWAY = "Unable to execute HTTP request: Connect to s3.invalid:9000 failed: re
 def test_what_s3_says_is_said_once(state: str) -> None:
     """S3A puts the message of its cause behind that cause, which begins with its class."""
     asked = "getFileStatus on s3a://b/x: software.amazon.awssdk.core.exception.SdkClientException"
-    assert said_once(f"{asked}: {S3_AWAY}: {S3_AWAY}{state}") == f"{asked}: {S3_AWAY}{state}"
-    assert said_once(f"{asked}: {S3_AWAY}{state}") == f"{asked}: {S3_AWAY}{state}"
+    assert without_repetition(f"{asked}: {S3_AWAY}: {S3_AWAY}{state}") == f"{asked}: {S3_AWAY}{state}"
+    assert without_repetition(f"{asked}: {S3_AWAY}{state}") == f"{asked}: {S3_AWAY}{state}"
     spark = RuntimeError(f"[STREAM_FAILED] terminated with exception: {asked}: {S3_AWAY}: {S3_AWAY}{state}")
     assert str(translate("p0", ("in",), spark)).count(S3_AWAY) == 1
 

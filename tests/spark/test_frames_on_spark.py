@@ -201,7 +201,7 @@ def test_what_a_function_makes_is_looked_at_as_what_is_given(spark: SparkSession
         r"customers \(test_frames_on_spark.py:\d+ <lambda>\): .*PATH_NOT_FOUND": lambda spark: (
             spark.read.parquet("/nowhere")
         ),
-        r"needs keys of the same type on both sides, .* string and those of customers bigint": lambda spark: (
+        r"keys of the same type on both sides, .* string, the keys of customers are bigint": lambda spark: (
             spark.range(3).withColumn("city", F.lit("x"))
         ),
     }

@@ -15,8 +15,8 @@ from millstream.spark.jvm.spark_settings import (
     java_options,
     launch_settings,
     quiet_options,
+    settings_in_arguments,
     sql_settings,
-    told_by_arguments,
 )
 
 
@@ -101,7 +101,7 @@ def test_what_results_depend_on_only_the_configuration_can_change() -> None:
 )
 def test_arguments_of_spark_submit_are_settings(text: str, told: dict[str, str], rest: str) -> None:
     """As PYSPARK_SUBMIT_ARGS has them. What is left is what spark-submit is still to be told."""
-    assert told_by_arguments(text) == (told, rest)
+    assert settings_in_arguments(text) == (told, rest)
 
 
 def test_java_has_our_options_where_the_user_says_nothing() -> None:

@@ -82,7 +82,7 @@ def test_everyone_is_told_what_everyone_said(group: FakeGroup) -> None:
     assert group.members == ["member-1", "member-2", "member-3"]
     pairs[2][0].nonce = 7
     pairs[2][1].rejoin("news")
-    assert pairs[2][1].wait_until_told(5)
+    assert pairs[2][1].wait_for_assignment(5)
     assert group.wait_until_quiet()
     for client, membership in pairs:
         assert client.told[-1] == ("assigned", {"member-1": 0, "member-2": 0, "member-3": 7})
@@ -111,10 +111,10 @@ def test_nothing_is_agreed_while_the_group_is_held(group: FakeGroup) -> None:
     for _ in range(5):
         client.nonce += 1
         membership.rejoin("held")
-    assert not membership.wait_until_told(0.05)
+    assert not membership.wait_for_assignment(0.05)
     assert group.generation == before
     group.release()
-    assert membership.wait_until_told(5)
+    assert membership.wait_for_assignment(5)
     assert group.wait_until_quiet()
     assert group.generation == before + 1
     assert client.told[-1] == ("assigned", {"member-1": 5})
@@ -142,7 +142,7 @@ def test_a_member_that_is_refused_does_not_come_back(group: FakeGroup) -> None:
     assert group.wait_until_quiet()
     assert client.told[-1] == ("failed", error)
     membership.rejoin("in vain")
-    assert not membership.wait_until_told(5)
+    assert not membership.wait_for_assignment(5)
     with pytest.raises(IllegalStateException, match="create a new one"):
         membership.start()
 

@@ -88,7 +88,7 @@ def test_explain_tells_what_goes_on_later(builder):
     closed = Suppressed.until_window_closes(BufferConfig.unbounded()).with_name("final")
     group.count().suppress(closed)
     text = builder.build().explain()
-    assert "windows of 5 min, no grace, told once, when they close (KSTREAM-AGGREGATE-0000000002)" in text
+    assert "windows of 5 min, no grace, emitted once, when they close (KSTREAM-AGGREGATE-0000000002)" in text
     assert "    holds:    updates until their windows close (final)\n" in text
 
 

@@ -74,31 +74,31 @@ class ResetPlan:
     @property
     def lines(self) -> tuple[str, ...]:
         """The description, line by line."""
-        told = [f"application '{self.application_id}'"]
-        told += [f"  group: has member {called}" for called in sorted(self.members.values())]
-        told += [
+        lines = [f"application '{self.application_id}'"]
+        lines += [f"  group: has member {called}" for called in sorted(self.members.values())]
+        lines += [
             f"  input '{each.at.topic}' partition {each.at.partition}: read from offset {each.offset} on "
             f"(it has {each.first} to {each.last})" + (f"; {each.note}" if each.note else "")
             for each in self.positions
         ]
-        told += [f"  input '{name}': does not exist, left out" for name in self.missing]
+        lines += [f"  input '{name}': does not exist, left out" for name in self.missing]
         if not self.positions and not self.missing:
-            told.append("  input topics: none are known; name them to change where they are read from")
-        told += [f"  delete internal topic '{name}'" for name in self.internal]
-        told += [
+            lines.append("  input topics: none are known; name them to change where they are read from")
+        lines += [f"  delete internal topic '{name}'" for name in self.internal]
+        lines += [
             f"  leave topic '{name}' alone: its name belongs to application '{owner}'"
             for name, owner in sorted(self.foreign.items())
         ]
         if not self.internal:
-            told.append("  internal topics: none")
-        told += [
+            lines.append("  internal topics: none")
+        lines += [
             f"  delete the checkpoint of pipeline '{name}' in '{self.location}'" for name in self.pipelines
         ]
         if not self.pipelines:
-            told.append(f"  checkpoints: none in '{self.location}'")
+            lines.append(f"  checkpoints: none in '{self.location}'")
         local = f"delete the state of {self.tasks} task{'' if self.tasks == 1 else 's'} in '{self.state}'"
-        told.append(f"  {local}" if self.tasks else f"  local state: none in '{self.state}'")
-        return tuple(told)
+        lines.append(f"  {local}" if self.tasks else f"  local state: none in '{self.state}'")
+        return tuple(lines)
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

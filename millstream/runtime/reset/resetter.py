@@ -75,14 +75,14 @@ def reset_application(
     topology: Topology | None = None,
     spark: Any = None,
     dry_run: bool = False,
-    tell: Callable[[str], None] = log.info,
+    report: Callable[[str], None] = log.info,
 ) -> ResetPlan:
     """Reset an application, or with `dry_run` only report what that would do.
 
     Args:
         topology: the program, if available.
         spark: a session for checkpoints that are not on this machine; None: one is started for them.
-        tell: called for each step.
+        report: called for each step.
 
     Raises:
         IllegalStateException: a client of the application is running.
@@ -109,12 +109,12 @@ def reset_application(
         if checkpoints.is_local:
             files = LocalCheckpointFiles(checkpoints.root)
         else:
-            tell(f"starting Spark for the checkpoints in '{checkpoints.root}'")
+            report(f"starting Spark for the checkpoints in '{checkpoints.root}'")
             engine = parts.engine(config, threading.Event(), spark)
             held.callback(engine.close)
             files = engine.checkpoint_files(checkpoints.root)
         now = datetime.fromtimestamp(parts.clock.epoch_ms() / 1000, UTC)
-        job = _Job(config, checkpoints.root, topics, groups, files, directory, topology, now, tell)
+        job = _Job(config, checkpoints.root, topics, groups, files, directory, topology, now, report)
         plan = job.plan(asked)
         if not dry_run:
             raise_if_alive(plan, asked.force)
@@ -134,7 +134,7 @@ class _Job:
     directory: StateDirectory
     topology: Topology | None
     now: datetime
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
 
     def plan(self, asked: Reset) -> ResetPlan:
         """Check everything, without changing anything."""
@@ -180,17 +180,17 @@ class _Job:
         """Carry out the plan."""
         self.files.write(STARTS, Starts(self._at, complete=False).to_bytes())
         for name in plan.pipelines:
-            self.tell(f"fencing any client that may still run pipeline {name}")
+            self.report(f"fencing any client that may still run pipeline {name}")
             claims.claim(name, 0, _HOLDER)
         if plan.members:
-            self.tell(f"removing {len(plan.members)} members from the group")
+            self.report(f"removing {len(plan.members)} members from the group")
             self.groups.remove_members(plan.application_id, plan.members)
         if plan.internal:
-            self.tell(f"deleting {len(plan.internal)} internal topics")
+            self.report(f"deleting {len(plan.internal)} internal topics")
             self.topics.delete(plan.internal)
         names = self.files.list()
         for name in pipelines_in(names):
-            self.tell(f"deleting the checkpoint of pipeline {name}")
+            self.report(f"deleting the checkpoint of pipeline {name}")
             there = places(name, names)
             # The last owner file is kept, so that epochs continue to grow, and the fences against other
             # clients.
@@ -198,9 +198,9 @@ class _Job:
                 is_its = path == name or path.startswith(f"{name}.")
                 if is_its and (names[path] or path.endswith(".json") or path in there.aside):
                     self.files.delete(path)
-        self.tell(f"deleting the local state in '{plan.state}'")
+        self.report(f"deleting the local state in '{plan.state}'")
         self.directory.clean_all()
-        self.tell(f"setting the group's offsets of {len(plan.positions)} partitions")
+        self.report(f"setting the group's offsets of {len(plan.positions)} partitions")
         self.topics.delete_group(plan.application_id)
         self.groups.commit(plan.application_id, {each.at: each.offset for each in plan.positions})
         self.files.write(STARTS, self._starts(plan).to_bytes())

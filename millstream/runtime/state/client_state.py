@@ -72,7 +72,7 @@ class ThreadEntry:
         number: unique among all threads of the client, whereas names are reused.
         line: the line of threads that it continues (`failure.Failure.line`).
         state: the last reported state.
-        begun: whether it was told to start.
+        begun: whether start() was called.
         ending: whether its end is decided: it gets no work, and its end needs no other reason.
     """
 
@@ -101,13 +101,13 @@ class Group:
         shutdown: why this client asks all of them to shut down, if it does (KIP-671).
         agreed: the last assignment that was no error; took_part: whether it is the very last one.
         placement: where everything is according to it; None: unknown, or the client is not in its group.
-        said: how often it has reported to the group; then its last report: how many threads, which pipelines
-            it holds, which tasks are up to date, which serdes its stores have.
-        told_warm: the tasks that have warmed up since then, and for which a rebalance was requested;
+        reports: how often it has reported to the group; the fields `reported_…` are its last report: how many
+            threads, which pipelines it holds, which tasks are up to date, which serdes its stores have.
+        reported_warm: the tasks that have warmed up since then, and for which a rebalance was requested;
             warm_since: when the first one did that still waits for others.
         agreed_threads: how many threads the group knew of at the last assignment; None: there was none.
-        told_too_few: whether the warning about too few clients for the standbys was logged.
-        kept_warm: whether Spark was told to start although there was no pipeline.
+        warned_too_few: whether the warning about too few clients for the standbys was logged.
+        kept_warm: whether Spark was started although there was no pipeline.
     """
 
     joined: bool = False
@@ -118,15 +118,15 @@ class Group:
     agreed: Assignment | None = None
     took_part: bool = False
     placement: Placement | None = None
-    said: int = 0
-    said_threads: int = 0
-    said_pipelines: frozenset[str] = frozenset()
-    said_up_to_date: frozenset[TaskId] = frozenset()
-    said_serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    told_warm: frozenset[TaskId] = frozenset()
+    reports: int = 0
+    reported_threads: int = 0
+    reported_pipelines: frozenset[str] = frozenset()
+    reported_up_to_date: frozenset[TaskId] = frozenset()
+    reported_serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    reported_warm: frozenset[TaskId] = frozenset()
     warm_since: float | None = None
     agreed_threads: int | None = None
-    told_too_few: bool = False
+    warned_too_few: bool = False
     kept_warm: bool = False
 
     @property

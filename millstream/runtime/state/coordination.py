@@ -32,7 +32,7 @@ from millstream.runtime.state.events import (
     ForgetClaims,
     KeepWarm,
     NoteTopics,
-    Said,
+    Reported,
     TakeAgreement,
     TopicsDropped,
 )
@@ -51,9 +51,9 @@ __all__ = [
     "failed",
     "lost",
     "react",
-    "said",
-    "tell_serdes",
-    "tell_warm",
+    "report_serdes",
+    "report_warm",
+    "reported",
     "topics_dropped",
     "topics_grown",
     "topics_lost",
@@ -143,18 +143,18 @@ def agreement_asked(turn: Turn) -> None:
         turn.rejoin("a stream thread restarts after the group could not agree")
 
 
-def said(turn: Turn, event: Said) -> None:
+def reported(turn: Turn, event: Reported) -> None:
     """The client has reported to the group. It reports again what has changed since."""
     turn.set_group(
-        said=turn.state.group.said + 1,
-        said_threads=event.threads,
-        said_pipelines=event.pipelines,
-        said_up_to_date=event.up_to_date,
-        said_serdes=event.serdes,
-        told_warm=frozenset(),
+        reports=turn.state.group.reports + 1,
+        reported_threads=event.threads,
+        reported_pipelines=event.pipelines,
+        reported_up_to_date=event.up_to_date,
+        reported_serdes=event.serdes,
+        reported_warm=frozenset(),
         warm_since=None,
     )
-    turn.tell_what_was_let_go()
+    turn.report_released()
 
 
 def assigned(turn: Turn, event: Assigned) -> None:
@@ -187,7 +187,7 @@ def assigned(turn: Turn, event: Assigned) -> None:
 
 def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
     plan, state = turn.state.plan, turn.state
-    threads = state.group.said_threads if assignment.threads is None else assignment.threads
+    threads = state.group.reported_threads if assignment.threads is None else assignment.threads
     turn.set_group(agreed=assignment, placement=event.placement, agreed_threads=threads, refused=False)
     turn.do(TakeAgreement(assignment, event.generation))
     turn.say(
@@ -195,12 +195,12 @@ def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
         f"generation {event.generation}: pipelines {_all_of(assignment.pipelines)}, tasks "
         f"{_all_of(assignment.active)}, standbys {_all_of(assignment.standby)}",
     )
-    _tell_too_few(turn, assignment)
+    _warn_too_few(turn, assignment)
     parts = plan.parts_of(assignment.active, assignment.standby) if plan is not None else ()
     turn.set(roster=turn.state.roster.assigning(assignment.pipelines, parts))
     turn.hand_out()
-    turn.tell_what_was_let_go()
-    tell_serdes(turn)
+    turn.report_released()
+    report_serdes(turn)
     if not assignment.pipelines and state.about.keeps_warm and not state.group.kept_warm:
         turn.set_group(kept_warm=True)
         turn.do(KeepWarm())
@@ -210,32 +210,32 @@ def _all_of(things: Iterable[object]) -> str:
     return ", ".join(map(str, things)) or "none"
 
 
-def _tell_too_few(turn: Turn, assignment: Assignment) -> None:
+def _warn_too_few(turn: Turn, assignment: Assignment) -> None:
     """The leader warns once that the group is too small for its standbys."""
     about, there = turn.state.about, len(assignment.members)
     missing = missing_standbys(about.standbys, there) if assignment.leader == about.client_id else 0
-    if missing and not turn.state.group.told_too_few:
+    if missing and not turn.state.group.warned_too_few:
         turn.say(
             logging.WARNING,
             f"num.standby.replicas is {about.standbys} and the application has {there} client(s), so each "
             f"task has {about.standbys - missing} standby(s); start {missing} more client(s), or configure "
             f"fewer standbys",
         )
-    turn.set_group(told_too_few=bool(missing))
+    turn.set_group(warned_too_few=bool(missing))
 
 
-def tell_serdes(turn: Turn) -> None:
+def report_serdes(turn: Turn) -> None:
     """The pipelines are compiled. Clients that run none learn the resulting serdes from the group.
 
     Also checked after each assignment: one without the serdes may have been in progress when they were found.
     """
     group = turn.state.group
     alone = group.agreed is None or len(group.agreed.members) <= 1
-    if not alone and turn.state.serdes != group.said_serdes:
+    if not alone and turn.state.serdes != group.reported_serdes:
         turn.rejoin("the serdes of stores are known")
 
 
-def tell_warm(turn: Turn, tasks: frozenset[TaskId]) -> None:
+def report_warm(turn: Turn, tasks: frozenset[TaskId]) -> None:
     """Tasks that the group waits for to become active here are up to date, which the group does not know.
 
     They are reported together, because every report is a rebalance: the first one waits for the others, but
@@ -243,12 +243,12 @@ def tell_warm(turn: Turn, tasks: frozenset[TaskId]) -> None:
     """
     group = turn.state.group
     warming = frozenset() if group.agreed is None else frozenset(group.agreed.warming)
-    warm = warming & tasks - group.said_up_to_date
-    if warm <= group.told_warm:
+    warm = warming & tasks - group.reported_up_to_date
+    if warm <= group.reported_warm:
         return
     since = turn.moment.now if group.warm_since is None else group.warm_since
     if warming <= tasks or turn.moment.now - since >= WARM_TOGETHER_S:
-        turn.set_group(told_warm=warm)
+        turn.set_group(reported_warm=warm)
         turn.rejoin(f"warmed up here: task(s) {', '.join(map(str, sorted(warm)))}")
     else:
         turn.set_group(warm_since=since)
@@ -272,9 +272,9 @@ def failed(turn: Turn, error: StreamsException) -> None:
 
 
 def _let_all_go(turn: Turn) -> None:
-    roster, told = turn.state.roster.losing()
+    roster, instructions = turn.state.roster.losing()
     turn.set(roster=roster)
-    turn.do(*told, ForgetClaims())
+    turn.do(*instructions, ForgetClaims())
 
 
 # --- topics ------------------------------------------------------------------------------------------------

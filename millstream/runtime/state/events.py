@@ -37,6 +37,7 @@ __all__ = [
     "CallHook",
     "CloseAsked",
     "ClosingDone",
+    "Created",
     "Event",
     "FailThread",
     "ForgetClaims",
@@ -50,7 +51,6 @@ __all__ = [
     "InterruptEngine",
     "KeepWarm",
     "Lose",
-    "Made",
     "MakeThread",
     "Moved",
     "Open",
@@ -64,7 +64,7 @@ __all__ = [
     "Planned",
     "Rejoin",
     "RemoveAsked",
-    "Said",
+    "Reported",
     "Say",
     "SerdesKnown",
     "Settled",
@@ -112,7 +112,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True)
-class Made:
+class Created:
     """The client was created, with this number of stream threads."""
 
     threads: int
@@ -166,7 +166,7 @@ class CloseAsked:
     here: bool = False
 
 
-# --- events: what threads tell -----------------------------------------------------------------------------
+# --- events: what threads report ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class PipelineMigrated:
     reason: str
 
 
-# --- events: what the group, the topics and the engine tell ------------------------------------------------
+# --- events: what the group, the topics and the engine report ----------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ class AgreementAsked:
 
 
 @dataclass(frozen=True)
-class Said:
+class Reported:
     """The client has just reported this to the group."""
 
     threads: int
@@ -320,7 +320,7 @@ class Warmed:
     tasks: frozenset[TaskId]
 
 
-# --- events: what whoever carries instructions out tells ---------------------------------------------------
+# --- events: the results of instructions -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,7 @@ class Broken:
 
 
 Event = (
-    Made
+    Created
     | StartAsked
     | OpeningBegins
     | OpeningEnded
@@ -367,7 +367,7 @@ Event = (
     | TopicsLost
     | GroupJoined
     | AgreementAsked
-    | Said
+    | Reported
     | Assigned
     | GroupLost
     | GroupFailed
@@ -426,7 +426,7 @@ class BeginThread:
 
 @dataclass(frozen=True)
 class StopThread:
-    """The thread's end is decided. `now`: tell it to end; otherwise it ends by itself, after a failure."""
+    """The thread's end is decided. `now`: it has to end; otherwise it ends by itself, after a failure."""
 
     name: str
     number: int

@@ -105,17 +105,17 @@ class Failure:
     def of(cls, thread: str, error: BaseException, is_global: bool = False, line: int = 0) -> Failure:
         """The failure described by `error`, whose attributes say where it happened."""
 
-        def told(name: str) -> Any:
+        def fact(name: str) -> Any:
             return getattr(error, name, None)
 
         return cls(
             thread=thread,
             error=error,
             is_global=is_global,
-            pipeline=told("pipeline") or None,
-            task_id=told("task_id"),
-            offsets=dict(told("offsets") or {}),
-            batch_id=told("batch_id"),
+            pipeline=fact("pipeline") or None,
+            task_id=fact("task_id"),
+            offsets=dict(fact("offsets") or {}),
+            batch_id=fact("batch_id"),
             line=line,
         )
 

@@ -22,6 +22,7 @@ from millstream.runtime.state.events import (
     CallHook,
     CloseAsked,
     ClosingDone,
+    Created,
     Event,
     ForgetClaims,
     ForgetThread,
@@ -30,7 +31,6 @@ from millstream.runtime.state.events import (
     GroupJoined,
     GroupLost,
     Instruction,
-    Made,
     Open,
     Opening,
     OpeningBegins,
@@ -41,7 +41,7 @@ from millstream.runtime.state.events import (
     PipelineMigrated,
     Planned,
     RemoveAsked,
-    Said,
+    Reported,
     SerdesKnown,
     Settled,
     StartAsked,
@@ -101,7 +101,7 @@ def _happens(turn: Turn, event: Event) -> None:
         case PauseAsked(paused):
             turn.set(paused=paused)
             turn.do(*(PauseThread(entry.name, paused) for entry in turn.state.threads))
-        case Made(threads):
+        case Created(threads):
             for _ in range(threads):
                 turn.add_thread()
             if turn.state.about.has_global:
@@ -144,8 +144,8 @@ def _happens(turn: Turn, event: Event) -> None:
             turn.set_group(joined=True, over=False, refused=False)
         case AgreementAsked():
             coordination.agreement_asked(turn)
-        case Said():
-            coordination.said(turn, event)
+        case Reported():
+            coordination.reported(turn, event)
         case Assigned():
             coordination.assigned(turn, event)
         case GroupLost(reason):
@@ -154,9 +154,9 @@ def _happens(turn: Turn, event: Event) -> None:
             coordination.failed(turn, error)
         case SerdesKnown(serdes):
             turn.set(serdes=serdes)
-            coordination.tell_serdes(turn)
+            coordination.report_serdes(turn)
         case Warmed(tasks):
-            coordination.tell_warm(turn, tasks)
+            coordination.report_warm(turn, tasks)
 
 
 # --- start -------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def _thread_moved(turn: Turn, name: str, state: ThreadState) -> None:
     )
     turn.do(ForgetThread(name))
     turn.hand_out()
-    turn.tell_what_was_let_go()
+    turn.report_released()
 
 
 def _settled(turn: Turn, event: Settled) -> None:
@@ -240,7 +240,7 @@ def _settled(turn: Turn, event: Settled) -> None:
     turn.set(roster=before.settled(event.thread, event.share, event.ticket))
     if turn.state.roster.shares_held != before.shares_held:
         turn.hand_out()
-        turn.tell_what_was_let_go()
+        turn.report_released()
 
 
 def _migrated(turn: Turn, event: PipelineMigrated) -> None:

@@ -132,16 +132,16 @@ class Roster:
 
     def losing(self) -> tuple[Roster, tuple[Lose, ...]]:
         """The client's work is unknown: nothing new is given until `assigning`."""
-        tickets, told, last = dict(self.tickets), [], self.last_ticket
+        tickets, instructions, last = dict(self.tickets), [], self.last_ticket
         for name in self.names:
             last = tickets[name] = last + 1
-            told.append(Lose(name, last))
+            instructions.append(Lose(name, last))
         return (
             # Nothing counts as given, so that each thread is given its next share in any case.
             replace(
                 self, assigned=False, pipelines=(), parts=(), given={}, tickets=tickets, last_ticket=last
             ),
-            tuple(told),
+            tuple(instructions),
         )
 
     def dropping(self, name: str, pipeline: str) -> Roster:
@@ -185,7 +185,7 @@ class Roster:
         waiting = {self._last_heir(dead) for dead in self.heirs}
         given, shares_held = dict(self.given), dict(self.shares_held)
         tickets, last = dict(self.tickets), self.last_ticket
-        told = []
+        instructions = []
         for name in self.names:
             if name in waiting:
                 continue  # it takes over everything at once, when its predecessor has released it
@@ -199,12 +199,12 @@ class Roster:
             shares_held[name] = shares_held.get(name, _NOTHING).joined(share)
             last = tickets[name] = last + 1
             not_before = {each: self.not_before[each] for each in share.pipelines if each in self.not_before}
-            told.append(Give(name, share, last, not_before))
-        if not told:
+            instructions.append(Give(name, share, last, not_before))
+        if not instructions:
             return self, ()
         return (
             replace(self, given=given, shares_held=shares_held, tickets=tickets, last_ticket=last),
-            tuple(told),
+            tuple(instructions),
         )
 
     def _last_heir(self, name: str) -> str:

@@ -42,7 +42,7 @@ class View:
 
     Attributes:
         live_threads: how many stream threads live; a failing one still does, unless it is being removed.
-        group: whether the client is a member of a group and so can tell others.
+        group: whether the client is a member of a group, so that it can notify others.
         removed: whether the failing thread is being removed at this moment.
     """
 
@@ -149,13 +149,13 @@ def decide(
     if not view.state.is_running_or_rebalancing:
         return _while_closing(answer, failure, view)
     if view.removed and answer.response in _LESS_THAN_A_REMOVAL and answer.problem is None:
-        told: tuple[Action, ...] = (
+        logged: tuple[Action, ...] = (
             LogFailure(
                 f"thread '{failure.thread}' failed while it was being removed; it ends, which is all that "
                 f"{answer.response} requires"
             ),
         )
-        return (*told, CallHook()) if answer.hook else told
+        return (*logged, CallHook()) if answer.hook else logged
     if answer.hook:
         return _after_hook(failure, view)
     if answer.problem is not None:
@@ -169,11 +169,11 @@ def _while_closing(answer: HandlerAnswer, failure: Failure, view: View) -> tuple
     """Closing is stronger than any answer about this client alone. An answer about all clients is stronger
     than closing, if there is a way to notify them.
     """
-    told = LogFailure(_too_late(failure, view.state))
+    logged = LogFailure(_too_late(failure, view.state))
     asked = answer.response is Response.SHUTDOWN_APPLICATION and answer.problem is None
     if not (asked and view.state.is_shutting_down and view.group):
-        return (told,)
-    return told, ShutdownApplication(_reason(failure))
+        return (logged,)
+    return logged, ShutdownApplication(_reason(failure))
 
 
 def _replace(failure: Failure, view: View, plan: Retry | Exhausted | Hopeless) -> tuple[Action, ...]:

@@ -103,9 +103,9 @@ class Turn:
         self.set(roster=roster)
         self.do(*gifts)
 
-    def tell_what_was_let_go(self) -> None:
+    def report_released(self) -> None:
         """Rebalance if the group waits for a released pipeline that it believes this client still holds."""
-        if not self.state.group.said_pipelines <= self.state.roster.held_pipelines:
+        if not self.state.group.reported_pipelines <= self.state.roster.held_pipelines:
             self.rejoin("let go of a pipeline")
 
     def rejoin(self, reason: str) -> None:

@@ -40,7 +40,7 @@ from millstream.runtime.threads.store_thread import (
     StoreThread,
     UpdaterFailed,
     Updaters,
-    told,
+    as_streams_exception,
 )
 from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.states import GLOBAL_THREAD, GlobalThreadState, ThreadCause
@@ -93,7 +93,7 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     Args:
         on_failure: decides about a failure after the start; called on this thread, which then ends.
-        tell: called after every transition; at_change: called inside it (machine.py).
+        post: called after every transition; at_change: called inside it (machine.py).
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
         *,
         clock: Clock,
         on_failure: Callable[[GlobalStreamThread, StreamsException], None],
-        tell: Callable[[GlobalMoved], object] = lambda event: None,
+        post: Callable[[GlobalMoved], object] = lambda event: None,
         at_change: Callable[[GlobalThreadState, GlobalThreadState], None] = lambda new, old: None,
     ) -> None:
         super().__init__(
@@ -116,7 +116,7 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
             owner="global-stream-thread",
             log=log,
             clock=clock,
-            on_state=lambda new: tell(GlobalMoved(name, new)),
+            on_state=lambda new: post(GlobalMoved(name, new)),
             at_change=at_change,
         )
         self._resources = resources
@@ -243,8 +243,8 @@ class GlobalStreamThread(StoreThread[GlobalThreadState]):
 
     def _failed(self, error: BaseException) -> None:
         if self._has_run:
-            self._on_failure(self, told(error))
+            self._on_failure(self, as_streams_exception(error))
         else:
             # Source: GlobalStreamThread.initialize.
             before = "Exception caught during initialization of GlobalStreamThread: "
-            self._start_failure = told(error, before)
+            self._start_failure = as_streams_exception(error, before)

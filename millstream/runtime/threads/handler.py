@@ -232,15 +232,15 @@ def ask(
         SHUTDOWN_CLIENT; in Kafka Streams the thread dies, and the client stays RUNNING without it. A
         handler may also return a policy.
     """
-    told = resolve(handler, hook)
-    if told.warning is not None:
-        log.warning(told.warning)
-    if told.handler is None:
-        if told.hook is not None:
+    resolved = resolve(handler, hook)
+    if resolved.warning is not None:
+        log.warning(resolved.warning)
+    if resolved.handler is None:
+        if resolved.hook is not None:
             return HandlerAnswer(Response.SHUTDOWN_THREAD, hook=True)
         return HandlerAnswer(Response.SHUTDOWN_CLIENT)
     try:
-        response, budget = _called(told.handler, failure, context)
+        response, budget = _called(resolved.handler, failure, context)
     except BaseException as problem:
         # SystemExit and KeyboardInterrupt, too: on this thread they would only end the decision.
         _chain(problem, failure.error)

@@ -38,7 +38,7 @@ __all__ = ["SourceRecords", "source_serdes"]
 log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
-_TELL_EVERY_S = 10.0
+_LOG_EVERY_S = 10.0
 
 Entry = tuple[bytes, bytes | None, int]
 
@@ -91,9 +91,9 @@ class SourceRecords:
         self._nodes = {store: node for store, (node, _) in serdes.items()}
         self._checks = {store: _Check(*pair) for store, (_, pair) in serdes.items()}
         self._dropped: dict[TopicPartition, int] = {}
-        self._told_at: dict[TopicPartition, float] = {}
+        self._logged_at: dict[TopicPartition, float] = {}
 
-    def kept(self, store: str, task_id: TaskId, batch: ChangelogBatch) -> Sequence[Entry]:
+    def readable(self, store: str, task_id: TaskId, batch: ChangelogBatch) -> Sequence[Entry]:
         """The records that can be read.
 
         Raises:
@@ -107,7 +107,7 @@ class SourceRecords:
             error = self._error(store, task_id, batch, offset, why)
             if not self._drops(store, task_id, batch, at, error):
                 raise error
-            self._tell(store, batch.partition, offset)
+            self._log_dropped(store, batch.partition, offset)
         return [each for at, each in enumerate(batch.entries) if at not in wrong] if wrong else batch.entries
 
     def _error(
@@ -156,13 +156,13 @@ class SourceRecords:
             )
         return response.result is ErrorHandlerResult.RESUME
 
-    def _tell(self, store: str, partition: TopicPartition, offset: int) -> None:
+    def _log_dropped(self, store: str, partition: TopicPartition, offset: int) -> None:
         """Log dropped records, at first immediately, then at most every ten seconds."""
         self._dropped[partition] = self._dropped.get(partition, 0) + 1
         now = self._clock.now()
-        if now - self._told_at.get(partition, float("-inf")) < _TELL_EVERY_S:
+        if now - self._logged_at.get(partition, float("-inf")) < _LOG_EVERY_S:
             return
-        self._told_at[partition] = now
+        self._logged_at[partition] = now
         log.warning(
             "store '%s': dropped %d records of '%s' that its serdes cannot read, the last at offset %d "
             "(deserialization.exception.handler)",
@@ -186,7 +186,7 @@ class _Check:
         """Why records cannot be read, by their places.
 
         Raises:
-            StreamsException: the serde cannot tell: its registry cannot be queried, say.
+            StreamsException: the serde cannot decide it: its registry cannot be queried, say.
         """
         keys = [] if self._keys is None else [each[0] for each in entries]
         values = [] if self._values is None else [each[1] for each in entries if each[1] is not None]

@@ -70,7 +70,7 @@ class _Known:
     store: str
     position: int
     end: int
-    is_told: bool = False
+    is_announced: bool = False
 
 
 class StandbyUpdates:
@@ -89,7 +89,7 @@ class StandbyUpdates:
         with self._lock:
             known = self._known.setdefault(partition, _Known(store.name, start, end))
             known.position, known.end = start, end
-            known.is_told = False  # also after it was wiped and starts again
+            known.is_announced = False  # also after it was wiped and starts again
         self._begin(partition)
 
     def loaded(
@@ -101,10 +101,12 @@ class StandbyUpdates:
             if known is None:
                 return  # closed in the meantime
             known.position, known.end = position, end
-            is_told = known.is_told
-        if is_told:
+            is_announced = known.is_announced
+        if is_announced:
             name, task = store.name, store.task_id
-            self._tell(lambda: self._listener.on_batch_loaded(partition, name, task, position, records, end))
+            self._notify(
+                lambda: self._listener.on_batch_loaded(partition, name, task, position, records, end)
+            )
 
     # --- on the thread that has the store ----------------------------------------------------------------
 
@@ -128,22 +130,22 @@ class StandbyUpdates:
             return
         with self._lock:
             known = self._known.get(partition)
-            if known is None or known.is_told:
+            if known is None or known.is_announced:
                 return
-            known.is_told = True
+            known.is_announced = True
             name, position = known.store, known.position
-        self._tell(lambda: self._listener.on_update_start(partition, name, position))
+        self._notify(lambda: self._listener.on_update_start(partition, name, position))
 
     def _suspend(self, partition: TopicPartition, reason: SuspendReason) -> None:
         with self._lock:
             known = self._known.get(partition)
-            if known is None or not known.is_told:
+            if known is None or not known.is_announced:
                 return
-            known.is_told = False
+            known.is_announced = False
             name, position, end = known.store, known.position, known.end
-        self._tell(lambda: self._listener.on_update_suspended(partition, name, position, end, reason))
+        self._notify(lambda: self._listener.on_update_suspended(partition, name, position, end, reason))
 
-    def _tell(self, call: Callable[[], None]) -> None:
+    def _notify(self, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception:

@@ -33,7 +33,7 @@ __all__ = [
     "Updater",
     "UpdaterFailed",
     "Updaters",
-    "told",
+    "as_streams_exception",
 ]
 
 S = TypeVar("S", bound=Enum)
@@ -338,7 +338,7 @@ class StoreThread(ABC, Generic[S]):
             self._log.exception("%s %s did not close cleanly", self._machine.owner, what)
 
 
-def told(error: BaseException, before: str = "") -> StreamsException:
+def as_streams_exception(error: BaseException, before: str = "") -> StreamsException:
     """The exception for the handler: always a `StreamsException`, with the original one as its cause.
 
     Args:

@@ -40,7 +40,7 @@ from millstream.runtime.threads.store_thread import (
     StoreThread,
     UpdaterFailed,
     Updaters,
-    told,
+    as_streams_exception,
 )
 from millstream.states import STREAM_THREAD, ThreadCause, ThreadState
 
@@ -171,7 +171,7 @@ class StreamThread(StoreThread[ThreadState]):
 
     Args:
         resources, view, application: those of its client.
-        tell: takes the events of this thread; any of its helper threads may call it.
+        post: takes the events of this thread; any of its helper threads may call it.
         on_failure: decides about a failure; called on the failing thread, which ends when it returns.
         at_change: called inside every transition (machine.py).
         not_before: when it starts to work, by the clock: a replacement waits before it retries.
@@ -187,7 +187,7 @@ class StreamThread(StoreThread[ThreadState]):
         application: Application,
         *,
         clock: Clock,
-        tell: Callable[[ThreadMoved | Settled | PipelineMigrated], object],
+        post: Callable[[ThreadMoved | Settled | PipelineMigrated], object],
         on_failure: Callable[[StreamThread, StreamsException], None],
         at_change: Callable[[ThreadState, ThreadState], None] = lambda new, old: None,
         not_before: float = float("-inf"),
@@ -203,13 +203,13 @@ class StreamThread(StoreThread[ThreadState]):
             owner="stream-thread",
             log=log,
             clock=clock,
-            on_state=lambda new: tell(ThreadMoved(name, new)),
+            on_state=lambda new: post(ThreadMoved(name, new)),
             at_change=at_change,
         )
         self.line = line
         self._resources = resources
         self._application = application
-        self._tell = tell
+        self._post = post
         self._on_failure = on_failure
         self._not_before = not_before
         self._share: Share | None = None
@@ -358,7 +358,7 @@ class StreamThread(StoreThread[ThreadState]):
             name: not_before.get(name, float("-inf")) for name in share.pipelines if name not in self._running
         }
         self._machine.to(ThreadState.PARTITIONS_ASSIGNED)
-        self._tell(Settled(self.name, share, ticket))
+        self._post(Settled(self.name, share, ticket))
         # 2. Standbys become active in place, and vice versa.
         for part in share.parts:
             if part.changelog in self._open and self._open[part.changelog][0] != part:
@@ -375,7 +375,7 @@ class StreamThread(StoreThread[ThreadState]):
         self._due.clear()
         held = Share((), self.share.parts)
         self._share = held
-        self._tell(Settled(self.name, held, ticket))
+        self._post(Settled(self.name, held, ticket))
 
     def _drop(self, topics: tuple[str, ...], number: int) -> None:
         """Restart the pipelines that read these topics; their checkpoints then continue without them
@@ -386,11 +386,11 @@ class StreamThread(StoreThread[ThreadState]):
                 continue  # it was started after that
             self._without[name] = self._without.get(name, frozenset()) | lost
             if name in self._running:
-                self._tell_unread(name, lost)
+                self._log_unread(name, lost)
                 self._stop_pipelines((name,))
         self._start_due()
 
-    def _tell_unread(self, name: str, topics: Iterable[str]) -> None:
+    def _log_unread(self, name: str, topics: Iterable[str]) -> None:
         """Log what is lost with these topics, as of the query's last check."""
         lag = self._running[name].metadata().lag
         for topic in sorted(topics):
@@ -411,7 +411,7 @@ class StreamThread(StoreThread[ThreadState]):
             return  # stopped by this thread
         met = isinstance(error, MissingSourceTopicException | PipelineException)
         if met and (lost := self._lost_since(pipeline)):
-            self._tell_unread(pipeline, lost)
+            self._log_unread(pipeline, lost)
             log.warning(
                 "stream-thread [%s] pipeline %s has ended, probably because of that, and is restarted: %s",
                 self.name,
@@ -473,7 +473,7 @@ class StreamThread(StoreThread[ThreadState]):
         log.warning("stream-thread [%s] drops pipeline %s: %s", self.name, name, error)
         self._due.pop(name, None)
         self._share = self.share.without(frozenset((name,)))
-        self._tell(PipelineMigrated(self.name, name, str(error)))
+        self._post(PipelineMigrated(self.name, name, str(error)))
 
     def _stop_pipelines(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -507,7 +507,7 @@ class StreamThread(StoreThread[ThreadState]):
     # --- the end -----------------------------------------------------------------------------------------
 
     def _failed(self, error: BaseException) -> None:
-        self._on_failure(self, told(error))
+        self._on_failure(self, as_streams_exception(error))
 
     def _let_go(self) -> None:
         self._stop_pipelines(tuple(self._running))

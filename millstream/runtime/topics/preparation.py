@@ -25,11 +25,11 @@ __all__ = [
     "check_dead_letters",
     "check_internal",
     "ensure_internal",
-    "kept_counts",
     "missing_sources",
     "sink_topics",
     "source_descriptions",
     "source_topics",
+    "with_existing_counts",
 ]
 
 log = logging.getLogger(__name__)
@@ -201,7 +201,7 @@ def check_dead_letters(
     topics.create([InternalTopic(dead_letters, -1, {})], -1)
 
 
-def kept_counts(
+def with_existing_counts(
     plan: InternalTopics, existing: Mapping[str, TopicDescription], topology: Topology, application_id: str
 ) -> InternalTopics:
     """The plan with the partition counts that internal topics already have.

@@ -30,7 +30,7 @@ __all__ = [
 
 _KAFKAS_OWN = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 """Topics that no pattern matches (Kafka's `exclude.internal.topics`)."""
-_TOLD = 10
+_SHOWN = 10
 """The most topics that a message names; the exception's attributes have all of them."""
 _START_AFRESH = "start afresh with `millstream reset` or KafkaStreams.reset()"
 
@@ -209,7 +209,7 @@ def written_topics(
     return tuple(Written(name, role, frozenset(concerned[name])) for name, role in sorted(roles.items()))
 
 
-# --- how it is told ----------------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------------------
 
 
 def missing_error(
@@ -219,15 +219,15 @@ def missing_error(
 
     Source: KIP-662. Differs: names each topic and what happened to it.
     """
-    told = []
+    sentences = []
     if news.missing:
-        told.append(f"{_list(news.missing)} {_do(news.missing)} not exist")
+        sentences.append(f"{_list(news.missing)} {_do(news.missing)} not exist")
     if news.deleted:
-        told.append(f"{_list(news.deleted)} {_was(news.deleted)} deleted while the client was running")
+        sentences.append(f"{_list(news.deleted)} {_was(news.deleted)} deleted while the client was running")
     if news.recreated:
-        told.append(_few([_recreated(f"'{name}'", *ids) for name, ids in news.recreated.items()], "; "))
-    told += [f"no topic matches the pattern '{pattern}' any longer" for pattern in news.unmatched]
-    if not told:
+        sentences.append(_few([_recreated(f"'{name}'", *ids) for name, ids in news.recreated.items()], "; "))
+    sentences += [f"no topic matches the pattern '{pattern}' any longer" for pattern in news.unmatched]
+    if not sentences:
         return None
     ways = []
     if news.missing:
@@ -244,7 +244,7 @@ def missing_error(
         )
     what = "topics of global tables" if of_global_tables else "source topics"
     return MissingSourceTopicException(
-        f"{what} on '{servers}': {'; '.join(told)}. Next: {'; '.join(ways)}",
+        f"{what} on '{servers}': {'; '.join(sentences)}. Next: {'; '.join(ways)}",
         news.topics,
         deleted=news.deleted,
         recreated=tuple(news.recreated),
@@ -261,7 +261,7 @@ def lost_errors(news: TopicNews, written: Iterable[Written], servers: str) -> di
 
 
 def _lost_error(news: TopicNews, lost: Sequence[Written], servers: str) -> LostTopicException:
-    told = [
+    sentences = [
         _recreated(each.called, *news.recreated[each.name])
         if each.name in news.recreated
         else f"{each.called} was deleted while the client was running"
@@ -269,7 +269,7 @@ def _lost_error(news: TopicNews, lost: Sequence[Written], servers: str) -> LostT
     ]
     ways = dict.fromkeys(_way_out(each.role, again=each.name in news.recreated) for each in lost)
     return LostTopicException(
-        f"on '{servers}': {_few(told, '; ')}. Next: {'; '.join(ways)}",
+        f"on '{servers}': {_few(sentences, '; ')}. Next: {'; '.join(ways)}",
         tuple(each.name for each in lost),
         deleted=tuple(each.name for each in lost if each.name in news.deleted),
         recreated=tuple(each.name for each in lost if each.name in news.recreated),
@@ -309,10 +309,10 @@ def _list(names: Sequence[str]) -> str:
     return _few([f"'{name}'" for name in names], ", ")
 
 
-def _few(told: Sequence[str], between: str) -> str:
+def _few(sentences: Sequence[str], between: str) -> str:
     """The first few items, and how many more there are."""
-    more = f"{between}and {len(told) - _TOLD} more" if len(told) > _TOLD else ""
-    return between.join(told[:_TOLD]) + more
+    more = f"{between}and {len(sentences) - _SHOWN} more" if len(sentences) > _SHOWN else ""
+    return between.join(sentences[:_SHOWN]) + more
 
 
 def _do(names: Sequence[str]) -> str:

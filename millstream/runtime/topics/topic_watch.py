@@ -123,10 +123,10 @@ class TopicWatch:
         self._fresh = True
         self._error: MissingSourceTopicException | None = None
         self._incident: frozenset[tuple[str, str, str]] = frozenset()
-        self._told: frozenset[tuple[str, str, str]] = frozenset()
+        self._reported: frozenset[tuple[str, str, str]] = frozenset()
         self._dropped: tuple[str, ...] = ()
         self._lost: dict[str, LostTopicException] = {}
-        self._lost_told: frozenset[tuple[str, str, str]] = frozenset()
+        self._lost_reported: frozenset[tuple[str, str, str]] = frozenset()
         self._asked = 0
         self._answered = 0
         self._failed_looks = 0
@@ -151,7 +151,7 @@ class TopicWatch:
             self._era += 1
             self._fresh = True
             self._publish(TopicNews(), {})
-            self._told = self._lost_told = frozenset()
+            self._reported = self._lost_reported = frozenset()
 
     def start(self) -> None:
         """Start checking, after `baseline`. Does nothing if there is nothing to check."""
@@ -231,20 +231,20 @@ class TopicWatch:
                 everything = ticket > self._answered
             began = time.monotonic()
             try:
-                tell = self._look(everything)
+                calls = self._look(everything)
             except StreamsException as error:
                 # Nothing is known, so nothing is reported.
                 self._failed_looks += 1
                 if self._failed_looks == 1:
                     log.warning("the application's topics cannot be checked at present: %s", error)
                 pause_s = min(_LONGEST_PAUSE_S, self._interval_s * 2 ** min(self._failed_looks, 10))
-                tell = []
+                calls = []
             except Exception:
                 # A watch that ended here would leave a client that never notices a deleted topic.
                 self._failed_looks += 1
                 log.exception("checking the application's topics failed; the watch continues")
                 pause_s = _LONGEST_PAUSE_S
-                tell = []
+                calls = []
             else:
                 if self._failed_looks:
                     log.info("the application's topics can be checked again")
@@ -253,7 +253,7 @@ class TopicWatch:
             with self._changed:
                 self._answered = ticket
                 self._changed.notify_all()
-            for call in tell:
+            for call in calls:
                 self._call(call)
 
     def _wait(self, pause_s: float) -> bool:
@@ -341,14 +341,14 @@ class TopicWatch:
         """Compare the current topics with the known ones. Returns the reports to make. The lock is held."""
         sources = {name: each for name, each in self._seen.items() if name not in self._written}
         news = compare(self._known, sources, names=self._names, patterns=self._patterns)
-        told, lost = self._take_in_written()
+        more, lost = self._take_in_written()
         self._publish(news, lost)
-        tell: list[Callable[[], None]] = []
+        calls: list[Callable[[], None]] = []
         error = self._error
-        if error is not None and not self._incident <= self._told:
-            tell.append(lambda: self._on_missing(error))
-        self._told = self._incident
-        tell += told
+        if error is not None and not self._incident <= self._reported:
+            calls.append(lambda: self._on_missing(error))
+        self._reported = self._incident
+        calls += more
         grown = {
             **{name: (0, sources[name]) for name in news.appeared},
             **{name: (then, sources[name]) for name, (then, _) in news.grown.items()},
@@ -359,25 +359,25 @@ class TopicWatch:
             for name in news.dropped:
                 del self._known[name]
             log.info("topics that a pattern matched are gone: %s", _list(news.dropped))
-            tell.append(lambda: self._on_dropped(news.dropped, number))
+            calls.append(lambda: self._on_dropped(news.dropped, number))
         for name in (*news.arrived, *grown):
             self._known[name] = sources[name]
         if news.arrived:
             log.info("source topics %s now exist", _list(news.arrived))
-            tell.append(lambda: self._on_cleared(news.arrived))
+            calls.append(lambda: self._on_cleared(news.arrived))
         if grown:
             log.info(
                 "source topics have more partitions: %s",
                 ", ".join(f"'{name}' {then} -> {now.partitions}" for name, (then, now) in grown.items()),
             )
-            tell.append(lambda: self._on_grown(grown))
-        return tell
+            calls.append(lambda: self._on_grown(grown))
+        return calls
 
     def _take_in_written(self) -> tuple[list[Callable[[], None]], dict[str, LostTopicException]]:
         """The same for written topics. Returns the reports to make, and the current problems."""
         written = {name: self._seen[name] for name in self._written if name in self._seen}
         news = compare(self._known_written, written, names=())
-        gone = {name for what, name, _ in self._lost_told if what == "deleted"}
+        gone = {name for what, name, _ in self._lost_reported if what == "deleted"}
         back = {name for name in news.recreated if name in gone and not self._written[name].role.is_internal}
         if back:
             log.info("output topics exist again: %s", _list(sorted(back)))
@@ -385,13 +385,13 @@ class TopicWatch:
             news, recreated={name: ids for name, ids in news.recreated.items() if name not in back}
         )
         lost = lost_errors(news, self._written.values(), self._servers)
-        fresh = {name for _, name, _ in news.incident - self._lost_told}
-        tell: list[Callable[[], None]] = [
-            self._telling(pipeline, error)
+        fresh = {name for _, name, _ in news.incident - self._lost_reported}
+        calls: list[Callable[[], None]] = [
+            self._lost_call(pipeline, error)
             for pipeline, error in lost.items()
             if any(name in fresh for name in error.topics)
         ]
-        self._lost_told = news.incident
+        self._lost_reported = news.incident
         # The writer of an output continues with the new one, once notified; nothing is read from it.
         again = {name for name in news.recreated if not self._written[name].role.is_internal}
         for name in (*back, *again, *news.appeared, *news.grown):
@@ -399,13 +399,13 @@ class TopicWatch:
         remaining = replace(
             news, recreated={name: ids for name, ids in news.recreated.items() if name not in again}
         )
-        return tell, lost_errors(remaining, self._written.values(), self._servers)
+        return calls, lost_errors(remaining, self._written.values(), self._servers)
 
     def _is_state(self, topics: Iterable[str]) -> bool:
         """Whether an internal topic of the application is among these."""
         return any(self._written[name].role.is_internal for name in topics)
 
-    def _telling(self, pipeline: str, error: LostTopicException) -> Callable[[], None]:
+    def _lost_call(self, pipeline: str, error: LostTopicException) -> Callable[[], None]:
         return lambda: self._on_lost(pipeline, error)
 
     def _call(self, call: Callable[[], None]) -> None:

@@ -63,11 +63,11 @@ def visit_cogroup(building: Building, node: nodes.Cogroup) -> None:
         _, (value_serde, written) = building.codecs(flow, lane)
         readers.append(value_serde)
         there = F.concat(F.lit(bytes([number, 1])), written(F.col(lane.value)))
-        told = F.when(F.col(lane.value).isNotNull(), there)
+        written_value = F.when(F.col(lane.value).isNotNull(), there)
         if node.windows is not None and not isinstance(node.windows, SlidingWindows):
-            told = F.coalesce(told, F.lit(bytes([number, 0])))  # these fold a null, too
+            written_value = F.coalesce(written_value, F.lit(bytes([number, 0])))  # these fold a null, too
         part = Contribution(f"{node.name}-{number}", (parent,))
-        value = flow.with_column("v", flow.own(lane, told))
+        value = flow.with_column("v", flow.own(lane, written_value))
         flow.lanes[part] = replace(lane, value=value, value_serde=None)
         building.uses[part] = 1
         if merged is None:

@@ -48,7 +48,7 @@ from millstream.topology.pipeline import Pipeline, global_read, global_stores_of
 __all__ = [
     "Building",
     "CompileContext",
-    "Kept",
+    "StoreInput",
 ]
 
 
@@ -70,7 +70,7 @@ class CompileContext:
         cached: only a key's last value of each micro-batch is emitted, unless its store says otherwise.
         patience_ms: how long a fold in Python may take for one record.
         only: the only changelogs that are written (rebuild.py); None: everything is.
-        kept: with `only`, what the kernel keeps under a name (Shelf.java), in place of results of records.
+        state_of: with `only`, the kernel's state of a name (Shelf.java), in place of the results of records.
         restored: the state that operators begin with on a new checkpoint, by changelog (restore.py).
         timestamp_extractor: for sources without one of their own; None: Kafka's default.
         config: the part of the configuration that processors can see.
@@ -92,7 +92,7 @@ class CompileContext:
     cached: bool = True
     patience_ms: int = 300_000
     only: Collection[str] | None = None
-    kept: Callable[[str], DataFrame] | None = None
+    state_of: Callable[[str], DataFrame] | None = None
     restored: Callable[[str, RestoredAggregate], DataFrame] | None = None
     timestamp_extractor: Extractor | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class CompileContext:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(Node):
+class StoreInput(Node):
     """What a node's store gets, if that is not what the node passes on. Internal: it occurs in no
     topology."""
 
@@ -216,7 +216,7 @@ class Building:
             if stored is None:
                 self._fill(node, node.store, flow, lane)
             else:
-                self._fill(Kept(node.name, (node,), node.store), node.store, flow, stored)
+                self._fill(StoreInput(node.name, (node,), node.store), node.store, flow, stored)
 
     def pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
         """Have the lane's rows written, whatever else needs them."""
@@ -231,7 +231,7 @@ class Building:
         self.pending.append(node)
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
-        aggregated = node.parents[0] if isinstance(node, Kept) else node
+        aggregated = node.parents[0] if isinstance(node, StoreInput) else node
         windowed = store.kind is not StoreKind.KEY_VALUE
         key_column, key_type, inherited = F.col(lane.key), flow.type_of(lane.key), lane.key_serde
         if windowed:  # the serde of a windowed store is the keys' own

@@ -1,12 +1,12 @@
 """Lanes: how the branches of a topology share one DataFrame, so that its source is read once.
 
 A *flow* is one DataFrame under construction. A *lane* is one stream of the topology in it: the names of its
-key and value columns, and of a flag that marks the rows that belong to it. Filtering a lane only narrows its
-flag while other lanes share the rows; mapping adds columns; a branch is another lane over the same rows. At
-the end every lane that reaches a topic becomes an element of one array per row, which is exploded (sink.py).
-So a topology that forks ten times is still one pass over its source.
+key and value columns, and of a flag for the rows that belong to it. A filter only narrows the lane's flag
+while other lanes share the rows, a map adds columns, and a branch is another lane over the same rows. In the
+end, each lane that is written to a topic becomes one element of an array per row, and the array is exploded
+(sink.py). So a topology with ten branches still reads its source once.
 
-A flow also records where each row came from, under the fixed names below.
+A flow also has columns with the origin of each row, under the fixed names below.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ CONTEXT: dict[str, T.DataType] = {
     TIMESTAMP: T.TimestampType(),
     HEADERS: HEADERS_TYPE,
 }
-"""The columns that every flow has, besides those of its lanes."""
+"""The columns of every flow, in addition to those of its lanes."""
 RAW_KEY, RAW_VALUE = "_key", "_value"
-"""Key and value as they were read; only where a dead letter may need them."""
+"""Key and value as they were read; only present if a dead letter may need them."""
 
 
 class Names:
-    """Column names that no two flows share, so that flows can be united without renaming."""
+    """Column names that are unique across flows, so that flows can be united without renaming."""
 
     def __init__(self) -> None:
         self._next = count()
@@ -57,15 +57,17 @@ class Lane:
     """One stream in a flow.
 
     Attributes:
-        key, value: names of its columns.
-        keep: name of the boolean column that is true for its rows; None: every row is one of its.
-        key_serde, value_serde: what the column was last read or declared with, while it has not changed.
-        old: of a table, the name of the column with the value before an update; None: it is not known.
-        since: of a table in no store, the name of the column with the time of the rows that it is made of, in
-            ms; None: it is the update's.
-        past: of a table with a history, the name of a boolean column: true if the row has a later version.
-        routes: the branches taken to get here; two lanes that took different branches share no row.
-        written: names of the columns with key and value in bytes, as the sink that comes next writes them.
+        key, value: the names of its columns.
+        keep: the name of the boolean column that is true for its rows; None means that every row belongs to
+            the lane.
+        key_serde, value_serde: the serdes that the columns were read or declared with; None if they have
+            changed since.
+        old: for a table, the name of the column with the value before an update; None if it is unknown.
+        since: for a table without a store, the name of the column with the time of the rows that it is
+            computed from, in ms; None: it is the time of the update.
+        past: for a table with a history, the name of a boolean column: true if the row has a later version.
+        routes: the branches that lead to it. Two lanes of different branches share no row.
+        written: the names of the columns with key and value in bytes, as the next sink writes them.
     """
 
     key: str
@@ -87,12 +89,12 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class DroppedRows:
-    """Rows that are dropped, by a record-level handler or for being late, until they are counted.
+    """Dropped rows that have not been counted yet: a handler skipped them, or they were late.
 
     Attributes:
-        flag: name of the boolean column that is true for them.
-        number, kind, node: what is counted (dropped.metric).
-        late: name of a column with the fields of a dropped.LateRecord, as an array, where it is late.
+        flag: the name of the boolean column that is true for them.
+        number, kind, node: what they are counted as (dropped.metric).
+        late: for late rows, the name of a column with the fields of a dropped.LateRecord, as an array.
     """
 
     flag: str
@@ -112,13 +114,13 @@ class Flow:
     pinned: set[Node] = field(default_factory=set)
     """Lanes that the sink still needs after everything else is built."""
     uncounted: list[DroppedRows] = field(default_factory=list)
-    """What was dropped and not counted yet: before rows go or are repeated, `count_dropped` does."""
+    """Dropped rows to count. `count_dropped` counts them before rows are removed or repeated."""
     scans: tuple[Scan, ...] = ()
-    """The sources that its rows come from, in the order in which Spark finds them."""
+    """The sources of its rows, in the order in which Spark finds them."""
 
     # --- reading ---------------------------------------------------------------------------------------
 
-    def kept(self, lane: Lane) -> Column:
+    def belongs_to(self, lane: Lane) -> Column:
         """Whether a row belongs to the lane."""
         return F.lit(True) if lane.keep is None else F.col(lane.keep)
 
@@ -130,19 +132,19 @@ class Flow:
         return RecordContext(F.col(TOPIC), F.col(PARTITION), F.col(OFFSET), F.col(TIMESTAMP), F.col(HEADERS))
 
     def own(self, lane: Lane, column: Column) -> Column:
-        """`column`, computed for the lane's rows alone: on a row of another lane it could raise."""
+        """`column`, computed only for the lane's rows, because it could raise on a row of another lane."""
         return column if lane.keep is None else F.when(F.col(lane.keep), column)
 
     # --- building --------------------------------------------------------------------------------------
 
     def with_column(self, kind: str, column: Column) -> str:
-        """Add a column; returns the name it got."""
+        """Add a column, and return its new name."""
         name = self.names.new(kind)
         self.df = self.df.withColumn(name, column)
         return name
 
     def count_dropped(self) -> None:
-        """Have Spark count what was dropped so far, once a row and micro-batch; its progress report tells."""
+        """Make Spark count the rows dropped so far; its progress reports have the counts per micro-batch."""
         if not self.uncounted:
             return
         counts = []
@@ -161,11 +163,11 @@ class Flow:
     def narrow(self, lane: Lane, condition: Column, *, alone: bool) -> Lane:
         """The lane's rows for which `condition` is true. NULL is not true.
 
-        `alone`: no other lane needs the rows that are dropped, so they go at once. The flag stays all the
-        same: Spark moves a later filter in front of this one where it can, and what stands behind the flag
-        (`own`) cannot be moved.
+        `alone`: no other lane needs the dropped rows, so they are removed now. The lane has a flag even so:
+        Spark moves later filters in front of this one if it can, but not an expression that depends on the
+        flag (`own`).
         """
-        # Not `keep & condition`: of a conjunction, too, Spark asks the cheaper side first, further down.
+        # Not `keep & condition`: Spark evaluates the cheaper side of a conjunction first, and moves it down.
         keep = self.with_column("f", F.coalesce(self.own(lane, condition), F.lit(False)))
         if alone:
             self.count_dropped()
@@ -173,10 +175,10 @@ class Flow:
         return replace(lane, keep=keep)
 
     def explode(self, lane: Lane, array: Column, *, alone: bool) -> tuple[Lane, str]:
-        """One row for each element of `array`; returns the lane and the name of the element's column.
+        """Make one row of each element of `array`; returns the lane and the name of the element's column.
 
-        Rows of other lanes must not be multiplied: they travel on an extra first element, which the lane
-        itself does not keep.
+        Rows of other lanes must not be repeated: they get the row of an extra first element, which does not
+        belong to this lane.
         """
         self.count_dropped()
         element = self.names.new("e")
@@ -196,9 +198,9 @@ class Flow:
         return replace(lane, keep=self.with_column("f", F.col(position) > 0)), element
 
     def fan_out(self, lanes: list[Lane]) -> str:
-        """Repeat each row once for each of these lanes; returns the column with the lane's index.
+        """Repeat each row for each of these lanes; returns the name of the column with the lane's index.
 
-        Other lanes stay on the row of index 0.
+        Other lanes have only the row of index 0.
         """
         self.count_dropped()
         index = self.names.new("n")
@@ -209,7 +211,7 @@ class Flow:
     def _on_first_only(self, position: str) -> None:
         for node, lane in list(self.lanes.items()):
             self.lanes[node] = replace(
-                lane, keep=self.with_column("f", self.kept(lane) & (F.col(position) == 0))
+                lane, keep=self.with_column("f", self.belongs_to(lane) & (F.col(position) == 0))
             )
 
     def united(self, other: Flow) -> Flow:
@@ -217,7 +219,7 @@ class Flow:
         for flow in (self, other):
             flow.count_dropped()
             for node, lane in list(flow.lanes.items()):
-                if lane.keep is None:  # rows of the other flow will be there too
+                if lane.keep is None:  # so far all rows are its own; those of the other flow are not
                     flow.lanes[node] = replace(lane, keep=flow.with_column("f", F.lit(True)))
         df = self.df.unionByName(other.df, allowMissingColumns=True)
         flow = Flow(df, self.names, {**self.lanes, **other.lanes}, self.pinned | other.pinned)

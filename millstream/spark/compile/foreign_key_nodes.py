@@ -10,8 +10,8 @@ As in Kafka Streams, there are two topics between the tables, so that each is pa
 
 The left table is kept once, for the first and for the last of these. The bytes are those of Kafka Streams:
 
-    told      {0x00, or 0x80 where there is no hash}{what to do}{hash of the left value, 16 bytes}{left key}
-    answered  {0x00, or 0x80 where there is no hash}{hash of the left value, 16 bytes}{right value}
+    request   {0x00, or 0x80 where there is no hash}{what to do}{hash of the left value, 16 bytes}{left key}
+    answer    {0x00, or 0x80 where there is no hash}{hash of the left value, 16 bytes}{right value}
 
 Source: org.apache.kafka.streams.kstream.internals.foreignkeyjoin.
 Differs: the hash is MD5, which Spark has, and not Murmur3.
@@ -100,14 +100,14 @@ def visit_foreign_key_join(building: Building, node: ForeignKeyJoin) -> None:
 
 
 def visit_foreign_key_lookup(building: Building, node: ForeignKeyLookup) -> None:
-    told, right = node.parents
+    subscription, right = node.parents
     side = side_of(building, node, right, is_left=False, shared=False)
     flow = building.flow_of(side)
     key_serde, value_serde = _serdes_of(building, right, flow, flow.lanes[side])
-    for topic in (told, _topic_behind(building, node)):
+    for topic in (subscription, _topic_behind(building, node)):
         assert isinstance(topic, Repartition)
         building.context.repartition_serdes[topic] = key_serde, value_serde  # the right table's, for the left
-    flow, lane, _ = building.take(told)
+    flow, lane, _ = building.take(subscription)
     content = F.col(lane.value)
     read = serde_columns.from_bytes(key_serde, F.col(lane.key), F.lit(f"{node.name}: a foreign key"))
     key = flow.with_column("k", read)
@@ -155,7 +155,7 @@ def joined(building: Building, node: ForeignKey, flow: Flow, found: JoinColumns)
     """Handle the operator's results for a part of a join; returns whether the part is then complete."""
     match node:
         case ForeignKeySubscribe():
-            _tell(building, node, flow, found)
+            _send_changes(building, node, flow, found)
         case ForeignKeyLookup():
             _answer(building, node, flow, found)
         case ForeignKeyJoin():
@@ -169,7 +169,7 @@ def joined(building: Building, node: ForeignKey, flow: Flow, found: JoinColumns)
     return True
 
 
-def _tell(building: Building, node: ForeignKeySubscribe, flow: Flow, found: JoinColumns) -> None:
+def _send_changes(building: Building, node: ForeignKeySubscribe, flow: Flow, found: JoinColumns) -> None:
     """Send each change of a left row to its foreign key, and to its previous one."""
     assert found.old_left is not None
     topic = _topic_behind(building, node)
@@ -209,18 +209,18 @@ def _asked(type: JoinType, new: tuple[Column, Column], old: tuple[Column, Column
         new, old: for each value, whether it exists, and its foreign key in bytes.
     """
 
-    def told(key: Column, code: bytes) -> Column:
+    def notification(key: Column, code: bytes) -> Column:
         return F.struct(key.alias("key"), F.lit(code).alias("code"))
 
     (is_there, key), (was_there, before) = new, old
     moved = before.isNotNull() & ~key.eqNullSafe(before)
     if type is JoinType.LEFT:  # every change is answered, so that there is a row for it
-        both = F.array(told(before, _FORGET), told(key, _ANSWER))
-        return F.when(moved, both).when(is_there | was_there, F.array(told(key, _ANSWER)))
+        both = F.array(notification(before, _FORGET), notification(key, _ANSWER))
+        return F.when(moved, both).when(is_there | was_there, F.array(notification(key, _ANSWER)))
     return (
-        F.when(key.isNotNull() & moved, F.array(told(before, _FORGET), told(key, _ANSWER)))
-        .when(key.isNotNull(), F.array(told(key, _ANSWER_IF_FOUND)))
-        .when(moved, F.array(told(before, _FORGET_AND_ANSWER)))
+        F.when(key.isNotNull() & moved, F.array(notification(before, _FORGET), notification(key, _ANSWER)))
+        .when(key.isNotNull(), F.array(notification(key, _ANSWER_IF_FOUND)))
+        .when(moved, F.array(notification(before, _FORGET_AND_ANSWER)))
     )
 
 
@@ -229,8 +229,8 @@ def _answer(building: Building, node: ForeignKeyLookup, flow: Flow, found: JoinC
     topic = _topic_behind(building, node)
     _, value_serde = building.context.repartition_serdes[topic]
     name, _ = building.carried[node]
-    told, row = F.col(found.left), F.col(found.right)
-    code = F.substring(told, 2, 1)
+    request, row = F.col(found.left), F.col(found.right)
+    code = F.substring(request, 2, 1)
     changed = F.coalesce(F.col(found.side) == 1, F.lit(False))
     asked = code.isin(F.lit(_FORGET_AND_ANSWER), F.lit(_ANSWER))
     wanted = changed | asked | ((code == F.lit(_ANSWER_IF_FOUND)) & row.isNotNull())
@@ -240,7 +240,7 @@ def _answer(building: Building, node: ForeignKeyLookup, flow: Flow, found: JoinC
     what = f"{node.name}: the value of the right table"
     content = serde_columns.to_bytes(value_serde, row, flow.type_of(found.right), what)
     content = F.when(changed | (code != F.lit(_FORGET_AND_ANSWER)), content)
-    hashed = F.when(F.substring(told, 1, 1) == F.lit(_HASHED), F.substring(told, 3, _HASH))
+    hashed = F.when(F.substring(request, 1, 1) == F.lit(_HASHED), F.substring(request, 3, _HASH))
     value = _framed(hashed, F.lit(b""), F.coalesce(content, F.lit(b"")))
     _send(building, node, topic, flow, lane, F.col(name), F.col(flow.with_column("v", flow.own(lane, value))))
 

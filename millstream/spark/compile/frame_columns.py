@@ -110,8 +110,8 @@ def changes(frame: StaticFrame, spark: SparkSession, kept: DataFrame) -> DataFra
         frame.rows(spark).groupBy("key").agg(F.first("value").alias("new"), F.count(F.lit(1)).alias("rows"))
     )
     both = kept.withColumnRenamed("value", "old").join(rows, "key", "full_outer")
-    told = (F.col("rows") > 1) | ~F.col("new").eqNullSafe(F.col("old"))
-    return both.where(told).select("key", F.col("new").alias("value"), "rows")
+    is_changed = (F.col("rows") > 1) | ~F.col("new").eqNullSafe(F.col("old"))
+    return both.where(is_changed).select("key", F.col("new").alias("value"), "rows")
 
 
 def last_rows(records: DataFrame) -> DataFrame:

@@ -338,7 +338,7 @@ def _placed(plain: Callable[[int], str]) -> Callable[[int], str]:
     return call_site
 
 
-def _told(plain: Callable[..., Any]) -> Callable[..., Any]:
+def _with_place(plain: Callable[..., Any]) -> Callable[..., Any]:
     """A call of a Spark function that records its place, as PySpark does only for a Column's methods."""
 
     def invoke(name: str, *arguments: Any) -> Any:
@@ -364,7 +364,7 @@ def _exchanged() -> Iterator[tuple[Any, str, Any]]:
         elif isinstance(method, FunctionType) and not name.startswith("_"):
             yield Column, name, _Attribute(method)
     yield origins, "_capture_call_site", _placed(origins._capture_call_site)
-    yield functions, "_invoke_function", _told(functions._invoke_function)
+    yield functions, "_invoke_function", _with_place(functions._invoke_function)
 
 
 class _Guards:

@@ -146,9 +146,9 @@ def _check_keys(building: Building, join: Join, flow: Flow, lane: Lane, right: S
     if types[0] != types[1]:
         left, right_ = join.parents[0].name, join.parents[-1].name
         raise TopologyException(
-            f"{join.name}: a join needs keys of the same type on both sides, but those of {left} are "
-            f"{types[0].simpleString()} and those of {right_} {types[1].simpleString()}; use select_key() to "
-            "give a stream other keys"
+            f"{join.name}: a join needs keys of the same type on both sides, but the keys of {left} "
+            f"are {types[0].simpleString()}, the keys of {right_} are {types[1].simpleString()}; use "
+            "select_key() to give a stream other keys"
         )
 
 
@@ -180,7 +180,7 @@ def item_of_join(building: Building, pending: Pending) -> Item:
         join.parents[-1], other.lanes[right].key_serde or lane.key_serde, flow.type_of(lane.key)
     )
     waits = isinstance(node, StreamTableJoin) and node.grace_ms is not None
-    carried = [HEADERS] if waits else []  # otherwise the kernel tells those of the record at hand
+    carried = [HEADERS] if waits else []  # otherwise the kernel emits those of the record at hand
     if waits or _asks_for_context(building.context.handlers, building.pipeline):
         carried += [TOPIC, PARTITION, OFFSET]
     if isinstance(node, StreamGlobalTableJoin):
@@ -268,15 +268,15 @@ def _joined_rows(building: Building, node: TableJoin, flow: Flow, lane: Lane, jo
         return F.when(there, join_values(node, flow, lane, left, right))
 
     is_left = F.col(joined.side) == SIDE_LEFT
-    told = {
+    emitted = {
         JoinType.INNER: F.when(is_left, sides[1].isNotNull()).otherwise(sides[0].isNotNull()),
         JoinType.LEFT: F.when(is_left, _any(*sides, olds[0])).otherwise(sides[0].isNotNull()),
         JoinType.OUTER: _any(*sides, *olds),
     }[node.type]
     for place, changed in ((0, is_left), (-1, ~is_left)):
         if is_quiet(node.parents[place]):
-            told &= ~changed | _any(sides[place], olds[place])
-    lane = flow.narrow(lane, told, alone=False)
+            emitted &= ~changed | _any(sides[place], olds[place])
+    lane = flow.narrow(lane, emitted, alone=False)
     lane, (now,) = computable(building, node, node.joiner, flow, lane, value(*sides))
     (before,) = of_before(building, flow, lane, value(*olds))
     result, old = (add_result(node, node.joiner, flow, lane, "v", each) for each in (now, before))

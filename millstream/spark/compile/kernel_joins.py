@@ -168,7 +168,7 @@ def history_of(table: Node) -> int | None:
 
 
 def is_quiet(table: Node) -> bool:
-    """Whether a filter tells nobody of a row that was and is absent. One of a table with a history does.
+    """Whether a filter emits nothing for a row that was and is absent. One of a table with a history does.
 
     Source: KTableFilter.
     """

@@ -1,12 +1,12 @@
-"""Aggregations in the kernel: the records of a key's bucket, one after another, like a task of Kafka Streams.
+"""The kernel's operators: aggregations and joins that process records one by one, like Kafka Streams' tasks.
 
 All aggregations of one flow are one stateful operator of Spark. Before it, Spark computes what each record
-contributes, as the *parts* of its aggregate functions (mergeable.py). The kernel merges parts by key and
+contributes: the *parts* of the aggregate functions (mergeable.py). In it, the kernel merges parts by key and
 window (`io.millstream.kernel.state.Operator`). After it, Spark computes the results.
 
-A bucket is the partition that Kafka's default partitioner gives a key. The operator gets a bucket's records
-in the order of their source partitions, and if several partitions are mixed, in the order of time. So stream
-time, lateness, and the order in which records count, are Kafka's, whatever the micro-batches are.
+A bucket is the partition that Kafka's default partitioner assigns to a key. The operator processes a bucket's
+records in the order of their source partition. Records of several partitions are merged by time. So stream
+time, lateness and the order of updates are those of Kafka Streams, whatever the micro-batches are.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from millstream.spark.compile.kernel_joins import (
 from millstream.spark.compile.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.compile.sink import Output, written_fields, written_type
 from millstream.spark.compile.spark_aggregates import (
-    Made,
+    FlowLanes,
     Pending,
     column_of,
     fold_of,
@@ -70,32 +70,32 @@ from millstream.topology.windows import (
 __all__ = ["Item", "LateRows", "Results", "aggregate", "bucket_names", "item_of", "layout"]
 
 PASSED = -1
-"""What the column `tag` has in rows that pass through the operator, in place of an aggregation's number."""
+"""The value of the column `tag` in rows that pass through the operator; other rows have an item's number."""
 
 
 _OWN = ("tag", "kind", "key", "start", "end", "at", "time", "headers")
-"""The columns that each row of the operator has, before the parts."""
+"""The columns of each output row of the operator, before the parts."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One aggregation of the operator.
+    """One aggregation, table or join of the operator.
 
     Attributes:
-        key, value: the names of its columns, which are NULL in the rows of others.
-        old: likewise, of a grouped table: what is taken back.
-        key_serde: of its keys, without their windows.
-        partitions: how many buckets its keys are in.
-        parts: what it merges.
-        at_once: tell each change as it comes, not the last one of a micro-batch.
-        core: what the kernel does with what comes.
-        settings: the numbers that it takes for that.
-        links: other items that it is about, by what they are to it.
-        has_rows: whether records come to it; otherwise it is about others alone.
-        carried: the flow's columns that a lookup keeps of a record.
-        using: of a Python fold, its serdes.
-        window: of a suppress behind windows, the names of the columns with a window's start and end.
-        held_back: the suppresses right behind it, which are in the same operator.
+        key, value: the names of its columns, which are NULL in the rows of other items.
+        old: for a grouped table, the name of the column with the value to subtract.
+        key_serde: the serde of its keys, without their windows.
+        partitions: the number of buckets of its keys.
+        parts: the parts that it merges.
+        at_once: emit every change, not only the last of a micro-batch.
+        core: how the kernel processes the records.
+        settings: its numeric settings.
+        links: the items it refers to, by their roles: `left`, `right` or `table`.
+        has_rows: whether it receives records itself; otherwise, only the items it refers to do.
+        carried: the columns of a record that a lookup passes on.
+        using: the serdes of a Python fold.
+        window: for a suppress of windowed results, the names of the columns with a window's start and end.
+        held_back: the suppress nodes that directly follow it, in the same operator.
     """
 
     pending: Pending
@@ -116,7 +116,7 @@ class Item:
     held_back: tuple[Suppress, ...] = ()
 
     @property
-    def is_kept(self) -> bool:
+    def has_state(self) -> bool:
         """Whether it has state (Plan.Item.isKept)."""
         return self.core not in ("lookup", "table_join", "changes")
 
@@ -125,36 +125,36 @@ class Item:
         return self.window is not None or self.pending.windows is not None
 
     @property
-    def goes_on_closed(self) -> bool:
-        """Whether only rows of the kinds KIND_CLOSED and KIND_CLOSED_GONE go on."""
+    def emits_on_close(self) -> bool:
+        """Whether only rows of the kinds KIND_CLOSED and KIND_CLOSED_GONE are emitted downstream."""
         node = self.pending.node
         return isinstance(node, Suppress) or (isinstance(node, Aggregate) and node.on_close)
 
 
 @dataclass(frozen=True)
 class LateRows:
-    """Rows for records that came too late: to be counted, and to go no further."""
+    """Rows for records that came too late. They are counted and then dropped."""
 
     item: Item
     flag: str
     what: str
-    """The column with what is told of them: the fields of a dropped.LateRecord."""
+    """The column with the details to report: the fields of a dropped.LateRecord."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """What comes out of an operator.
+    """The output of an operator.
 
     Attributes:
-        made: the lanes of what goes on.
-        stored: the lanes of what stores get, where that is something else.
-        late: what is dropped.
-        passed: the names of the column with the rows that only passed, and of the flag for them.
-        parts: the columns with the parts of those whose result does not tell them.
-        joined: what comes of joins.
+        outputs: the output lanes.
+        stored: the lanes that are written to stores, where they differ from the output lanes.
+        late: the rows to drop.
+        passed: the names of the column with the rows that only passed through, and of their flag.
+        parts: the columns with the parts that cannot be derived from the result.
+        joined: the results of joins.
     """
 
-    made: Made
+    outputs: FlowLanes
     stored: dict[Node, Lane] = field(default_factory=dict)
     late: list[LateRows] = field(default_factory=list)
     passed: tuple[str, str] | None = None
@@ -173,10 +173,14 @@ def item_of(
     using: FoldSerdes | None = None,
     carried: Sequence[str] = (),
 ) -> Item:
-    """Take an aggregation apart. `df` is its flow's, and `using` are the serdes of a Python fold.
+    """The item for an aggregation, table or join.
+
+    Args:
+        df: the DataFrame of its flow.
+        using: the serdes of a Python fold.
 
     Raises:
-        NotMergeableError: there is a function in it whose partial results cannot be merged.
+        NotMergeableError: it uses a function whose partial results cannot be merged.
     """
     key, value = names.new("k"), names.new("v")
     core, settings = _core(pending)
@@ -190,7 +194,7 @@ def item_of(
         type_ = pending.flow.type_of(pending.lane.value)
         row = Part(names.new("l"), F.col(value), type_, "last")
         if isinstance(node, Side | Lookup) and isinstance(type_, T.StringType):
-            # Nothing looks into it: so it need not become a string of Java's, and UTF-8 again, on its way.
+            # Nothing reads it on the way, so it need not become a Java string and then UTF-8 again.
             row = Part(row.name, row.column.cast("binary"), T.BinaryType(), "last")
         more = [Part(names.new("l"), F.col(name), pending.flow.type_of(name), "last") for name in carried]
         opaque = Mergeable([row, *more], F.col(row.name), type_, lambda value, at: value)
@@ -215,7 +219,7 @@ def item_of(
         try:
             return take_apart(_with_own(df, [item]), column, [key], names)
         except NotMergeableError as error:
-            return error  # no mistake of the function's
+            return error  # not a mistake in the user's function
 
     parts: Mergeable | NotMergeableError = translated(node, function, cut)
     if isinstance(parts, NotMergeableError):
@@ -227,9 +231,9 @@ def item_of(
 
 
 def _folded(item: Item, using: FoldSerdes, names: Names) -> Mergeable:
-    """The bytes that a Python fold gets of a record; and of an aggregate, those that it returns.
+    """The part of a Python fold: its input is a record's value in bytes, its result an aggregate in bytes.
 
-    Functions get the values that interactive queries would give: decoded by the serdes' Python codecs.
+    Functions get the same values as interactive queries return: decoded by the serdes' Python codecs.
     """
     pending = item.pending
     name, node = names.new("p"), pending.node
@@ -258,25 +262,25 @@ def aggregate(
     letters: bool = False,
     patience_ms: int = 0,
     as_they_come: bool = False,
-    kept: Callable[[str], DataFrame] | None = None,
+    state_of: Callable[[str], DataFrame] | None = None,
     restored: Callable[[Item], DataFrame] | None = None,
 ) -> Results:
-    """These aggregations and joins, as one operator.
+    """Compile aggregations and joins to one operator.
 
     Args:
-        passing: what else is written of the flow, where there is one. Its rows pass through the operator as
-            they are: so what comes before it is computed once.
-        letters: with what dead letters say of them.
+        passing: the flow's other outputs, if all items are of one flow. Their rows pass through the operator
+            unchanged, so that the steps before it are computed once.
+        letters: with the fields of dead letters.
         patience_ms: how long a Python function may take for one record.
-        as_they_come: in Real-Time Mode, in which a batch has no end to put its rows in order at.
-        kept: with it, the results are what the operator keeps in its state, as if all had been updated
+        as_they_come: do not sort the rows: in Real-Time Mode they are processed as they arrive.
+        state_of: reads the operator's state; the result is then that state, as if all of it had been updated
             (rebuild.py).
-        restored: with it, the operator begins with what changelogs have, where its checkpoint is new
+        restored: reads changelogs; the operator starts with their contents if its checkpoint is new
             (restore.py).
     """
     spark = items[0].pending.flow.df.sparkSession
     held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
-    if kept is None:
+    if state_of is None:
         rows = _rows(items, passing, letters)
         any_order = not (passing or held_back or as_they_come) and all(map(_is_of_any_order, items))
         description = json.dumps(
@@ -295,31 +299,31 @@ def aggregate(
             before,
             _program(items, spark, patience_ms),
         )
-        made = DataFrame(operator, spark)
+        df = DataFrame(operator, spark)
     else:
-        made = _kept(items, kept)
+        df = _from_state(items, state_of)
     called = {name: names.new(name[0]) for name in _OWN}
-    made = made.withColumnsRenamed(called)
-    made = made.withColumn(called["at"], F.timestamp_millis(called["at"]))
-    made = made.withColumn(HEADERS, _unpacked(F.col(called["headers"]))).drop(called["headers"])
-    new = Flow(with_context(made, called["at"]), names)
+    df = df.withColumnsRenamed(called)
+    df = df.withColumn(called["at"], F.timestamp_millis(called["at"]))
+    df = df.withColumn(HEADERS, _unpacked(F.col(called["headers"]))).drop(called["headers"])
+    new = Flow(with_context(df, called["at"]), names)
     results = Results((new, {}))
     has_kinds = (
         len(items) > 1
         or held_back
         or passing
-        or any(item.is_windowed or item.goes_on_closed for item in items)
+        or any(item.is_windowed or item.emits_on_close for item in items)
     )
     for number, item in enumerate(items):
         behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
-        told = [number, *behind]
+        tags = [number, *behind]
         if item.core == "changes":
-            told = [other for other, each in enumerate(items) if each.pending.node is item.links["table"]]
-        mine = F.col(called["tag"]).isin(told)
+            tags = [other for other, each in enumerate(items) if each.pending.node is item.links["table"]]
+        mine = F.col(called["tag"]).isin(tags)
         where = F.lit(f"{item.pending.node.name}: a key")
         if isinstance(item.pending.node, Side):
             continue
-        # By the name that the expression knows it under.
+        # Under the name that the expression refers to.
         new.df = new.df.withColumn(
             item.key, serde_columns.from_bytes(item.key_serde, F.when(mine, F.col(called["key"])), where)
         )
@@ -345,8 +349,8 @@ def _put_lanes(
     *,
     has_kinds: bool,
 ) -> None:
-    """The lanes of an aggregation, of what is held back `behind` it, and of its store."""
-    new, lanes = results.made
+    """Add the lanes of an aggregation, of the suppress nodes `behind` it, and of its store."""
+    new, lanes = results.outputs
     tag, kind, start, end = (F.col(called[name]) for name in ("tag", "kind", "start", "end"))
     mine = tag.isin([number, *behind])
     plain_key = item.key
@@ -377,24 +381,23 @@ def _put_lanes(
     if item.core == "versions":
         lane = replace(lane, past=new.with_column("f", mine & F.col(called["time"]).isNotNull()))
     for own, node in ((number, item.pending.node), *behind.items()):
-        updates = (
-            lane if own == number else replace(lane, old=None)
-        )  # of the latter, what was told last is not known
+        # For a suppress node, the value that was emitted last is not known.
+        updates = lane if own == number else replace(lane, old=None)
         if has_kinds:
             updates = replace(
                 updates, keep=new.with_column("f", (tag == own) & (kind <= constants.KIND_GONE))
             )
         lanes[node] = updates
-        if own != number or item.goes_on_closed:
+        if own != number or item.emits_on_close:
             results.stored[node] = updates
             closed = (tag == own) & kind.isin(constants.KIND_CLOSED, constants.KIND_CLOSED_GONE)
-            if not isinstance(node, Suppress) or node.until_close:  # without a value there is no such window
+            if not isinstance(node, Suppress) or node.until_close:  # without a value, no such window exists
                 closed &= F.col(value).isNotNull()
             lanes[node] = replace(lane, keep=new.with_column("f", closed))
 
 
 def _old_value(item: Item, new: Flow, mine: Column) -> str:
-    """The column with what a value was before an update: the result of the parts of then."""
+    """The column with the value before an update: the result of the earlier parts."""
     now = {part.name: f"{part.name}_now" for part in item.parts.parts}
     then = {f"old_{name}": name for name in now}
     back = {name: old for old, name in then.items()}
@@ -402,7 +405,7 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
     there = mine
     if item.core in ("latest", "versions", "sessions") or item.pending.is_of_table:
         there &= reduce(or_, (F.col(name).isNotNull() for name in now))
-    # Otherwise a new key had what an aggregate begins with, as Kafka Streams has it: a count had 0.
+    # Otherwise a new key had the initial aggregate, as in Kafka Streams: 0 for a count.
     old = new.with_column("v", F.when(there, item.parts.result))
     new.df = new.df.withColumnsRenamed(back)
     new.df = new.df.withColumnsRenamed({renamed: name for name, renamed in now.items()})
@@ -410,7 +413,7 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
 
 
 def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: str, since: str) -> JoinColumns:
-    """The columns of what comes of a join; what the record that it looked for had besides its value."""
+    """The columns of a join's result, and the other columns of the record that triggered it."""
     others = {each.pending.node: each for each in items}
     if isinstance(item.pending.node, ForeignKey):
         return replace(_by_foreign_key(item, others[item.links["table"]], new, mine), side=side)
@@ -433,13 +436,13 @@ def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: st
 
 
 def _row_of(side: Item, new: Flow, mine: Column, prefix: str = "") -> str:
-    """The column with a row of a side of a join; `old_` for what it was before."""
+    """The column with the value of one side of a join; with the prefix `old_`, its previous value."""
     column = F.col(f"{prefix}{side.parts.parts[0].name}").cast(side.parts.type)
     return new.with_column("v", F.when(mine, column))
 
 
 def _by_foreign_key(item: Item, table: Item, new: Flow, mine: Column) -> JoinColumns:
-    """Likewise, of a part of a join by a foreign key. Of what changes of a table tell, those are the left."""
+    """The columns for a part of a join by a foreign key. For table changes, these are the left side."""
     old = _row_of(table, new, mine, "old_") if table.pending.remembers else None
     now = _row_of(table, new, mine)
     joined = JoinColumns(
@@ -457,7 +460,7 @@ def _by_foreign_key(item: Item, table: Item, new: Flow, mine: Column) -> JoinCol
 
 
 def _give_back(item: Item, new: Flow) -> None:
-    """The columns that the operator carried, by the names that they had."""
+    """Restore the columns that the operator passed on, under their original names."""
     _, *carried = (part.name for part in item.parts.parts)
     new.df = new.df.withColumns(
         {
@@ -468,7 +471,7 @@ def _give_back(item: Item, new: Flow) -> None:
 
 
 def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:
-    """What the kernel has Python run."""
+    """The program of the Python worker that computes the folds; None if there are none."""
     folds = {
         number: (fold_of(item.pending.node), item.using)
         for number, item in enumerate(items)
@@ -478,7 +481,8 @@ def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> An
 
 
 def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
-    """With the key and value columns of each. NULL in the rows of others, so that no expression sees them."""
+    """Add each item's key and value columns, NULL in the rows of other items: its expressions must not see
+    their values."""
     columns = {}
     for item in items:
         belongs = item.pending.belongs
@@ -498,7 +502,8 @@ def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
 def _rows(items: Sequence[Item], passing: Sequence[tuple[Lane, Output]], letters: bool) -> DataFrame:
     """One row for each item that a record belongs to: `tag`, `key`, `at`, `headers`, and the parts.
 
-    And one for each output that it is passing to, with what is to be written in the column `passed`.
+    A record that also passes through has one more row for each of those outputs. The column `passed` is the
+    record to write.
     """
     numbered: dict[int, list[tuple[int, Item]]] = {}
     flows = {}
@@ -507,14 +512,14 @@ def _rows(items: Sequence[Item], passing: Sequence[tuple[Lane, Output]], letters
             flows[id(item.pending.flow)] = item.pending.flow
             numbered.setdefault(id(item.pending.flow), []).append((number, item))
     parts = [part for item in items for part in item.parts.parts]
-    # Rows of one time come in this order: those of tables before those of who looks into them.
+    # At equal times, table rows come before the records that look them up.
     in_order = sorted(numbered.items(), key=lambda each: not any(_is_of_table(item) for _, item in each[1]))
-    made = [_rows_of(flows[flow], mine, parts, passing, letters) for flow, mine in in_order]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), made)
+    parts_of_rows = [_rows_of(flows[flow], mine, parts, passing, letters) for flow, mine in in_order]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts_of_rows)
 
 
 def _is_looked_up(item: Item) -> bool:
-    """Whether it has rows that are only looked up: a change of them is not told."""
+    """Whether its rows are only looked up, so that their changes are not emitted."""
     return isinstance(item.pending.node, Side) and isinstance(item.pending.node.join, Lookup)
 
 
@@ -529,7 +534,7 @@ def _rows_of(
     passing: Sequence[tuple[Lane, Output]],
     letters: bool,
 ) -> DataFrame:
-    """Those of one flow; `every` part is a column."""
+    """The rows of one flow. They have a column for `every` part, of all items."""
     df = _with_own(flow.df, [item for _, item in items])
     for place, (number, item) in enumerate(items):
         if item.old is not None and item.using is None:
@@ -543,15 +548,15 @@ def _rows_of(
     if all(isinstance(item.pending.node, Side) and item.pending.node.is_global for _, item in items):
         at = F.lit(_BEFORE_ALL).cast("bigint").alias("at")
     has_since = any(_is_of_table(item) and item.pending.lane.since is not None for _, item in items)
-    is_told = any(not _is_looked_up(item) for _, item in items)
-    headers = (_packed(F.col(HEADERS)) if is_told else F.lit(None).cast("binary")).alias("headers")
+    is_emitted = any(not _is_looked_up(item) for _, item in items)
+    headers = (_packed(F.col(HEADERS)) if is_emitted else F.lit(None).cast("binary")).alias("headers")
     if len(items) == 1 and not passing:
         ((number, item),) = items
         df = df.where(item.pending.belongs)
         row = [F.lit(number).alias("tag"), _key(item, df).alias("key"), at, headers, *_parts_of(item, every)]
         return df.select(*row, _since(item)) if has_since else df.select(*row)
     df = df.withColumns({"at": at, "headers": headers})
-    type_ = written_type(letters)  # of all: what one of them never has NULL, another one may
+    type_ = written_type(letters)  # one type for all: a column may be NULL in one output only
     elements = []
     for number, item in items:
         fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *_parts_of(item, every)]
@@ -561,7 +566,7 @@ def _rows_of(
             fields.append(F.lit(None).cast(type_).alias("passed"))
         elements.append(F.when(item.pending.belongs, F.struct(*fields)))
     for lane, output in passing:
-        # In the order in which they are, as far as they go to one partition: so by what it is chosen by.
+        # Records of one partition keep their order, so the key is what the partition is chosen by.
         key = output.key if output.route is None else output.route
         nulls = [F.lit(None).cast(part.type).alias(part.name) for part in every]
         key = F.coalesce(key, F.lit(bytearray()))
@@ -569,10 +574,10 @@ def _rows_of(
         if has_since:
             nulls.append(F.lit(None).cast("bigint").alias("since"))
         element = F.struct(F.lit(PASSED).alias("tag"), key.alias("key"), *nulls, written)
-        elements.append(F.when(flow.kept(lane), element))
+        elements.append(F.when(flow.belongs_to(lane), element))
     df = df.select("at", "headers", F.explode(F.array(*elements)).alias("each"))
     df = df.where(F.col("each").isNotNull())
-    # What passes has its own among what is written.
+    # A row that passes through has its headers in the record to write.
     headers = F.when(F.col("each")["tag"] != PASSED, F.col("headers")) if passing else F.col("headers")
     return df.select(
         F.col("each")["tag"].alias("tag"),
@@ -586,23 +591,23 @@ def _rows_of(
 
 
 def _since(item: Item) -> Column:
-    """The time of a table's row, where it is not that of its update; otherwise NULL."""
+    """The time of a table's row, if it differs from the time of the update; otherwise NULL."""
     name = item.pending.lane.since if _is_of_table(item) else None
     return (F.lit(None).cast("bigint") if name is None else F.col(name)).alias("since")
 
 
 _BEFORE_ALL = -(2**62)
-"""The time by which rows of global tables are ordered: Kafka Streams has them before it begins."""
+"""The time of rows of global tables, for sorting: Kafka Streams loads them before it starts."""
 
 
 def _parts_of(item: Item, every: Sequence[Part]) -> list[Column]:
-    """The item's parts of a record; NULL for those of others."""
+    """The columns of `every` part: NULL, except those of the item."""
     own = {part.name: part.column.cast(part.type) for part in item.parts.parts}
     return [own.get(part.name, F.lit(None).cast(part.type)).alias(part.name) for part in every]
 
 
 def _in_buckets(rows: DataFrame, items: Sequence[Item]) -> DataFrame:
-    """With the bucket of each row. Those without a key are in that of an empty one."""
+    """Add the bucket of each row. Rows without a key belong to the bucket of an empty key."""
     counts = sorted({item.partitions for item in items})
     key = F.col("key")
     if any(takes_null_keys(item.pending.node) for item in items):
@@ -621,19 +626,20 @@ def _key(item: Item, df: DataFrame) -> Column:
 
 
 def largest_so_far(bucket: Column, at: Column) -> Column:
-    """The largest time so far of a bucket, in the rows of a task of Spark."""
+    """A bucket's largest time so far, among the rows of one Spark task."""
     return Column(_order().largestSoFar(bucket._jc, at._jc))
 
 
 def _ordered(rows: DataFrame, *, any_order: bool) -> DataFrame:
-    """Partitioned by bucket, and in a bucket in the order in which Kafka Streams would read them.
+    """Partition rows by bucket, and sort each bucket as Kafka Streams would read its records.
 
-    That is the order of each task of the stage before, which has that of its source partition; several tasks
-    are mixed as their stream times go. With `any_order`, a bucket's rows only stand together.
+    The rows of one task of the previous stage keep their order, which is the order of a source partition. The
+    rows of several tasks are merged by stream time. With `any_order`, rows are only grouped by bucket.
     """
     if any_order:
-        # Not as they come from other machines: what runs again gives the same, in the same order. And the
-        # last row of a key has the headers of its last record; the kernel's Combined numbers them.
+        # The order in which rows arrive from other machines varies; a repeated batch has to have the same
+        # result, in the same order. By the number that the kernel's Combined prepends to headers, the last
+        # row of a key has the headers of its last record.
         rows = rows.repartition("bucket").sortWithinPartitions("bucket", "tag", "key", "headers")
         return rows.withColumn("headers", F.expr("substring(headers, 9)"))
     columns = rows.columns
@@ -646,7 +652,7 @@ _OF_ANY_ORDER = frozenset(("min", "max", "and", "or", "bit_and", "bit_or", "bit_
 
 
 def _is_of_any_order(item: Item) -> bool:
-    """Whether what comes of records does not depend on their order: to find it costs as much as a count."""
+    """Whether the result does not depend on the order of records. Sorting costs as much as a count."""
     return (
         item.core == "whole"
         and not item.at_once
@@ -668,7 +674,7 @@ def _unpacked(content: Column) -> Column:
 
 
 def _core(pending: Pending) -> tuple[str, dict[str, int]]:
-    """The kernel's core for what a node does, and the numbers that it takes."""
+    """The kernel's core for a node, and its settings."""
     node = pending.node
     if isinstance(node, Join | Side):
         return settings_of(node)
@@ -700,7 +706,7 @@ def _core(pending: Pending) -> tuple[str, dict[str, int]]:
 
 
 def _described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
-    """The item, for the kernel."""
+    """The description of an item for the kernel."""
     places = {each.pending.node: number for number, each in enumerate(items)}
     links = {name: places[node] for name, node in item.links.items()}
     return {
@@ -713,7 +719,7 @@ def _described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
 
 
 def _holding(node: Suppress, of: int) -> dict[str, Any]:
-    """What holds back the updates of the aggregation with this number, for the kernel."""
+    """The description, for the kernel, of a suppress node that holds back the updates of item `of`."""
     return {"core": "suppress", "name": node.name, "of": of, "settings": _limits(node)}
 
 
@@ -731,11 +737,11 @@ def _limits(node: Suppress) -> dict[str, int]:
 _MAY_CHANGE = frozenset(
     ("retention", "records", "bytes", "stops", "logged", "silent", "old", "alone", "bare")
 )
-"""Settings that what is kept does not depend on."""
+"""Settings that the layout of the state does not depend on."""
 
 
 def layout(item: Item) -> str:
-    """How its state is laid out, in words. Of parts what they are called does not count, but their order."""
+    """The layout of an item's state, as text. The order of parts matters, their names do not."""
     settings = "".join(
         f" {name}={value}" for name, value in sorted(item.settings.items()) if name not in _MAY_CHANGE
     )
@@ -748,22 +754,22 @@ def layout(item: Item) -> str:
     return f"{item.core}{settings} of {parts}{headers}; {item.partitions} buckets{held}"
 
 
-# --- what is kept ----------------------------------------------------------------------------------------
+# --- reading state --------------------------------------------------------------------------------------
 
 
-def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
-    """What the state of these has, in the form of the operator's results. Its layout is Shelf.java's."""
+def _from_state(items: Sequence[Item], state_of: Callable[[str], DataFrame]) -> DataFrame:
+    """The contents of the operator's state, in the form of its results. Shelf.java defines the layout."""
     every = [part for item in items for part in item.parts.parts]
     rows = []
     for number, item in enumerate(items):
         if isinstance(item.pending.node, Join | Side):
-            continue  # no store has it as it is
-        state = kept(f"slices{number}")
+            continue  # no store has the same contents
+        state = state_of(f"slices{number}")
         key, window = F.col("user_map_key")["value"], F.col("user_map_value")
         start = end = F.lit(0).cast("bigint")
         if item.pending.windows is not None or item.core == "versions":
             state = state.select("user_map_key", F.explode(window["windows"]).alias("window"))
-            # Behind the key comes the number of its slice.
+            # The key is followed by the number of its slice.
             key, window = F.substring(key, F.lit(1), F.octet_length(key) - 8), F.col("window")
             start, end = window["start"], window["end"]
         own = {part.name: window[f"part{place}"] for place, part in enumerate(item.parts.parts)}
@@ -789,7 +795,7 @@ def _kept(items: Sequence[Item], kept: Callable[[str], DataFrame]) -> DataFrame:
     return reduce(DataFrame.union, rows).withColumns(nothing)
 
 
-# --- what changelogs have --------------------------------------------------------------------------------
+# --- restoring from changelogs ---------------------------------------------------------------------------
 
 _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -799,9 +805,10 @@ _JSON = {
 
 
 def parts_as_bytes(parts: Sequence[Part]) -> Column:
-    """Parts for the header PARTS_HEADER. Those that are NULL are left out; NULL, where there is too much.
+    """The content of the header PARTS_HEADER, without parts that are NULL. NULL if it would be too large.
 
-    The record would be too large for Kafka, though its value is not: each different value that was counted.
+    Parts can be too large for a Kafka record although the result is not: a count of distinct values keeps all
+    of them.
     """
     named = (F.col(part.name).alias(f"part{place}") for place, part in enumerate(parts))
     content = F.to_json(F.struct(*named), _JSON).cast("binary")
@@ -809,20 +816,23 @@ def parts_as_bytes(parts: Sequence[Part]) -> Column:
 
 
 def parts_from_bytes(content: Column, parts: Sequence[Part]) -> Column:
-    """A struct of parts, from such a header."""
+    """The parts, as a struct, from the content of that header."""
     fields = [T.StructField(f"part{place}", part.type) for place, part in enumerate(parts)]
     return F.from_json(content.cast("string"), T.StructType(fields), _JSON)
 
 
 MOST_OF_PARTS = 65_536
-"""Bytes of the header PARTS_HEADER: with more, a changelog does not tell the state."""
+"""The maximum size of the header PARTS_HEADER in bytes. Without the header, state cannot be restored."""
 
 _CHUNK = 10_000
-"""How many aggregates the kernel gets at a time."""
+"""How many aggregates the kernel receives at a time."""
 
 
 def _restored(items: Sequence[Item], restored: Callable[[Item], DataFrame]) -> DataFrame:
-    """What the operator begins with: `key`, `start`, `end`, `at` and a struct `parts` of each aggregate."""
+    """The operator's initial state: rows of `bucket`, `tag` and `entries`, each entry one aggregate.
+
+    `restored` returns `key`, `start`, `end`, `at` and a struct `parts` for each aggregate of an item.
+    """
     every = [part for item in items for part in item.parts.parts]
     rows = []
     for number, item in enumerate(items):
@@ -857,7 +867,7 @@ def _bucket(key: Column, partitions: int) -> Column:
 
 
 def _named(key: Column, partitions: Iterable[int]) -> Column:
-    """What the partition of a key is called."""
+    """The name of a key's partition: one of these, by its number."""
     jvm: Any = SparkSession.active()._jvm
     names = java_class(jvm, "java.util.ArrayList")()
     for name in partitions:
@@ -866,15 +876,15 @@ def _named(key: Column, partitions: Iterable[int]) -> Column:
 
 
 def partition_of(key: Column, partitions: int) -> Column:
-    """The partition that Kafka's default partitioner gives a key, in bytes; NULL of NULL."""
+    """The partition that Kafka's default partitioner assigns to a key in bytes; NULL for NULL."""
     return _named(key, range(partitions))
 
 
 @cache
 def bucket_names(partitions: int) -> tuple[int, ...]:
-    """What the bucket of each partition is called: the n-th goes to the n-th of 2, 4, … or 64 tasks of Spark.
+    """The name of each partition's bucket: the n-th bucket goes to the n-th of 2, 4, … or 64 Spark tasks.
 
-    Spark spreads groups by a hash. By their own numbers four buckets would often all meet in one task.
+    Spark distributes groups by a hash. By partition number, four buckets would often go to the same task.
     """
     names: list[list[int]] = [[] for _ in range(min(partitions, _SPREAD))]
     missing = partitions
@@ -892,7 +902,7 @@ _SPREAD = 64
 
 
 def murmur3(number: int, seed: int = 42) -> int:
-    """The hash of an int by which Spark spreads groups. Source: org.apache.spark.sql.functions.hash."""
+    """The hash by which Spark distributes groups, of an int. Source: org.apache.spark.sql.functions.hash."""
     mask = 0xFFFFFFFF
 
     def rotated(value: int, by: int) -> int:

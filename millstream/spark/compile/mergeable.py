@@ -124,7 +124,7 @@ class _Cutter:
     def column(self, node: Any) -> Column:
         return Column(java_class(self._jvm, "org.apache.spark.sql.Column")(node))
 
-    def _made(self, kind: str) -> Any:
+    def _new_node(self, kind: str) -> Any:
         return java_class(self._jvm, f"org.apache.spark.sql.internal.{kind}")
 
     def rebuilt(self, node: Any) -> Any:
@@ -139,7 +139,7 @@ class _Cutter:
             if node.functionName().lower() in _CUTS:
                 return _node(self._cut(node))
             children = [self.rebuilt(child) for child in _items(node.arguments())]
-            return self._made("UnresolvedFunction")(
+            return self._new_node("UnresolvedFunction")(
                 node.functionName(),
                 self._jvm.PythonUtils.toSeq(children),
                 node.isDistinct(),
@@ -148,15 +148,15 @@ class _Cutter:
                 node.origin(),
             )
         if kind == "Alias":
-            return self._made("Alias")(
+            return self._new_node("Alias")(
                 self.rebuilt(node.child()), node.name(), node.metadata(), node.origin()
             )
         if kind == "Cast":
-            return self._made("Cast")(
+            return self._new_node("Cast")(
                 self.rebuilt(node.child()), node.dataType(), node.evalMode(), node.origin()
             )
         if kind == "UnresolvedExtractValue":
-            return self._made("UnresolvedExtractValue")(
+            return self._new_node("UnresolvedExtractValue")(
                 self.rebuilt(node.child()), self.rebuilt(node.extraction()), node.origin()
             )
         if kind == "CaseWhenOtherwise":

@@ -87,7 +87,7 @@ def _build(building: Building, flows: list[Flow]) -> set[Node]:
             made.append((group(theirs, building.names), _stores(by_spark)))
     results = _on_kernel(building, flows, on_kernel, alone=not by_spark) if on_kernel else None
     if results is not None:
-        made.append((results.made, _labels(on_kernel)))
+        made.append((results.outputs, _labels(on_kernel)))
     for flow in flows:
         for item in mine:
             flow.lanes.pop(item.node, None)
@@ -109,9 +109,9 @@ def _build(building: Building, flows: list[Flow]) -> set[Node]:
 def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alone: bool) -> Results:
     """The kernel's operator of these items. `alone`: Spark has no operator beside it."""
     wanted = any(building.is_wanted(item.pending.node) for item in items)
-    kept = building.context.kept if wanted else None
+    state_of = building.context.state_of if wanted else None
     passing: dict[Node, tuple[Lane, Output]] = {}
-    if kept is None and alone and len(flows) == 1:
+    if state_of is None and alone and len(flows) == 1:
         passing = _passing(building, flows[0], {item.pending.node for item in items})
     results = aggregate(
         items,
@@ -120,19 +120,19 @@ def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alon
         letters=needs_letters(building.context.handlers),
         patience_ms=building.context.patience_ms,
         as_they_come=building.context.real_time,
-        kept=kept,
+        state_of=state_of,
         restored=None if building.context.restored is None else partial(_restored, building),
     )
     _pass(building, flows[0], passing, results)
     building.parts |= results.parts
     for one in results.late:
-        count_failures(building, one.item.pending.node, results.made[0], one.flag, LATE, one.what)
+        count_failures(building, one.item.pending.node, results.outputs[0], one.flag, LATE, one.what)
     return results
 
 
 def _put_joins(building: Building, results: Results) -> set[Node]:
     """Put the lanes of the joins' results; returns the joins that are then complete."""
-    flow, _ = results.made
+    flow, _ = results.outputs
     for join, found in results.joined.items():  # a lane for each, so that additions do not leak
         flow.lanes[join] = Lane(found.key, found.left, found.flag)
     done: set[Node] = set()
@@ -205,7 +205,7 @@ def _look_ahead(building: Building, flow: Flow, but: Collection[Node]) -> None:
         return
     for node, look in looks.items():
         assert look is not None
-        flow.df = flow.df.where(look(flow.kept(flow.lanes.pop(node))))
+        flow.df = flow.df.where(look(flow.belongs_to(flow.lanes.pop(node))))
         flow.pinned.discard(node)
 
 
@@ -238,7 +238,7 @@ def _taken_apart(building: Building, pending: list[Pending]) -> tuple[list[Item]
                 ) from error
             others.append(each)
     # State is kept by their numbers, so items without state come after items with state.
-    return sorted(items, key=lambda item: not item.is_kept), others
+    return sorted(items, key=lambda item: not item.has_state), others
 
 
 def _item(building: Building, pending: Pending) -> Item:
@@ -258,7 +258,7 @@ def _restored(building: Building, item: Item) -> DataFrame:
     store = node.store
     if store is None or not store.logged:
         raise TopologyException(f"{node.name}: without a changelog its state cannot be restored")
-    if item.goes_on_closed:
+    if item.emits_on_close:
         raise TopologyException(
             f"{node.name}: its changelog does not say which windows were emitted, so its state cannot be "
             "restored"
@@ -310,8 +310,8 @@ def _pass(building: Building, flow: Flow, passing: Collection[Node], results: Re
         del flow.lanes[node]
     if results.passed is not None:
         row, flag = results.passed
-        place = Output(F.lit(None), F.lit(None), F.lit(None), made=F.col(row))
-        building.pin(PassedThrough("passed", ()), results.made[0], Lane(row, row, flag), place)
+        place = Output(F.lit(None), F.lit(None), F.lit(None), record=F.col(row))
+        building.pin(PassedThrough("passed", ()), results.outputs[0], Lane(row, row, flag), place)
 
 
 # --- layouts -----------------------------------------------------------------------------------------------

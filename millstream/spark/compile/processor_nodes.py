@@ -24,7 +24,7 @@ from millstream.processors.stores import changelog_record
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.spark.compile import serde_columns
-from millstream.spark.compile.building import Building, Kept
+from millstream.spark.compile.building import Building, StoreInput
 from millstream.spark.compile.flow import (
     HEADERS,
     HEADERS_TYPE,
@@ -161,12 +161,12 @@ def _build(building: Building, group: Linked) -> None:
         (key_serde, _), (value_serde, _) = codecs[node]
         inputs.append(replace(given, key_serde=key_serde, value_serde=value_serde))
     plan = replace(plan, graph=_bound(building, plan, tuple(inputs)))
-    wanted = any(building.is_wanted(Kept(store.name, (), store)) for store in _stores(plan))
-    kept = context.kept if wanted else None
+    wanted = any(building.is_wanted(StoreInput(store.name, (), store)) for store in _stores(plan))
+    state_of = context.state_of if wanted else None
     by_clock = any(goes_by_clock(node.supplier) for node in group.nodes)
     building.by_clock |= by_clock
-    if kept is not None:
-        made = _kept(building, plan, kept)
+    if state_of is not None:
+        made = _from_state(building, plan, state_of)
     else:
         made = _operator(building, plan, _rows(building, plan, group, flows, codecs), by_clock=by_clock)
     new = _behind(building, plan, made)
@@ -264,7 +264,7 @@ def _operator(building: Building, plan: GraphPlan, rows: DataFrame, *, by_clock:
     )
 
 
-def _kept(building: Building, plan: GraphPlan, kept: Callable[[str], DataFrame]) -> DataFrame:
+def _from_state(building: Building, plan: GraphPlan, state_of: Callable[[str], DataFrame]) -> DataFrame:
     """The stores' contents, as records of their changelogs (rebuild.py), in the form of the operator's rows.
 
     The layout is that of Entries.java: the store's number, 2 bytes, and 0 for an entry, then its key.
@@ -277,7 +277,7 @@ def _kept(building: Building, plan: GraphPlan, kept: Callable[[str], DataFrame])
         return None if found is None else (number, *found)
 
     record_of = F.udf(record, "number int, key binary, value binary, at bigint")
-    state = kept("entries")
+    state = state_of("entries")
     names = F.array(*(F.lit(name) for name in bucket_names(_task_count(building, plan))))
     bucket = F.col("key").getField("value")
     place = F.array_position(names, bucket).cast("int")
@@ -343,7 +343,7 @@ def _rows(
                 value.alias("value"),
                 task.alias("task"),
             )
-            elements.append(F.when(flow.kept(lane), element))
+            elements.append(F.when(flow.belongs_to(lane), element))
         each = elements[0] if len(elements) == 1 else F.explode(F.array(*elements))
         parts.append(
             df.withColumn("each", each)
@@ -504,8 +504,8 @@ def _behind(building: Building, plan: GraphPlan, made: DataFrame) -> Flow:
     made = made.withColumnsRenamed(called)
     made = made.withColumnsRenamed({"topic": TOPIC, "offset": OFFSET, "headers": HEADERS})
     made = made.withColumns({TIMESTAMP: in_range(F.col("at")), PARTITION: F.col("task")})
-    told = {name: building.names.new(name[0]) for name in ("exception", "message")}
-    made = made.withColumnsRenamed(told)
+    why = {name: building.names.new(name[0]) for name in ("exception", "message")}
+    made = made.withColumnsRenamed(why)
     failed = F.col(called["tag"]) < 0
     if building.context.handlers.needs_source:
         made = made.withColumn(RAW_KEY, F.when(failed, F.col(called["key"])))
@@ -537,12 +537,12 @@ def _behind(building: Building, plan: GraphPlan, made: DataFrame) -> Flow:
         building.uses[forwarded] = 1
     if building.context.handlers.processing:
         for number, process in enumerate(plan.processes):
-            _put_failures(building, plan, flow, process, tag == -1 - number, told)
+            _put_failures(building, plan, flow, process, tag == -1 - number, why)
     if building.context.handlers.production:
         for number, (_, child) in enumerate(plan.outside):
             if isinstance(child, Sink):
                 parts = {part: -1 - unwritten_number(plan.graph, number, part) for part in ("key", "value")}
-                _put_unwritten(building, flow, child, {part: tag == of for part, of in parts.items()}, told)
+                _put_unwritten(building, flow, child, {part: tag == of for part, of in parts.items()}, why)
     stores = {store.name: store for store in _stores(plan)}
     for number, spec in enumerate(plan.graph.stores):
         if spec.read_only:
@@ -555,11 +555,16 @@ def _behind(building: Building, plan: GraphPlan, made: DataFrame) -> Flow:
 
 
 def _put_failures(
-    building: Building, plan: GraphPlan, flow: Flow, process: Process, mine: Column, told: Mapping[str, str]
+    building: Building,
+    plan: GraphPlan,
+    flow: Flow,
+    process: Process,
+    mine: Column,
+    why: Mapping[str, str],
 ) -> None:
     """Handle the records that a processor failed on; they are reported as they came in."""
     failed = flow.with_column("d", mine)
-    exception, message = (F.col(told[name]) for name in ("exception", "message"))
+    exception, message = (F.col(why[name]) for name in ("exception", "message"))
     if "processing" in building.context.handlers.own:
         inputs = {(each.key_serde, each.value_serde) for each in plan.graph.inputs}
         serdes_of = next(iter(inputs)) if len(inputs) == 1 else (Serdes.bytes(), Serdes.bytes())
@@ -571,10 +576,10 @@ def _put_failures(
 
 
 def _put_unwritten(
-    building: Building, flow: Flow, sink: Sink, mine: Mapping[str, Column], told: Mapping[str, str]
+    building: Building, flow: Flow, sink: Sink, mine: Mapping[str, Column], why: Mapping[str, str]
 ) -> None:
     """Handle the records that a sink's serdes cannot write, by key and value."""
-    exception, message = (F.col(told[name]) for name in ("exception", "message"))
+    exception, message = (F.col(why[name]) for name in ("exception", "message"))
     if "production" not in building.context.handlers.own:
         failed = flow.with_column("d", mine["key"] | mine["value"])
         drop(building, sink, flow, failed, "production", exception, message)
@@ -595,4 +600,4 @@ def _put_changelog(building: Building, flow: Flow, store: Store, lane: Lane) -> 
         partition=F.col(PARTITION),
         fenced=True,
     )
-    building.pin(Kept(store.name, (), store), flow, lane, output)
+    building.pin(StoreInput(store.name, (), store), flow, lane, output)

@@ -98,7 +98,7 @@ def rebuild(
             _from_copy(spark, compiled, mine, claim, files, directory, done, number, lost, options, closing)
             continue
         state = spark.read.format("statestore").options(operatorId=number, batchId=done)
-        mine = replace(mine, kept=partial(_kept, state, claim.path))
+        mine = replace(mine, state_of=partial(_from_state, state, claim.path))
         rows = compile_pipeline(compiled.pipeline, mine).rows_at(claim.epoch)
         if rows is None:
             continue  # the records of a stream-stream join, which are in no changelog
@@ -116,7 +116,7 @@ def _no_records(spark: SparkSession) -> DataFrame:
     )
 
 
-def _kept(state: DataFrameReader, path: str, variable: str) -> DataFrame:
+def _from_state(state: DataFrameReader, path: str, variable: str) -> DataFrame:
     return state.option("stateVarName", variable).load(path)
 
 

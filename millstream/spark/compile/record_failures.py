@@ -69,9 +69,9 @@ def computable(
     tried: str = translated(
         node,
         function,
-        lambda: flow.with_column("t", attempt(flow.kept(lane), *(as_column(item) for item in results))),
+        lambda: flow.with_column("t", attempt(flow.belongs_to(lane), *(as_column(item) for item in results))),
     )
-    failed = flow.with_column("d", flow.kept(lane) & F.col(tried).isNull())
+    failed = flow.with_column("d", flow.belongs_to(lane) & F.col(tried).isNull())
     message = (
         f"{node.name} ({describe_function(function)}): the function's result cannot be computed for "
         "this record (a cast, an overflow, a division by zero, an index, raise_error; Spark does not say "
@@ -102,7 +102,7 @@ def of_before(building: Building, flow: Flow, lane: Lane, *results: Column) -> t
     """
     if not building.context.handlers.processing:
         return results
-    tried = flow.with_column("t", attempt(flow.kept(lane), *results))
+    tried = flow.with_column("t", attempt(flow.belongs_to(lane), *results))
     return tuple(F.col(tried)[f"r{i}"] for i in range(len(results)))
 
 
@@ -118,12 +118,12 @@ def writable(
         return lane, key, value
     if "production" in handlers.own:
         return _asked_whether_writable(building, node, flow, lane, key, value, topic)
-    tried = flow.with_column("t", attempt(flow.kept(lane), key, value))
+    tried = flow.with_column("t", attempt(flow.belongs_to(lane), key, value))
     key, value = F.col(tried)["r0"], F.col(tried)["r1"]
     size = flow.with_column("z", record_size(key, value))
     fits = F.col(tried).isNotNull() & (F.col(size) <= handlers.max_request_size)
     keep = flow.with_column("f", fits)
-    failed = flow.with_column("d", flow.kept(lane) & ~F.col(keep))
+    failed = flow.with_column("d", flow.belongs_to(lane) & ~F.col(keep))
     unwritten = F.col(tried).isNull()
     message = F.when(unwritten, F.lit(f"{node.name}: the serde cannot write the key or the value")).otherwise(
         F.concat(
@@ -146,8 +146,8 @@ def _asked_whether_writable(
         (SerializationExceptionOrigin.KEY, key),
         (SerializationExceptionOrigin.VALUE, value),
     ):
-        tried = flow.with_column("t", attempt(flow.kept(lane), column))
-        failed = flow.with_column("d", flow.kept(lane) & F.col(tried).isNull())
+        tried = flow.with_column("t", attempt(flow.belongs_to(lane), column))
+        failed = flow.with_column("d", flow.belongs_to(lane) & F.col(tried).isNull())
         readers, shown = _shown(building, flow, lane, as_written=True)
         place = FailurePlace("production", node.name, *readers, origin)
         message = F.lit(f"{node.name}: the serde cannot write the {origin.value}")
@@ -157,7 +157,7 @@ def _asked_whether_writable(
     key, value = written
     size = flow.with_column("z", flow.own(lane, record_size(key, value)))
     limit = building.context.handlers.max_request_size
-    failed = flow.with_column("d", flow.kept(lane) & (F.col(size) > limit))
+    failed = flow.with_column("d", flow.belongs_to(lane) & (F.col(size) > limit))
     place = FailurePlace("production", node.name)
     message = F.concat(
         F.lit(f"{node.name}: the record has "),
@@ -165,7 +165,7 @@ def _asked_whether_writable(
         F.lit(f" bytes, and max.request.size of the producer is {limit}"),
     )
     ask(building, node, flow, failed, place, F.lit(RECORD_TOO_LARGE), message, (key, value), topic)
-    return replace(lane, keep=flow.with_column("f", flow.kept(lane) & ~F.col(failed))), key, value
+    return replace(lane, keep=flow.with_column("f", flow.belongs_to(lane) & ~F.col(failed))), key, value
 
 
 # --- what becomes of it ------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def _shown(
                 serde_columns.to_bytes(of_struct, struct, wrapped, name),
             )
         readers.append(reader)
-        columns.append(attempt(flow.kept(lane), data)["r0"])
+        columns.append(attempt(flow.belongs_to(lane), data)["r0"])
     return (readers[0], readers[1]), (columns[0], columns[1])
 
 

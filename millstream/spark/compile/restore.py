@@ -122,5 +122,5 @@ def _parts(newest: Column, into: RestoredAggregate) -> Column:
             "wrote the record"
         )
     )
-    told = F.when(F.size(own) > 0, own[0]["value"]).otherwise(missing.cast("binary"))
-    return parts_from_bytes(told, into.parts.parts)
+    content = F.when(F.size(own) > 0, own[0]["value"]).otherwise(missing.cast("binary"))
+    return parts_from_bytes(content, into.parts.parts)

@@ -1,15 +1,15 @@
-"""From lanes to records: one DataFrame of rows that each carry the topic they go to.
+"""Turns lanes into records: one DataFrame whose rows name the topics that they are written to.
 
-A flow with one output is a projection. A flow with several makes an array with one element for each output
-that a row belongs to, and explodes it; so outputs, repartition topics and changelogs leave through the one
-sink of the query, and the source is read once.
+A flow with one output is a projection. A flow with several outputs builds an array with one element for each
+output that a row belongs to, and explodes it. So output topics, repartition topics and changelogs are all
+written by the query's single sink, and the source is read once.
 
-That sink is the kernel's (`FORMAT`; kernel/src/io/millstream/kernel/sink), which writes what Spark's own
-cannot: the record's timestamp, and an answer to what Kafka refuses.
+The sink is the kernel's (`FORMAT`; kernel/src/io/millstream/kernel/sink). Unlike Spark's, it writes
+timestamps and handles records that Kafka refuses.
 
-Records of changelogs carry the epoch of the claim that their query runs under (design D5), as a header. A
-pipeline is compiled once and may run under many claims, so the epoch is in no traced column: the rows have a
-column FENCED, of which `with_epoch` makes that header by one last projection.
+Changelog records have a header with the epoch of the claim that the query runs under. A pipeline is compiled
+once and may run under many claims, so the epoch is in no compiled column. Rows have the column FENCED
+instead, and `with_epoch` turns it into the header in a last projection.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ _LETTER_TYPE = T.StructType(
         T.StructField("failed_value", T.BinaryType()),
     ]
 )
-"""What a dead letter says of the record that another one comes from, which Kafka refuses. Of a question, also
-what it is about."""
+"""The fields of a dead letter for a record that Kafka refuses: the record that it was computed from. A
+question also has the record itself and the exception."""
 
 
 @dataclass(frozen=True)
 class QuestionColumns:
-    """What a handler is asked about a record that failed (handler_calls.py).
+    """A question to a handler about a record that failed (handler_calls.py).
 
     Attributes:
-        place: the number of the asking.Place.
-        exception, message: as a dead letter has them.
+        place: the number of the place where it failed (handler_calls.py).
+        exception, message: as in a dead letter.
         key, value: the record, in bytes.
     """
 
@@ -107,18 +107,18 @@ class Output:
     """Where the rows of a lane go.
 
     Attributes:
-        topic, key, value: what to write; key and value in bytes.
-        route: the bytes whose murmur2 gives the partition, for a topic of the application's own; a windowed
-            key's windows all have their place by the key itself.
-        partition: else the partition; None, or NULL: as Kafka's default partitioner has it.
-        fenced: the topic is a changelog, whose records carry the epoch.
-        headers: carry the record's own headers.
-        errors: further headers, an array: what is wrong with the record.
-        parts: what the aggregate is made of, in bytes, for a header.
-        letter: the node whose name a dead letter gives, should Kafka refuse the record; None: it gets none.
-        look: writes nothing, and is shown the rows instead: gets whether a row belongs to the lane, is true
-            for every row.
-        question: writes nothing, and asks a handler; `topic` is where the record was to go, or NULL.
+        topic, key, value: the record to write; key and value in bytes.
+        route: for internal topics, the bytes whose murmur2 hash determines the partition: all windows of a
+            key are in the partition of the key.
+        partition: otherwise, the partition. None or NULL: chosen by Kafka's default partitioner.
+        fenced: whether the topic is a changelog, whose records have the epoch.
+        headers: whether to write the record's headers.
+        errors: additional headers, as an array, that describe what is wrong with the record.
+        parts: the parts of the aggregate, in bytes, for a header.
+        letter: the name of the node in a dead letter if Kafka refuses the record; None: no dead letter.
+        look: only observes the rows: takes the lane's condition, returns one that is always true.
+        record: the record to write, complete, as a struct; the other fields do not apply.
+        question: writes nothing, but asks a handler; `topic` is the topic of the record, or NULL.
     """
 
     topic: Column
@@ -132,7 +132,7 @@ class Output:
     parts: Column | None = None
     letter: str | None = None
     look: Callable[[Column], Column] | None = None
-    made: Column | None = None
+    record: Column | None = None
     question: QuestionColumns | None = None
 
 
@@ -141,10 +141,10 @@ class Transactions:
     """How one run of a pipeline writes exactly once.
 
     Attributes:
-        prefix: of its transactional ids.
-        marker_topic: of its partition 0, offsets tell which batches were written.
-        epoch: of the claim that it runs under.
-        timeout_ms: after which the broker takes back a transaction.
+        prefix: the prefix of its transactional ids.
+        marker_topic: the topic for whose partition 0 it commits offsets that say which batches were written.
+        epoch: the epoch of the claim that it runs under.
+        timeout_ms: the timeout after which the broker aborts a transaction.
     """
 
     prefix: str
@@ -154,20 +154,20 @@ class Transactions:
 
 
 def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool = False) -> DataFrame:
-    """The records of one flow; `letters`: with what dead letters say, in a column of its own."""
+    """The records of one flow. With `letters`, they have a column with the fields of dead letters."""
     if len(outputs) == 1:
         lane, output = outputs[0]
         df = flow.df
         if output.look is not None:
-            df = df.where(~output.look(flow.kept(lane)))
+            df = df.where(~output.look(flow.belongs_to(lane)))
         elif lane.keep is not None:
             df = df.where(F.col(lane.keep))
         return df.select(*written_fields(flow, output, letters))
     element = flow.names.new("o")
     keeps = [
-        flow.kept(lane)
+        flow.belongs_to(lane)
         if output.look is None
-        else F.col(flow.with_column("f", ~output.look(flow.kept(lane))))
+        else F.col(flow.with_column("f", ~output.look(flow.belongs_to(lane))))
         for lane, output in outputs
     ]
     records = F.array(
@@ -182,9 +182,9 @@ def output_rows(flow: Flow, outputs: list[tuple[Lane, Output]], *, letters: bool
 
 def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
     """The columns of the records that an output writes."""
-    if output.made is not None:
+    if output.record is not None:
         names = (*_COLUMNS, "headers", FENCED, *((LETTER,) if letters else ()))
-        return [output.made[name].alias(name) for name in names]
+        return [output.record[name].alias(name) for name in names]
     headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
     if output.errors is not None:
         headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), output.errors)
@@ -208,7 +208,7 @@ def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
 
 
 def written_type(letters: bool) -> T.StructType:
-    """The type of `written_fields`, as a struct in which anything may be NULL."""
+    """The type of `written_fields`, as a struct whose fields may all be NULL."""
     type_ = T.StructType()
     for name, of_column in _COLUMNS.items():
         type_.add(name, of_column)
@@ -223,7 +223,7 @@ def _or_null(column: Column | None, type_: str) -> Column:
 def _letter(flow: Flow, place: str | None, question: QuestionColumns | None) -> Column:
     if place is None:
         return F.lit(None).cast(_LETTER_TYPE)
-    # The results of an aggregation were not read from a topic.
+    # Results of an aggregation have no bytes that were read from a topic.
     raw = RAW_KEY in flow.df.columns
     nothing = F.lit(None).cast("binary")
     return F.struct(
@@ -242,7 +242,7 @@ def _letter(flow: Flow, place: str | None, question: QuestionColumns | None) -> 
 
 
 def with_epoch(rows: DataFrame, epoch: int | None) -> DataFrame:
-    """Rows as a sink takes them, their changelog records with this epoch; None: without one."""
+    """The rows for the sink, with this epoch in the headers of changelog records. None: without an epoch."""
     headers = F.col("headers")
     if epoch is not None:
         none = F.array().cast(HEADERS_TYPE)
@@ -268,17 +268,17 @@ def sink_options(
     """The options of a writer of this format.
 
     Args:
-        producer: the producer's, in Kafka's names, bootstrap.servers among them.
-        partitions: how many partitions each topic of the application's own has.
-        run: names this run of the query; no other has this name.
-        transactions: write exactly once; None: at least once.
-        asking: the program that asks handlers of the user's own, as a text of the kernel's.
-        real_time: names the run in Real-Time Mode.
+        producer: the producer's settings by Kafka's names, with bootstrap.servers.
+        partitions: the number of partitions of each internal topic.
+        run: the unique name of this run of the query.
+        transactions: write exactly once. None: at least once.
+        asking: the program that calls the user's handlers, as text for the kernel.
+        real_time: the name of the run in Real-Time Mode.
     """
-    # A topic that does not exist is an error after 10 s, not after Kafka's minute.
+    # Report a missing topic after 10 s instead of Kafka's minute.
     options = {f"kafka.{name}": value for name, value in {"max.block.ms": "10000", **producer}.items()}
     options |= {f"partitions.{topic}": str(count) for topic, count in partitions.items()}
-    # Without one of its records a store would be wrong.
+    # A store would be wrong if a record of its changelog were skipped.
     options |= {f"complete.{topic}": "true" for topic in partitions if topic.endswith("-changelog")}
     options["run"] = run
     if real_time is not None:
@@ -288,15 +288,14 @@ def sink_options(
             "transactional.prefix": transactions.prefix,
             "marker.topic": transactions.marker_topic,
             "epoch": str(transactions.epoch),
-            # Waiting for a commit ends after this, and a broker that is only started again takes longer than
-            # a topic that does not exist.
+            # This also limits how long a commit takes, and restarting a broker takes longer than 10 s.
             "kafka.max.block.ms": producer.get("max.block.ms", "60000"),
             "kafka.enable.idempotence": "true",
             "kafka.acks": "all",
             "kafka.transaction.timeout.ms": str(transactions.timeout_ms),
         }
     if asking is not None:
-        options["asking.secret"] = asking  # by this name Spark does not show it
+        options["asking.secret"] = asking  # Spark redacts options with this name
     if handlers.production:
         asks = "production" in handlers.own
         options["on.refused"] = "ask" if asks else "continue"

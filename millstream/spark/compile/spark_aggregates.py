@@ -38,7 +38,7 @@ from millstream.topology.nodes import (
 from millstream.topology.windows import SlidingWindows, Windows, windowed_serde
 
 __all__ = [
-    "Made",
+    "FlowLanes",
     "Pending",
     "column_of",
     "fold_of",
@@ -47,7 +47,7 @@ __all__ = [
     "with_context",
 ]
 
-Made = tuple[Flow, dict[Node, Lane]]
+FlowLanes = tuple[Flow, dict[Node, Lane]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Pending:
     def belongs(self) -> Column:
         """Which rows count. A null key counts only on the outer side of a join. A null value counts in a
         table, as a deletion, and in time windows and sessions, as in Kafka Streams."""
-        here = self.flow.kept(self.lane)
+        here = self.flow.belongs_to(self.lane)
         if not takes_null_keys(self.node):
             here &= F.col(self.lane.key).isNotNull()
         is_side = isinstance(self.node, Side) and self.node.is_of_table
@@ -108,7 +108,7 @@ class Pending:
         return windowed_serde(self.windows, key_serde)
 
 
-def group(pending: list[Pending], names: Names) -> Made:
+def group(pending: list[Pending], names: Names) -> FlowLanes:
     """Aggregations without windows whose functions the kernel cannot merge, by Spark's own operator."""
     flow = pending[0].flow
     tag, stamp = names.new("n"), names.new("s")

@@ -159,11 +159,11 @@ def visit_merge(building: Building, node: nodes.Merge) -> None:
                 f"{types[0].simpleString()} and that of {right.name} {types[1].simpleString()}"
             )
     if apart:
-        take_first, keep = flow.kept(first), flow.kept(first) | flow.kept(second)
+        take_first, keep = flow.belongs_to(first), flow.belongs_to(first) | flow.belongs_to(second)
     else:  # a row can belong to both, and then it is there twice
         index = F.col(flow.fan_out([first, second]))
         take_first = index == 0
-        keep = F.when(take_first, flow.kept(first)).otherwise(flow.kept(second))
+        keep = F.when(take_first, flow.belongs_to(first)).otherwise(flow.belongs_to(second))
     lane = Lane(
         key=flow.with_column("k", F.when(take_first, F.col(first.key)).otherwise(F.col(second.key))),
         value=flow.with_column("v", F.when(take_first, F.col(first.value)).otherwise(F.col(second.value))),

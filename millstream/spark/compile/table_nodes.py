@@ -37,11 +37,11 @@ def note_remembering(building: Building) -> None:
     for node in building.pipeline.nodes:
         if isinstance(node, nodes.TableGroupBy):
             _remember(building, node.parents[0], by_time=history_of(node.parents[0]) is not None)
-        elif isinstance(node, nodes.TableFilter) and is_quiet(node) and _is_told(building, node):
+        elif isinstance(node, nodes.TableFilter) and is_quiet(node) and _is_emitted(building, node):
             _remember(building, node.parents[0])
 
 
-def _is_told(building: Building, node: Node) -> bool:
+def _is_emitted(building: Building, node: Node) -> bool:
     """Whether anybody hears of each change of a table; not, where its rows are only joined: joins keep the
     rows of their sides, and so know what has not changed (join_nodes.py)."""
     if node.store is not None:
@@ -50,7 +50,7 @@ def _is_told(building: Building, node: Node) -> bool:
         kinds = StreamTableJoin | TableJoin | ForeignKey | nodes.ForeignKeyChanges
         if node not in child.parents or isinstance(child, kinds):
             continue
-        if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or _is_told(building, child):
+        if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or _is_emitted(building, child):
             return True
     return False
 
@@ -107,7 +107,7 @@ def visit_table_filter(building: Building, node: nodes.TableFilter) -> None:
         (before,) = of_before(building, flow, lane, before)
         old = passing(lane.old, before)
         if is_quiet(node):
-            # Of a row that was not there, nobody has to hear that it is gone.
+            # A row that never existed needs no deletion.
             lane = flow.narrow(lane, F.col(value).isNotNull() | F.col(old).isNotNull(), alone=alone)
     building.put(node, flow, _behind(node, flow, replace(lane, value=value, old=old)))
 
@@ -142,7 +142,7 @@ def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
         lane = flow.narrow(lane, ~F.col(lane.past), alone=False)
     if lane.old is None:
         raise TopologyException(
-            f"{node.name}: what suppress() lets through does not say what it replaces, so it cannot be "
+            f"{node.name}: results of suppress() do not include the old value, so they cannot be "
             "grouped as a table; group the table first, or the stream: to_stream().group_by(...)"
         )
 

@@ -54,7 +54,7 @@ def stamp(
     Raises:
         TopologyException: a function returns something else than a time.
     """
-    kept, time = flow.kept(lane), F.unix_millis(TIMESTAMP)
+    kept, time = flow.belongs_to(lane), F.unix_millis(TIMESTAMP)
     if not isinstance(extractor, TimestampExtractor):
         column = traced(extractor)
         time = flow.own(lane, _millis(where, extractor, column, flow.type_of(column)))

@@ -93,7 +93,7 @@ def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Ser
                 f"or set the configuration default.{side}.serde"
             )
     assert key is not None and value is not None  # noqa: PT018
-    # Of several topics the first one tells the schema to read with.
+    # Of several topics, the first one gives the schema to read with.
     topic = node.topic if isinstance(node, TableSource) else next(iter(node.topics), None)
     return building.read(key, topic, is_key=True), building.read(value, topic)
 
@@ -154,7 +154,7 @@ def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
 
 
 def _forget_raw(building: Building, flow: Flow) -> tuple[str, str]:
-    """Drop the bytes that were read, unless they are told of; returns what they are then called."""
+    """Drop the bytes that were read, unless dead letters need them; returns their columns' names."""
     if building.context.handlers.needs_source:
         flow.df = flow.df.withColumnsRenamed({"key": RAW_KEY, "value": RAW_VALUE})
     else:
@@ -246,7 +246,7 @@ def _settled(
     value = building.settle(
         node.value_serde, lane.value_serde, defaults.default_value_serde, flow.type_of(lane.value)
     )
-    # A sink whose topic a function tells has none yet.
+    # A sink whose topic a function returns has none yet.
     topic = (
         internal_topic(defaults.application_id, node.topic) if isinstance(node, Repartition) else node.topic
     )

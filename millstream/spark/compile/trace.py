@@ -73,7 +73,7 @@ def trace(node: Node, function: Function, key: Column, value: Column, record: Re
 
 
 def called(node: Node, function: Function, *arguments: Any) -> Any:
-    """What a function returns for these Columns, of whatever kind it is; slips in it are told.
+    """What a function returns for these Columns, of any type; its mistakes are reported.
 
     Raises:
         TopologyException: the function raised, or used a Column as a Python value.
@@ -87,7 +87,7 @@ def called(node: Node, function: Function, *arguments: Any) -> Any:
         with guarded(where, function) as seen:
             returned = function(*arguments)
         refuse_text(returned)
-        _tell_constants(where, function, seen.constants)
+        _warn_constants(where, function, seen.constants)
         return returned
 
     return translated(node, function, call)
@@ -107,7 +107,7 @@ def _wrong(function: Function) -> str | None:
     return None
 
 
-def _tell_constants(where: str, function: Function, constants: list[str]) -> None:
+def _warn_constants(where: str, function: Function, constants: list[str]) -> None:
     """Of what a function called that answers once for all records."""
     random = [each for each in constants if each not in CLOCKS]
     if random:
@@ -117,7 +117,7 @@ def _tell_constants(where: str, function: Function, constants: list[str]) -> Non
             "the function"
         )
     if constants:
-        code = getattr(inspect.unwrap(function), "__code__", _tell_constants.__code__)
+        code = getattr(inspect.unwrap(function), "__code__", _warn_constants.__code__)
         warnings.warn_explicit(
             f"{where}: {constants[0]} was called once, when the topology was compiled, and all records get "
             "that one time: use record.timestamp (`lambda key, value, record: ...`) or "

@@ -182,25 +182,25 @@ def start(
     """
     directory = tempfile.mkdtemp()  # 0700: whoever can read it can have the JVM do anything
     try:
-        told = Path(directory, "connection")
+        connection = Path(directory, "connection")
         process = subprocess.Popen(
             list(arguments),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            env={**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told), "SPARK_CONNECT_MODE": "0"},
+            env={**environment, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection), "SPARK_CONNECT_MODE": "0"},
             umask=umask,
             preexec_fn=_ignore_signals,
         )
         try:
             for _ in looks(_PATIENCE_SECONDS, every_s=_LOOK_SECONDS):
-                if told.exists():  # it gets this name when it is complete
+                if connection.exists():  # it gets this name when it is complete
                     break
                 if process.poll() is not None:
                     raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
             else:
                 raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
-            answer = told.read_bytes()  # the port, the length of the secret, the secret
+            answer = connection.read_bytes()  # the port, the length of the secret, the secret
             port, length = struct.unpack(">ii", answer[:8])
             return Started(process, port, answer[8 : 8 + length].decode())
         except BaseException:
@@ -220,12 +220,12 @@ def connect(process: subprocess.Popen[bytes], port: int, secret: str, settings: 
     """PySpark's gateway to the JVM. The settings become its system properties, as SparkSubmit makes them."""
     # PySpark finds a running JVM through these variables and nothing else. A process that the program starts
     # during the few milliseconds of connecting gets them, too.
-    told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    os.environ |= told
+    variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ |= variables
     try:
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
-        for name in told:
+        for name in variables:
             os.environ.pop(name, None)
     gateway.proc = process
     system = gateway.jvm.java.lang.System

@@ -161,7 +161,7 @@ class Executors:
                     "(spark.executor.memory)",
                     executor,
                 )
-            if self._absence.is_to_be_told(any(each.gone is None for each in listed), self._clock.now()):
+            if self._absence.is_report_due(any(each.gone is None for each in listed), self._clock.now()):
                 log.warning(
                     "Spark has had no executor for %.0f s, so nothing is processed. Does the cluster have a "
                     "worker with a core and %s of memory to spare (spark.executor.memory), and can it "
@@ -177,7 +177,7 @@ class Absence:
     def __init__(self) -> None:
         self._since: float | None = None
 
-    def is_to_be_told(self, some: bool, now: float) -> bool:
+    def is_report_due(self, some: bool, now: float) -> bool:
         """Whether there has been none for another minute; `now` in seconds."""
         if some or self._since is None:
             self._since = None if some else now

@@ -88,7 +88,7 @@ def _check(jvm: Any, kernel: Kernel, spark_version: str) -> None:
             f"  jars = [shipped_kernel().jar, *ensure_jars(connector_set('{spark_version}'))]\n"
             "  SparkSession.builder.config('spark.jars', ','.join(map(str, jars))).getOrCreate()"
         )
-    on_spark = Kernel(kernel.jar, _said(jvm, found, "version"), _said(jvm, found, "digest"))
+    on_spark = Kernel(kernel.jar, _result_of(jvm, found, "version"), _result_of(jvm, found, "digest"))
     if on_spark.digest != kernel.digest:
         place = found.getProtectionDomain().getCodeSource().getLocation().toString()
         raise SetupException(
@@ -105,7 +105,7 @@ def _check(jvm: Any, kernel: Kernel, spark_version: str) -> None:
         )
 
 
-def _said(jvm: Any, kernel: Any, what: str) -> str:
+def _result_of(jvm: Any, kernel: Any, what: str) -> str:
     """The result of a no-argument method of this very class: py4j goes only by a class's name."""
     gateway = SparkContext._gateway
     assert gateway is not None

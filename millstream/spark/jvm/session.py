@@ -53,8 +53,8 @@ from millstream.spark.jvm.spark_settings import (
     java_options,
     launch_settings,
     quiet_options,
+    settings_in_arguments,
     sql_settings,
-    told_by_arguments,
 )
 from millstream.spark.jvm.stale import forget_java_halves
 from millstream.spark.jvm.testing_later import postpone_testing
@@ -90,7 +90,7 @@ class SharedSession:
     _lock = threading.Lock()
     _users = 0
     _starts = 0
-    _told: Mapping[str, str] = {}
+    _user_settings: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -120,25 +120,25 @@ class SharedSession:
         self._closed = False
         self._lost = False
         self._gateway: Any = None
-        told: Mapping[str, str]
+        user_settings: Mapping[str, str]
         if given is not None:
-            base, told = given, _told_to(given)
+            base, user_settings = given, _settings_of(given)
         else:
             _acquire(SharedSession._lock, closing)
             try:
                 base = _start(settings, app_name, closing, defaults or {}, object_store=object_store)
                 SharedSession._users += 1
-                told = SharedSession._told
+                user_settings = SharedSession._user_settings
             finally:
                 SharedSession._lock.release()
         try:
-            _go_on_unless(closing)
+            _check_not_closing(closing)
             check_connector(base)
             know_classes(base._jvm)
             deliver_kernel(base)
             deliver_package(base)
             fixed = OBJECT_STORE_SETTINGS if object_store else {}
-            self.spark = with_settings(base, {**sql_settings(settings, told), **fixed})
+            self.spark = with_settings(base, {**sql_settings(settings, user_settings), **fixed})
             self._gateway = SparkContext._gateway
         except BaseException:
             self.close()
@@ -187,7 +187,7 @@ def with_settings(base: SparkSession, settings: Mapping[str, str]) -> SparkSessi
     return session
 
 
-def _told_to(session: SparkSession) -> Mapping[str, str]:
+def _settings_of(session: SparkSession) -> Mapping[str, str]:
     """The user's settings of a Spark whose session was passed in.
 
     Raises:
@@ -196,7 +196,7 @@ def _told_to(session: SparkSession) -> Mapping[str, str]:
     try:
         context = session.sparkContext
         if SharedSession._users and context is SparkContext._active_spark_context:
-            return SharedSession._told  # our own Spark has our settings
+            return SharedSession._user_settings  # our own Spark has our settings
         return dict(context.getConf().getAll())
     except PySparkAttributeError as error:
         raise SetupException(
@@ -208,16 +208,16 @@ def _told_to(session: SparkSession) -> Mapping[str, str]:
         ) from error
 
 
-def _told_on_the_way() -> dict[str, str]:
+def _submitted_settings() -> dict[str, str]:
     """The user's settings given to spark-submit, if this program runs in its JVM, or in
     `PYSPARK_SUBMIT_ARGS`."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return told_by_arguments(os.environ.get(_ARGUMENTS, ""))[0]
+        return settings_in_arguments(os.environ.get(_ARGUMENTS, ""))[0]
     SparkContext._ensure_initialized()
-    told = dict(SparkConf(_jvm=SparkContext._jvm).getAll())
-    if told.get("spark.app.name") == Path(sys.argv[0]).name:
-        del told["spark.app.name"]  # no one set that: spark-submit chose the name
-    return told
+    user_settings = dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+    if user_settings.get("spark.app.name") == Path(sys.argv[0]).name:
+        del user_settings["spark.app.name"]  # no one set that: spark-submit chose the name
+    return user_settings
 
 
 def check_connector(spark: SparkSession) -> None:
@@ -249,7 +249,7 @@ def _set(spark: SparkSession, name: str, value: str) -> None:
         log.debug("%s cannot change after Spark has started", name)
 
 
-def _go_on_unless(closing: threading.Event) -> None:
+def _check_not_closing(closing: threading.Event) -> None:
     if closing.is_set():
         raise StreamsException("the client was closed while Spark was starting")
 
@@ -257,10 +257,10 @@ def _go_on_unless(closing: threading.Event) -> None:
 def _acquire(lock: threading.Lock, closing: threading.Event) -> None:
     """Wait for a lock that another client holds while it starts Spark."""
     while not lock.acquire(timeout=_LOOK_SECONDS):
-        _go_on_unless(closing)
+        _check_not_closing(closing)
     if closing.is_set():
         lock.release()
-        _go_on_unless(closing)
+        _check_not_closing(closing)
 
 
 def _process_runs(gateway: Any) -> bool:
@@ -384,16 +384,18 @@ def _start(
     _wait_for_launch(closing)
     if object_store:
         _end_jvm_without_s3a()
-    told = SharedSession._told = _told_on_the_way()
-    told = {**defaults, **told}
-    chosen = launch_settings(app_name, settings, told, our_workers=_workers_are_ours({**told, **settings}))
+    user_settings = SharedSession._user_settings = _submitted_settings()
+    user_settings = {**defaults, **user_settings}
+    chosen = launch_settings(
+        app_name, settings, user_settings, our_workers=_workers_are_ours({**user_settings, **settings})
+    )
     chosen.setdefault(_UMASK, f"{umask_of_children():03o}")
     own = [shipped_kernel().jar]
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
     if object_store and not has_s3a(chosen):
         own += ensure_jars(object_store_set(hadoop_version()))
-    own_heap = not {*told, *settings} & {"spark.driver.memory"}
+    own_heap = not {*user_settings, *settings} & {"spark.driver.memory"}
     chosen["spark.driver.extraJavaOptions"] = java_options(
         chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
     )
@@ -412,11 +414,11 @@ def _start(
     try:
         with _workers_python(chosen.get("spark.pyspark.python")):
             if SparkContext._gateway is None:
-                _go_on_unless(closing)
+                _check_not_closing(closing)
                 path = _class_path(own) if hindrance is None else None
                 gateway = _launch_unless(closing, conf, path)
                 SparkContext._ensure_initialized(gateway=gateway, conf=conf)
-            _go_on_unless(closing)
+            _check_not_closing(closing)
             if SharedSession._starts:
                 forget_java_halves()
             SharedSession._starts += 1
@@ -484,7 +486,7 @@ def _why_not_directly(settings: Mapping[str, str]) -> str | None:
     gateway = SparkContext._gateway
     if gateway is not None:
         return None if vars(gateway).get("direct") else "it is already running"
-    arguments = told_by_arguments(os.environ.get(_ARGUMENTS, ""))[1]
+    arguments = settings_in_arguments(os.environ.get(_ARGUMENTS, ""))[1]
     return direct.decide(pyspark.__version__, _HOME, settings, arguments, os.environ)
 
 
@@ -585,9 +587,9 @@ def _launch(conf: SparkConf, path: Sequence[Path] | None) -> Any:
     options = [given, *quiet_options(given, has_log_file=log_file is not None)]
     scratch = _scratch_for(conf, options)
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, options)))
-    told = conf.get(_UMASK) or ""
+    mask = conf.get(_UMASK) or ""
     # Blocks, the state of queries and temporary files contain records.
-    umask = int(told, 8) if told.isdigit() else umask_of_children()
+    umask = int(mask, 8) if mask.isdigit() else umask_of_children()
     output: IO[bytes] | None = None
     try:
         output = open(log_file, "ab") if log_file else None  # noqa: SIM115
@@ -651,7 +653,7 @@ def _submit(conf: SparkConf, java: JavaHome, writes_to: int | None, umask: int) 
     # Another Spark on this machine must not be started with this PySpark.
     os.environ["SPARK_HOME"] = str(_HOME)
     if arguments := saved[_ARGUMENTS]:
-        os.environ[_ARGUMENTS] = told_by_arguments(arguments)[1]  # the settings in it are in `conf`
+        os.environ[_ARGUMENTS] = settings_in_arguments(arguments)[1]  # the settings in it are in `conf`
     streams = {} if writes_to is None else {"stdout": writes_to, "stderr": writes_to}
     try:
         gateway = launch_gateway(conf, {**streams, "umask": umask})  # type: ignore[no-untyped-call]
@@ -750,7 +752,7 @@ def _wait_for_launch(closing: threading.Event) -> None:
     """Wait until an abandoned launch is finished and the environment is the program's own again."""
     before = _Launch.current
     while before is not None and not before.done.wait(_LOOK_SECONDS):
-        _go_on_unless(closing)
+        _check_not_closing(closing)
 
 
 def _launch_unless(closing: threading.Event, conf: SparkConf, path: Sequence[Path] | None) -> Any:
@@ -759,7 +761,7 @@ def _launch_unless(closing: threading.Event, conf: SparkConf, path: Sequence[Pat
     while not launch.done.wait(_LOOK_SECONDS):
         if closing.is_set():
             launch.abandon()
-            _go_on_unless(closing)
+            _check_not_closing(closing)
     return launch.result()
 
 

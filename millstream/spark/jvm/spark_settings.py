@@ -19,8 +19,8 @@ __all__ = [
     "java_options",
     "launch_settings",
     "quiet_options",
+    "settings_in_arguments",
     "sql_settings",
-    "told_by_arguments",
 ]
 
 _STREAMING = "spark.sql.streaming."
@@ -128,14 +128,14 @@ _ARGUMENTS: Mapping[str, str] = {
 """Arguments of spark-submit equivalent to a setting that we set or use."""
 
 
-def sql_settings(settings: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+def sql_settings(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """The `spark.sql.*` of a client's session."""
-    ours = {name: value for name, value in SQL_DEFAULTS.items() if name in _NEEDED or name not in told}
+    ours = {name: value for name, value in SQL_DEFAULTS.items() if name in _NEEDED or name not in given}
     return {name: value for name, value in {**ours, **settings}.items() if name.startswith("spark.sql.")}
 
 
 def launch_settings(
-    app_name: str, settings: Mapping[str, str], told: Mapping[str, str], *, our_workers: bool
+    app_name: str, settings: Mapping[str, str], given: Mapping[str, str], *, our_workers: bool
 ) -> dict[str, str]:
     """The settings that Spark is started with, except jars and Java's own options.
 
@@ -143,7 +143,7 @@ def launch_settings(
         our_workers: Python workers find this package.
     """
     chosen = {**_LAUNCH_DEFAULTS, "spark.app.name": app_name}
-    master = {**chosen, **told, **settings}["spark.master"]
+    master = {**chosen, **given, **settings}["spark.master"]
     if master.startswith("local"):
         chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         if not master.startswith("local-cluster"):
@@ -152,7 +152,7 @@ def launch_settings(
             chosen["spark.authenticate"] = "true"
         if our_workers:
             chosen["spark.python.daemon.module"] = "millstream.spark.worker.daemon"
-    chosen |= {**told, **settings}
+    chosen |= {**given, **settings}
     return chosen if chosen["spark.ui.enabled"] != "false" else {**_WITHOUT_UI, **chosen}
 
 
@@ -166,11 +166,11 @@ def has_connector(settings: Mapping[str, str]) -> bool:
     return any("spark-sql-kafka" in settings.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
 
 
-def told_by_arguments(text: str) -> tuple[dict[str, str], str]:
+def settings_in_arguments(text: str) -> tuple[dict[str, str], str]:
     """The settings in arguments of spark-submit, as in `PYSPARK_SUBMIT_ARGS`, and the remaining arguments.
     The former override every setting that Spark is started with, ours included.
     """
-    told: dict[str, str] = {}
+    settings: dict[str, str] = {}
     rest: list[str] = []
     words = iter(shlex.split(text))
     for word in words:
@@ -180,11 +180,11 @@ def told_by_arguments(text: str) -> tuple[dict[str, str], str]:
             continue
         value = value if equals else next(words, "")
         if name in _ARGUMENTS:
-            told[_ARGUMENTS[name]] = value
+            settings[_ARGUMENTS[name]] = value
         else:
             setting, _, value = value.partition("=")
-            told[setting] = value
-    return told, shlex.join(rest)
+            settings[setting] = value
+    return settings, shlex.join(rest)
 
 
 def java_options(given: str, *, own_heap: bool, cores: int) -> str:

@@ -24,7 +24,7 @@ from millstream.locations import ClaimKind, kind_of
 from millstream.ports import FENCE
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.kernel_jar import S3A
-from millstream.spark.run.failures import first_line, said_once
+from millstream.spark.run.failures import first_line, without_repetition
 
 __all__ = ["HadoopCheckpointFiles", "ObjectCheckpointFiles", "check_location", "checkpoint_files", "tried"]
 
@@ -260,7 +260,7 @@ class HadoopCheckpointFiles:
         return f"{self._root.rstrip('/')}/{path}" if path else self._root
 
     def _failed(self, what: str, path: str, error: Py4JJavaError) -> StreamsException:
-        said = said_once(first_line(str(error.java_exception.toString())))
+        said = without_repetition(first_line(str(error.java_exception.toString())))
         return StreamsException(
             f"checkpoint file '{self._name(path)}' could not be {what}: {said}; check checkpoint.location, "
             "and that this client may write there"

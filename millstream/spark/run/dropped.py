@@ -160,8 +160,8 @@ def exceeds(batches: Collection[BatchDrops], max_ratio: float) -> bool:
 class DropWatch:
     """What one running query has dropped. Used by one thread; any thread may read `total`.
 
-    `tell` gets each of the query's reports, whether or not anything was dropped; `initial` and `real_time_ms`
-    are as for `read_report`.
+    `report` is called with each of the query's reports, whether or not anything was dropped; `initial` and
+    `real_time_ms` are as for `read_report`.
     """
 
     def __init__(
@@ -171,11 +171,11 @@ class DropWatch:
         dead_letter_topic: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         own: Collection[str] = (),
-        tell: Callable[[BatchReport], None] = lambda report: None,
+        report: Callable[[BatchReport], None] = lambda report: None,
         initial: Callable[[int], str] = lambda source: "",
         real_time_ms: int | None = None,
     ) -> None:
-        self._tell, self._initial, self._real_time_ms = tell, initial, real_time_ms
+        self._report, self._initial, self._real_time_ms = report, initial, real_time_ms
         self.total = 0
         self.by_node: Counter[str] = Counter()
         """The total, by the name of the node that dropped them."""
@@ -217,8 +217,8 @@ class DropWatch:
 
     def _hand_on(self, report: Mapping[str, Any], batch: BatchDrops) -> None:
         try:
-            told = read_report(self._pipeline, report, batch.drops, self._initial, self._real_time_ms)
-            self._tell(told)
+            batch_report = read_report(self._pipeline, report, batch.drops, self._initial, self._real_time_ms)
+            self._report(batch_report)
         except Exception:  # figures are only for display; their failure must not affect the query
             log.warning("pipeline %s: the metrics lack a progress report", self._pipeline, exc_info=True)
 
@@ -344,7 +344,7 @@ def _late(batches: Collection[BatchDrops]) -> str:
     latest: dict[str, LateRecord] = {}
     for batch in batches:
         latest.update(batch.latest)
-    told = []
+    sentences = []
     for node, count in sorted(_counts(batches, LATE).items()):
         text = f"{count} in {node}"
         if node in latest:
@@ -353,5 +353,5 @@ def _late(batches: Collection[BatchDrops]) -> str:
                 f", such as one of {last.timestamp} for the window [{last.start},{last.end}] at stream time "
                 f"{last.stream_time}"
             )
-        told.append(text)
-    return "; ".join(told)
+        sentences.append(text)
+    return "; ".join(sentences)

@@ -51,10 +51,10 @@ __all__ = [
     "is_jvm_lost",
     "may_be_damage",
     "report_of",
-    "said_once",
     "translate",
     "unreadable",
     "without_plan",
+    "without_repetition",
 ]
 
 log = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ class Report:
     def of_text(cls, text: str) -> Report:
         """The report that an exception's text alone gives."""
         return cls(
-            _telling(text),
+            _without_plan(text),
             (),
             _line(text, "Current Committed Offsets:"),
             _line(text, "Current Available Offsets:"),
@@ -308,7 +308,7 @@ def translate(
 
     Args:
         topics: the pipeline's source topics, for Spark's errors that name none.
-        claim: what the query ran under, to tell a checkpoint that was taken away from one that is broken.
+        claim: what the query ran under, to distinguish a checkpoint taken away from a broken one.
         report: what `report_of` found; by default, what the text of `error` says.
     """
     report = report or Report.of_text(_text(error))
@@ -361,12 +361,12 @@ def translate(
             message += f"\n{remote.place}" if remote.place else ""
             if isinstance(cause, HandlerError | ProcessorError):
                 message, cause = f"{head}: {cause}", cause.__cause__ or cause
-        elif (said := _said_by_handler(report)) is not None:
+        elif (said := _handler_message(report)) is not None:
             message, cause = f"{head}: {said}", unreadable(said)
             cause.__cause__ = error
         elif error_class == _PYTHON:
             message = f"{head}: a Python function failed\n{report.text}"
-        elif (said := _said_of_registry(report)) is not None:
+        elif (said := _registry_message(report)) is not None:
             cause = SchemaRegistryException(said)
             cause.__cause__ = error
             message = f"{head}: {said}"
@@ -374,7 +374,7 @@ def translate(
             cause = unfit
             cause.__cause__ = error
             message = f"{head}: {_which(unfit)}\n{unfit}{_remedy(str(unfit))}"
-        elif (said := _said_by_damage(report, claim)) is not None:
+        elif (said := _damage_message(report, claim)) is not None:
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
         elif refused := _refused(report):
             message = f"{head}: {refused}"
@@ -420,7 +420,7 @@ _SENTENCE = 600
 """How much of the sentence is given: it may have the whole type of a row in it."""
 
 
-def said_once(line: str) -> str:
+def without_repetition(line: str) -> str:
     """A line without the repetition at its end: S3A writes `<class>: <message>: <message>`."""
     line, state, number = line.partition(" SQLSTATE: ")
     at = len(line) // 2 - 2  # an end that is written twice begins in the second half
@@ -494,7 +494,7 @@ def _refused(report: Report) -> str | None:
     return found["said"] if found else None
 
 
-def _said_of_registry(report: Report) -> str | None:
+def _registry_message(report: Report) -> str | None:
     """What an executor says if it could not reach the schema registry."""
     for name, message in report.causes:
         if name == "io.millstream.kernel.serdes.RegistryError":
@@ -503,7 +503,7 @@ def _said_of_registry(report: Report) -> str | None:
     return found["said"] if found else None
 
 
-def _said_by_handler(report: Report) -> str | None:
+def _handler_message(report: Report) -> str | None:
     """What the sink says about a record for which the user's own handler returned 'fail'."""
     for name, message in report.causes:
         if name == "io.millstream.kernel.sink.RecordFailedException":
@@ -574,8 +574,8 @@ def _unfit(report: Report, classes: list[str]) -> SerializationException | None:
     if not classes and (time := _NO_TIMESTAMP.search(said)):
         at = f"{time['topic']}-{time['partition']} offset {time['offset']}"
         return SerializationException(
-            f"{at}: its timestamp {time['value']} is no time in milliseconds that Spark's Kafka connector "
-            "can read (was it written in nanoseconds?), so no handler can skip it. Have the broker refuse "
+            f"{at}: its timestamp {time['value']} is not a valid time in milliseconds for Spark's Kafka "
+            "connector (was it written in nanoseconds?), so no handler can skip it. Have the broker refuse "
             "such records with the topic's message.timestamp.after.max.ms, or stamp them itself with "
             "message.timestamp.type=LogAppendTime; then let the application continue after this record with "
             "`millstream reset`",
@@ -661,7 +661,7 @@ def may_be_damage(report: Report) -> bool:
     return any(_DAMAGING.search(text) for text in said)
 
 
-def _said_by_damage(report: Report, claim: CheckpointClaim | None) -> str | None:
+def _damage_message(report: Report, claim: CheckpointClaim | None) -> str | None:
     damage = report.damage
     if damage is None or claim is None:
         return None
@@ -726,7 +726,7 @@ def causes_of(java: Any) -> Iterator[tuple[str, str]]:
         java = java.getCause()
 
 
-def _telling(text: str) -> str:
+def _without_plan(text: str) -> str:
     """Spark's message without the plan and the JVM's stack."""
     kept: list[str] = []
     for line in text.splitlines():
@@ -735,11 +735,11 @@ def _telling(text: str) -> str:
                 break
             continue
         kept.append(line)
-    return "\n".join(map(_said_of_s3a, kept[:40])).strip()
+    return "\n".join(map(_s3a_message, kept[:40])).strip()
 
 
-def _said_of_s3a(line: str) -> str:
-    return said_once(line) if len(line) < 10_000 and "software.amazon.awssdk" in line else line
+def _s3a_message(line: str) -> str:
+    return without_repetition(line) if len(line) < 10_000 and "software.amazon.awssdk" in line else line
 
 
 def _line(text: str, label: str) -> str:

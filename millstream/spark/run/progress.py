@@ -123,16 +123,16 @@ def initial_positions(content: str) -> dict[tuple[str, int], int]:
     return positions(brace + rest) if brace else {}
 
 
-def _operator(number: int, told: Mapping[str, Any]) -> OperatorReport:
+def _operator(number: int, reported: Mapping[str, Any]) -> OperatorReport:
     return OperatorReport(
-        operator=f"{number}-{told.get('operatorName', 'state')}",
-        updated=int(told.get("numRowsUpdated") or 0),
-        removed=int(told.get("numRowsRemoved") or 0),
-        memory_bytes=int(told.get("memoryUsedBytes") or 0),
-        commit_ms=int(told.get("commitTimeMs") or 0),
+        operator=f"{number}-{reported.get('operatorName', 'state')}",
+        updated=int(reported.get("numRowsUpdated") or 0),
+        removed=int(reported.get("numRowsRemoved") or 0),
+        memory_bytes=int(reported.get("memoryUsedBytes") or 0),
+        commit_ms=int(reported.get("commitTimeMs") or 0),
         rocksdb={
             name: int(value)
-            for name, value in (told.get("customMetrics") or {}).items()
+            for name, value in (reported.get("customMetrics") or {}).items()
             if name.startswith("rocksdb")
         },
     )

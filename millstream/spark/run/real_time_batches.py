@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 RUN = OPTION_RUN
-"""The option that tells the kernel's source and sink which run they belong to."""
+"""The option by which the kernel's source and sink know which run they belong to."""
 
 _BATCHES = "io.millstream.kernel.realtime.Batches"
 _SLOTS = 256

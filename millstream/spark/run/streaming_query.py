@@ -248,12 +248,14 @@ class QueryPipeline:
         return self._drops.total
 
 
-def _with_read(told: PipelineMetadata, read: Mapping[TopicPartition, int], records: int) -> PipelineMetadata:
-    """The facts of a progress report, which comes at the end of a batch, with what was read since."""
-    finished = told.position if told.finished is None else told.finished
+def _with_read(
+    reported: PipelineMetadata, read: Mapping[TopicPartition, int], records: int
+) -> PipelineMetadata:
+    """The facts of a progress report, sent at the end of a batch; includes what was read since then."""
+    finished = reported.position if reported.finished is None else reported.finished
     position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **read}.items()}
-    records = max(told.records, records)
-    return replace(told, position=position, finished=finished, records=records, lag=None)
+    records = max(reported.records, records)
+    return replace(reported, position=position, finished=finished, records=records, lag=None)
 
 
 class IdlePipeline:

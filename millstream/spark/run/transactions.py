@@ -23,7 +23,7 @@ from millstream.ports import CheckpointClaim, CheckpointFiles
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.failures import Report, causes_of, translate
 
-__all__ = ["check_session", "end_run", "take_over", "told_by_java", "written"]
+__all__ = ["check_session", "end_run", "report_of_java", "take_over", "written"]
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +77,11 @@ def take_over(
         runs.claim(sink, 0)
         next_batch = int(runs.written(sink, query)) if query is not None else 0
     except (Py4JError, OSError) as error:
-        raise _told(error, claim)  # noqa: B904 - it has a cause
+        raise _translated(error, claim)  # noqa: B904 - it has a cause
     if last is not None and last != done and next_batch == last + 1:
         log.warning(
-            "pipeline %s: micro-batch %d is written in part; it is repeated, and what is there is left out",
+            "pipeline %s: micro-batch %d was written in part; it is repeated without the records that are "
+            "already there",
             claim.pipeline,
             last,
         )
@@ -107,7 +108,7 @@ def written(
         runs.claim(sink, 0)
         return int(runs.written(sink, query))
     except (Py4JError, OSError) as error:
-        raise _told(error, claim)  # noqa: B904 - it has a cause
+        raise _translated(error, claim)  # noqa: B904 - it has a cause
 
 
 def end_run(spark: SparkSession, sink: Mapping[str, str]) -> None:
@@ -126,11 +127,11 @@ def _in_effect(spark: SparkSession, name: str) -> str | None:
         return None
 
 
-def _told(error: Py4JError | OSError, claim: CheckpointClaim) -> StreamsException:
-    return translate(claim.pipeline, (), error, claim=claim, report=told_by_java(error))
+def _translated(error: Py4JError | OSError, claim: CheckpointClaim) -> StreamsException:
+    return translate(claim.pipeline, (), error, claim=claim, report=report_of_java(error))
 
 
-def told_by_java(error: BaseException) -> Report | None:
+def report_of_java(error: BaseException) -> Report | None:
     """What a call of the kernel's was refused for; None: Java has not said."""
     if not isinstance(error, Py4JJavaError):
         return None

@@ -24,7 +24,7 @@ class Unfinished(NamedTuple):
 
 
 def unfinished(checkpoint: str) -> Unfinished | None:
-    """The micro-batch that was planned and not finished; None: there is none, or the files do not tell."""
+    """The micro-batch that was planned and not finished; None: there is none, or the files do not say."""
     if scheme_of(checkpoint):
         return None
     root = Path(checkpoint)

@@ -1,4 +1,4 @@
-"""The Python worker's part in folds: it computes aggregates from the inputs that the kernel sends."""
+"""Computes Python folds in the worker, from the inputs that the kernel sends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FoldSerdes", "Folding"]
 
 @dataclass(frozen=True)
 class FoldSerdes:
-    """The serdes by which a fold's functions get Python values and their result is written."""
+    """The serdes of a fold: of the values that its functions receive, and of their result."""
 
     key: Serde
     value: Serde
@@ -27,12 +27,22 @@ class FoldSerdes:
 class Folding:
     """The program of a worker (program_worker.py) for the folds of one operator, by their numbers.
 
-    Frames: keys, and the number of the fold of each. Then, of each aggregate that is to be computed, which
-    key it has, what it begins with, what is merged into that, how many records come then, and whether it is
-    wanted (1) or used more than once (2). Then the values of the records, one after the other, and the
-    aggregates that are known. What an aggregate begins with, or has merged, is given by its place among those
-    that are computed, and behind them among those that are known; -1 is nothing. Back come those that are
-    wanted.
+    A request has these frames, each a list:
+
+    | frame | one entry for each | the entry |
+    | --- | --- | --- |
+    | `keys` | key | its bytes |
+    | `numbers` | key | the number of its fold |
+    | `groups` | aggregate to compute | the index of its key |
+    | `befores` | aggregate to compute | the aggregate it starts from, as a reference |
+    | `others` | aggregate to compute | the aggregate to merge into that, as a reference |
+    | `counts` | aggregate to compute | how many records to add after that |
+    | `hows` | aggregate to compute | flags: FOLD_WANTED to return it, FOLD_USED_AGAIN if others refer to it |
+    | `values` | record | its value, in the order of the aggregates |
+    | `known` | known aggregate | its bytes |
+
+    A reference is an index into the aggregates to compute, followed by the known ones; NOTHING is none. The
+    response has one frame: the wanted aggregates.
 
     The other end is `kernel/src/io/millstream/kernel/python/Folding.java`.
     """
@@ -47,7 +57,7 @@ class Folding:
         return {number: _Functions(*fold) for number, fold in self.folds.items()}
 
     def __call__(self, frames: list[Any], alive: Callable[[], None]) -> list[list[bytes | None]]:
-        keys, numbers, groups, befores, others, counts, hows, values, kept = frames
+        keys, numbers, groups, befores, others, counts, hows, values, known = frames
         functions = self._functions
         of_groups = [functions[number] for number in numbers]
         named = [of.key(key) for of, key in zip(of_groups, keys, strict=True)]
@@ -57,7 +67,7 @@ class Folding:
 
         def taken(place: int, read: Callable[[bytes | None], Any]) -> Any:
             if place >= total:
-                return read(kept[place - total])
+                return read(known[place - total])
             aggregate = computed[place]
             return read(aggregate.data) if type(aggregate) is _Shared else aggregate
 
@@ -71,7 +81,7 @@ class Folding:
                 start, end = end, end + count
                 aggregate = of.added(key, aggregate, values[start:end], alive)
             if how:
-                # What a function changes in it later is not in these bytes.
+                # A function may change the object later; these bytes do not.
                 data = of.write(aggregate)
                 if how & FOLD_WANTED:
                     wanted.append(data)
@@ -82,7 +92,7 @@ class Folding:
 
 
 class _Functions:
-    """The functions of one fold, looked up once."""
+    """The functions and codecs of one fold."""
 
     def __init__(self, fold: Fold | TableFold, using: FoldSerdes) -> None:
         self._fold, self._using = fold, using
@@ -92,10 +102,10 @@ class _Functions:
         encode = using.aggregate.encoder()
         self.write: Callable[[Any], bytes | None] = lambda value: None if value is None else encode(value)
         self.added = self._changed if isinstance(fold, TableFold) else self._folded
-        """An aggregate with these records."""
+        """The aggregate after adding these records."""
 
     def key(self, data: bytes) -> Any:
-        """The key as functions get it. Without an initializer they get none."""
+        """The key for functions. Without an initializer they do not receive it."""
         return None if self._fold.initializer is None else self._read_key(data)
 
     def _folded(
@@ -106,7 +116,7 @@ class _Functions:
             alive()
             try:
                 value = None if data is None else read(data)
-            except Exception:  # the serde's own error reports it
+            except Exception:  # this raises the serde's own error
                 value = self._using.value.deserialize(data)
             if initializer is not None:
                 aggregate = adder(key, value, initializer() if aggregate is None else aggregate)
@@ -117,7 +127,7 @@ class _Functions:
     def _changed(
         self, key: Any, aggregate: Any, values: Sequence[bytes | None], alive: Callable[[], None]
     ) -> Any:
-        """With these changes of a grouped table (grouped_tables.change)."""
+        """The aggregate after these changes of a grouped table (grouped_tables.change)."""
         fold, read = self._fold, self._using.value.deserialize
         assert isinstance(fold, TableFold)
         initializer = fold.initializer
@@ -141,7 +151,7 @@ class _Functions:
         return aggregate
 
     def merged(self, key: Any, one: Any, other: Any) -> Any:
-        """The aggregate of the records of both."""
+        """The aggregate of the records of both aggregates."""
         if other is None:
             return one
         fold = self._fold
@@ -169,7 +179,7 @@ def _reader(serde: Serde) -> Callable[[bytes | None], Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """An aggregate that several others come from."""
+    """An aggregate that several others refer to."""
 
     data: bytes | None
 

@@ -34,7 +34,7 @@ from millstream.dsl.error_handlers import (
     SerializationExceptionOrigin,
 )
 from millstream.errors import SerializationException, StreamsException
-from millstream.kernel.constants import ANSWER_FAIL, ANSWER_GO_ON, ANSWER_NOT_ASKED, PLACE_REFUSED
+from millstream.kernel.constants import ANSWER_CONTINUE, ANSWER_FAIL, ANSWER_NOT_ASKED, PLACE_REFUSED
 from millstream.model import TaskId
 from millstream.serdes.serde import Serde
 
@@ -250,7 +250,7 @@ def _checked(handler: Any, place: FailurePlace, question: Question, response: An
         _check_letter(handler, place, letter)
     letters = response.dead_letter_queue_records
     if response.result is ErrorHandlerResult.RESUME:
-        return HandlerResult(ANSWER_GO_ON, None, letters)
+        return HandlerResult(ANSWER_CONTINUE, None, letters)
     said = f"{question.message}; the handler {_name(handler)} of {place.kind}.exception.handler says "
     if response.result is ErrorHandlerResult.FAIL:
         return HandlerResult(ANSWER_FAIL, f"{said}'fail'", letters)

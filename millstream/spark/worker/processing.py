@@ -320,9 +320,9 @@ class _Task:
         kind = (
             what.__qualname__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__qualname__}"
         )
-        told = f"{name} in task {self._task_id}{self._where()}: {error}"
+        message = f"{name} in task {self._task_id}{self._where()}: {error}"
         place = self._place if has_record else NOTHING
-        self._failures.append((number, place, kind.encode(), told.encode(errors="replace")))
+        self._failures.append((number, place, kind.encode(), message.encode(errors="replace")))
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000 if self._clock_ms is None else self._clock_ms

@@ -82,7 +82,7 @@ _ANSWER, _ERROR = ord(constants.MESSAGE_ANSWER), ord(constants.MESSAGE_ERROR)
 _ALIVE, _QUESTION = ord(constants.MESSAGE_ALIVE), ord(constants.MESSAGE_QUESTION)
 _BYTES, _LONG = ord(constants.FRAME_BYTES), ord(constants.FRAME_LONGS)
 _MOST_PROGRAMS = 32
-_TELL_S = 1.0
+_REPORT_EVERY_S = 1.0
 
 
 def decoded(data: bytes) -> list[Any]:
@@ -127,7 +127,7 @@ def main() -> None:
     """Answer requests until the pipe ends."""
     requests, answers = _pipe()
     _end_with(requests)
-    # The one that starts and ends this process is the JVM, by the pipe; systemd and Ctrl-C tell everybody.
+    # The one that starts and ends this process is the JVM, by the pipe; systemd and Ctrl-C signal everybody.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     # A chunk makes some ten thousand objects at once, which live until it is done: by default that is ten
@@ -138,7 +138,7 @@ def main() -> None:
     caller = _Caller(requests, answers)
     while True:
         kind, data = _read(requests)
-        caller.told = monotonic()
+        caller.reported_at = monotonic()
         try:
             frames = decoded(data)
             if kind == _PROGRAM:
@@ -150,8 +150,8 @@ def main() -> None:
             else:
                 assert program is not None
                 answer = encoded(_ANSWER, program(frames, caller))
-        except BaseException as error:  # SystemExit as well: what a function raises, whoever waits is told
-            answer = encoded(_ERROR, [[_told(error)]])
+        except BaseException as error:  # SystemExit as well: whoever waits learns what a function raised
+            answer = encoded(_ERROR, [[_traceback_of(error)]])
         answers.write(answer)
         answers.flush()
 
@@ -160,13 +160,13 @@ class _Caller:
     """The other end of the pipe."""
 
     def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
-        self.told = monotonic()
+        self.reported_at = monotonic()
         self._requests = requests
         self._answers = answers
 
     def __call__(self) -> None:
-        if (now := monotonic()) > self.told + _TELL_S:
-            self.told = now
+        if (now := monotonic()) > self.reported_at + _REPORT_EVERY_S:
+            self.reported_at = now
             self._write(encoded(_ALIVE, []))
 
     def ask(self, frames: list[Column]) -> list[Any]:
@@ -201,7 +201,7 @@ def _pipe() -> tuple[BinaryIO, BinaryIO]:
 def _end_with(requests: BinaryIO) -> None:
     """Have this process end as soon as the other one has, whatever a function is doing."""
     poll = select.poll()
-    poll.register(requests.fileno(), 0)  # tells that nobody can write any more, and nothing else
+    poll.register(requests.fileno(), 0)  # reports that nobody can write any more, and nothing else
 
     def wait() -> None:
         poll.poll()
@@ -264,13 +264,13 @@ def _close(programs: dict[bytes, Program]) -> None:
                 traceback.print_exc()
 
 
-def _told(error: BaseException) -> bytes:
+def _traceback_of(error: BaseException) -> bytes:
     """The traceback, without the frames of this file."""
     place = error.__traceback__
     while place is not None and place.tb_frame.f_code.co_filename == __file__:
         place = place.tb_next
-    told = traceback.format_exception(type(error), error, place)
-    return "".join(told).encode(errors="backslashreplace")
+    lines = traceback.format_exception(type(error), error, place)
+    return "".join(lines).encode(errors="backslashreplace")
 
 
 if __name__ == "__main__":

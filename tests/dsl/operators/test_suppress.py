@@ -60,7 +60,7 @@ def test_the_changelog_of_a_suppress_has_what_is_held_back() -> None:
 
 
 def test_a_key_that_is_held_back_and_goes_on_in_one_batch_is_in_no_changelog() -> None:
-    """Nor is the value that it had meanwhile anywhere."""
+    """Its intermediate value appears nowhere either."""
     builder = StreamsBuilder()
     counted(builder).suppress(CLOSED).to_stream().to("out")
     with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:

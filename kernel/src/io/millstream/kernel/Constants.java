@@ -55,7 +55,7 @@ public final class Constants {
     /** A fold's result is the beginning of a later fold. */
     public static final int FOLD_USED_AGAIN = 2;
     /** A handler's answer: the record is dropped. */
-    public static final int ANSWER_GO_ON = 0;
+    public static final int ANSWER_CONTINUE = 0;
     /** A handler's answer: the task fails. */
     public static final int ANSWER_FAIL = 1;
     /** In place of a handler's answer: there is no handler for this. */

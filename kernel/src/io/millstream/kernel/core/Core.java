@@ -8,7 +8,7 @@ package io.millstream.kernel.core;
 public abstract class Core {
     protected final Parts parts;
     protected final Table table;
-    protected final Told told;
+    protected final Output output;
     protected final Clock clock;
     /** Whether it remembers the previous value of what changes. */
     protected final boolean remembers;
@@ -16,7 +16,7 @@ public abstract class Core {
     protected Core(Task task) {
         this.parts = task.parts();
         this.table = task.table();
-        this.told = task.told();
+        this.output = task.output();
         this.clock = task.clock();
         this.remembers = task.remembers();
     }
@@ -27,7 +27,7 @@ public abstract class Core {
      * @param key not null; kept without a copy
      * @param at its timestamp
      * @param record its parts; they are neither changed nor kept without a copy
-     * @param headers what it changes is told with them; null for none
+     * @param headers the headers of the changes it causes; null for none
      */
     public final void record(byte[] key, long at, Object[] record, byte[] headers) {
         table.makeRoom();
@@ -41,7 +41,7 @@ public abstract class Core {
     }
 
     /**
-     * Adds a window of an earlier state, without telling it. Not for cores that tell when windows close.
+     * Adds a window of an earlier state, without emitting it. Not for cores that emit windows when they close.
      *
      * @param key not null; kept without a copy
      */
@@ -55,12 +55,12 @@ public abstract class Core {
     /** The slice for a window that does not exist yet; advances the clock to it. */
     protected abstract Slice place(byte[] key, Window window);
 
-    /** Tells what has changed so far. Call {@link #finish} afterwards. */
-    public final void tell() {
-        table.tell();
+    /** Emits what has changed so far. Call {@link #finish} afterwards. */
+    public final void emit() {
+        table.emit();
     }
 
-    /** Called after the records of a micro-batch: tells and writes the rest. */
+    /** Called after the records of a micro-batch: emits and writes the rest. */
     public void finish() {
         table.flush();
     }

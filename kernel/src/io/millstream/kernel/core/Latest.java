@@ -15,7 +15,7 @@ public final class Latest extends Keyed {
      * Processes the update of a row that is computed from rows elsewhere.
      *
      * @param since the latest time of these rows, which may be before the update's, if that was a deletion
-     * @param headers what it changes is told with them; null for none
+     * @param headers the headers of the changes it causes; null for none
      */
     public void record(byte[] key, long at, long since, Object[] record, byte[] headers) {
         table.makeRoom();

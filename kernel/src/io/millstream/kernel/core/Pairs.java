@@ -7,8 +7,8 @@ import java.util.List;
 
 /**
  * Pairs of records of two streams with the same key and close in time; and, for an outer side, records without a match
- * once none can come any more. Sources: KStreamKStreamJoin, KStreamJoinWindow; there, a late record is told to have no
- * match as soon as its window is over, though in the grace period one may come.
+ * once none can come any more. Sources: KStreamKStreamJoin, KStreamJoinWindow; there, a late record is emitted
+ * without a match as soon as its window is over, though in the grace period one may come.
  */
 public final class Pairs {
     private final Clock clock;
@@ -47,7 +47,7 @@ public final class Pairs {
         }
     }
 
-    /** @param waiting when waiting records are told, each with its side and key, and its time as the number */
+    /** @param waiting when waiting records are emitted, each with its side and key, and its time as the number */
     public Pairs(Clock clock, Due waiting, Limits limits, Records left, Records right, Matches matches) {
         this.clock = clock;
         this.waiting = waiting;
@@ -63,10 +63,10 @@ public final class Pairs {
         left.makeRoom();
         right.makeRoom();
         if (at == clock.streamTime) {
-            tellAlone();
+            emitUnmatched();
         }
         if (key == null) {
-            tell(isLeft, null, at, parts, null);
+            emit(isLeft, null, at, parts, null);
             return;
         }
         Window own = (isLeft ? left : right).put(key, at, parts);
@@ -78,32 +78,32 @@ public final class Pairs {
             if (other.waits) {
                 others.takeWaiting(key, other.start);
             }
-            tell(isLeft, key, Math.max(at, other.start), parts, other.parts);
+            emit(isLeft, key, Math.max(at, other.start), parts, other.parts);
         }
         if (!found.isEmpty() || !limits.isOuter(isLeft)) {
             return;
         }
         if (to + limits.grace < clock.streamTime) {
-            tell(isLeft, key, at, parts, null);
+            emit(isLeft, key, at, parts, null);
         } else {
             own.waits = true;
             waiting.add(to + limits.grace + 1, name(isLeft, key), at);
         }
     }
 
-    private void tell(boolean isLeft, byte[] key, long at, Object[] parts, Object[] other) {
+    private void emit(boolean isLeft, byte[] key, long at, Object[] parts, Object[] other) {
         matches.match(key, at, isLeft ? parts : other, isLeft ? other : parts);
     }
 
     /** Tells the waiting records for which no match can come any more. */
-    private void tellAlone() {
+    private void emitUnmatched() {
         List<Due.Entry> alone = new ArrayList<>(waiting.take(clock.streamTime));
         alone.sort(Comparator.comparingLong(Due.Entry::number).thenComparing(Due.Entry::key, Arrays::compareUnsigned));
         for (Due.Entry entry : alone) {
             boolean isLeft = entry.key()[0] == 1;
             byte[] key = Arrays.copyOfRange(entry.key(), 1, entry.key().length);
             for (Window window : (isLeft ? left : right).takeWaiting(key, entry.number())) {
-                tell(isLeft, key, window.start, window.parts, null);
+                emit(isLeft, key, window.start, window.parts, null);
             }
         }
     }

@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.function.Supplier;
 
 /**
- * The references to the keys of a table, each under a name: told with the table's row when they come, and whenever the
- * row changes. Sources: SubscriptionReceiveProcessorSupplier, SubscriptionJoinProcessorSupplier,
+ * The references to the keys of a table, each under a name: emitted with the table's row when they come, and whenever
+ * the row changes. Sources: SubscriptionReceiveProcessorSupplier, SubscriptionJoinProcessorSupplier,
  * ForeignTableJoinProcessorSupplier.
  *
  * <p>There may be many references to one key, so they are on pages, by their names: at first one page, and twice as
@@ -102,8 +102,8 @@ public final class References extends Core {
     }
 
     /** The receiver of the table's changes, in addition to `first`. */
-    public Told of(Told first) {
-        return new TableTold() {
+    public Output of(Output first) {
+        return new TableOutput() {
             @Override
             public void update(byte[] key, Window row) {
                 first.update(key, row);

@@ -45,7 +45,7 @@ public final class SessionWindows extends Windowed {
         find(key, at, before);
         if (near.isEmpty()) {
             if (at < closes(clock.streamTime)) {
-                told.late(key, at, at, at, clock.streamTime);
+                output.late(key, at, at, at, clock.streamTime);
             } else {
                 put(key, new Window(at, at, at, parts.first(record)), true);
             }
@@ -53,7 +53,7 @@ public final class SessionWindows extends Windowed {
             merge(key, at, record, closes(before));
         }
         if (closing != null && clock.streamTime > before) {
-            tellWhatCloses(closes(clock.streamTime));
+            emitClosing(closes(clock.streamTime));
         }
     }
 
@@ -104,7 +104,7 @@ public final class SessionWindows extends Windowed {
         long start = Math.min(at, first.start);
         long end = Math.max(at, last.end);
         if (end < closes(clock.streamTime)) {
-            told.late(key, at, start, end, clock.streamTime);
+            output.late(key, at, start, end, clock.streamTime);
             return;
         }
         near.forEach(this::changing);
@@ -158,7 +158,7 @@ public final class SessionWindows extends Windowed {
      *
      * <p>A waiting entry has a moment of its session, which is still in the session after it has grown.
      */
-    private void tellWhatCloses(long closes) {
+    private void emitClosing(long closes) {
         List<Due.Entry> closed = new ArrayList<>();
         for (Due.Entry entry : closing.take(closes - 1)) {
             table.makeRoom();
@@ -177,7 +177,7 @@ public final class SessionWindows extends Windowed {
         for (Due.Entry entry : closed) {
             if (last == null || last.time() != entry.time() || !Arrays.equals(last.key(), entry.key())) {
                 table.makeRoom();
-                told.closed(entry.key(), at(entry.key(), entry.time()));
+                output.closed(entry.key(), at(entry.key(), entry.time()));
             }
             last = entry;
         }

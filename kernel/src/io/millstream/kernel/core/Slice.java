@@ -8,7 +8,7 @@ import java.util.ArrayList;
  */
 final class Slice extends SliceName {
     final ArrayList<Window> windows;
-    /** Windows that are gone and were told before; null for none. */
+    /** Windows that are gone and were emitted before; null for none. */
     ArrayList<Window> gone;
     /** Whether it did not exist before. */
     final boolean isNew;

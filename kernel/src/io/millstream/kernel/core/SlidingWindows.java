@@ -41,7 +41,7 @@ public final class SlidingWindows extends Windowed {
     protected void process(byte[] key, long at, Object[] record) {
         clock.streamTime = Math.max(clock.streamTime, at);
         if (at + 1 + size <= closes()) {
-            told.late(key, at, at - size, at, clock.streamTime);
+            output.late(key, at, at - size, at, clock.streamTime);
             return;
         }
         // Kafka Streams' store would have forgotten what began before this.
@@ -153,7 +153,7 @@ public final class SlidingWindows extends Windowed {
 
     private void update(Window window, long at, Object[] record) {
         if (window.end < closes()) {
-            told.late(window.slice.key, at, window.start, window.end, clock.streamTime);
+            output.late(window.slice.key, at, window.start, window.end, clock.streamTime);
             return;
         }
         changing(window);
@@ -164,7 +164,7 @@ public final class SlidingWindows extends Windowed {
 
     private void open(byte[] key, Window window, long at) {
         if (window.end < closes()) {
-            told.late(key, at, window.start, window.end, clock.streamTime);
+            output.late(key, at, window.start, window.end, clock.streamTime);
         } else {
             put(key, window);
         }
@@ -188,7 +188,7 @@ public final class SlidingWindows extends Windowed {
     @Override
     public void finish() {
         if (closing != null) {
-            tellClosed(closes() - 1);
+            emitClosed(closes() - 1);
         }
         super.finish();
     }

@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Holds back the updates of a table, and tells the last one of each key when its time has come, as closed.
+ * Holds back the updates of a table, and emits the last one of each key when its time has come, as closed.
  *
  * <p>It gets them as records, or as another core's changes (see {@link #of}). Sources: KTableSuppressProcessor,
  * InMemoryTimeOrderedKeyValueChangeBuffer.
@@ -30,7 +30,7 @@ public final class Suppress extends Core {
      * @param bytes the same for their estimated size
      * @param stops beyond the maximum, fail
      * @param isWindowed the first two parts of a record are its window's start and end
-     * @param isLogged also tell what is held back, as updates, and as gone when it is released
+     * @param isLogged also emit what is held back, as updates, and as gone when it is released
      */
     public record Limits(
             String name,
@@ -49,8 +49,8 @@ public final class Suppress extends Core {
     }
 
     /** The receiver to use instead of the given one, so that its updates are held back, too. */
-    public Told of(Told first) {
-        return new Told() {
+    public Output of(Output first) {
+        return new Output() {
             @Override
             public void update(byte[] key, Window window) {
                 first.update(key, window);
@@ -78,16 +78,16 @@ public final class Suppress extends Core {
     }
 
     /** The receiver of the table of held updates, which converts names of slices to the keys themselves. */
-    public static Told log(Told told) {
-        return new Told() {
+    public static Output log(Output output) {
+        return new Output() {
             @Override
             public void update(byte[] name, Window window) {
-                told.update(key(name), window);
+                output.update(key(name), window);
             }
 
             @Override
             public void gone(byte[] name, Window window) {
-                told.gone(key(name), window);
+                output.gone(key(name), window);
             }
 
             @Override
@@ -166,7 +166,7 @@ public final class Suppress extends Core {
         clock.own[RECORDS]--;
         clock.own[BYTES] -= size(name, window);
         if (!limits.untilClose || !window.gone) {
-            told.closed(key(name), window);
+            output.closed(key(name), window);
         }
         if (limits.isLogged) {
             table.remove(window);

@@ -7,8 +7,8 @@ import java.util.List;
 /**
  * The slices of an aggregation, with a cache over the state: each is read once and written once per micro-batch.
  *
- * <p>A change is told once per micro-batch as well, with its last value, as by a store with a cache; or immediately.
- * When the cache is full, everything in it is written and told, and it is emptied.
+ * <p>A change is emitted once per micro-batch as well, with its last value, as by a store with a cache; or at once.
+ * When the cache is full, everything in it is written and emitted, and it is emptied.
  */
 public final class Table {
     /** The default capacity of the cache, in slices. */
@@ -16,8 +16,8 @@ public final class Table {
 
     private static final int SEEN = 1 << 12;
 
-    private final Kept kept;
-    private final Told told;
+    private final SliceState kept;
+    private final Output output;
     private final boolean atOnce;
     private final int capacity;
     private final HashMap<SliceName, Slice> cache = new HashMap<>();
@@ -29,20 +29,20 @@ public final class Table {
     private Slice last;
     /** Slices that were only looked up, by hash: most keys are looked up once, and would fill the cache. */
     private Slice[] seen;
-    /** Whether it is telling changes, so that their receivers may look up slices. */
-    private boolean isTelling;
+    /** Whether it is emitting changes, so that their receivers may look up slices. */
+    private boolean isEmitting;
     /** The state has no slices with greater numbers. */
     private long newest = Long.MAX_VALUE;
     /** The headers of the record that changes come from. */
     private byte[] headers;
 
     /**
-     * @param atOnce tell each change as it comes, instead of the last one of a micro-batch
+     * @param atOnce emit every change, not only the last of a micro-batch
      * @param capacity the number of slices at which the cache is full
      */
-    public Table(Kept kept, Told told, boolean atOnce, int capacity) {
+    public Table(SliceState kept, Output output, boolean atOnce, int capacity) {
         this.kept = kept;
-        this.told = told;
+        this.output = output;
         this.atOnce = atOnce;
         this.capacity = capacity;
     }
@@ -67,7 +67,7 @@ public final class Table {
 
     /** Called before a record: makes room if the cache is full. Earlier slices and windows are then invalid. */
     void makeRoom() {
-        if (cache.size() >= capacity && !isTelling) {
+        if (cache.size() >= capacity && !isEmitting) {
             flush();
         }
     }
@@ -134,30 +134,30 @@ public final class Table {
         mark(window.slice);
         window.headers = headers;
         if (atOnce) {
-            boolean isNested = isTelling;
-            isTelling = true; // receivers may look up slices, and the window's previous value has to stay
-            told.update(window.slice.key, window);
-            isTelling = isNested;
+            boolean isNested = isEmitting;
+            isEmitting = true; // receivers may look up slices, and the window's previous value has to stay
+            output.update(window.slice.key, window);
+            isEmitting = isNested;
         } else {
             window.changed = true;
         }
     }
 
-    /** The window stays, but is told as gone and as new. Call {@link #changed} afterwards. */
+    /** The window stays, but is emitted as gone and as new. Call {@link #changed} afterwards. */
     void again(Window window) {
         if (atOnce) {
             window.headers = headers;
-            told.gone(window.slice.key, window);
+            output.gone(window.slice.key, window);
         }
     }
 
-    /** Removes a window, and tells that it is gone if it was told before. */
+    /** Removes a window, and emits that it is gone if it was emitted before. */
     void remove(Window window) {
         Slice slice = window.slice;
         window.headers = headers;
         forget(window);
         if (atOnce) {
-            told.gone(slice.key, window);
+            output.gone(slice.key, window);
         } else if (window.kept) {
             if (slice.gone == null) {
                 slice.gone = new ArrayList<>(1);
@@ -166,7 +166,7 @@ public final class Table {
         }
     }
 
-    /** Removes a window without telling it. */
+    /** Removes a window without emitting that. */
     void forget(Window window) {
         mark(window.slice);
         window.slice.windows.remove(window);
@@ -181,13 +181,13 @@ public final class Table {
         if (slice == null) {
             kept.write(key, number, List.of());
         } else {
-            tell(slice);
+            emit(slice);
             mark(slice);
             slice.windows.clear();
         }
     }
 
-    /** The slice has to be written, without telling it. */
+    /** The slice has to be written, without emitting that. */
     void mark(Slice slice) {
         if (!slice.changed) {
             slice.changed = true;
@@ -196,17 +196,17 @@ public final class Table {
     }
 
     /** Tells what has changed. */
-    void tell() {
-        isTelling = true;
+    void emit() {
+        isEmitting = true;
         for (Slice slice : changed) {
-            tell(slice);
+            emit(slice);
         }
-        isTelling = false;
+        isEmitting = false;
     }
 
     /** Tells and writes what has changed, and forgets everything. */
     void flush() {
-        tell();
+        emit();
         for (Slice slice : changed) {
             if (!(slice.isNew && slice.windows.isEmpty())) {
                 kept.write(slice.key, slice.number, slice.windows);
@@ -219,11 +219,11 @@ public final class Table {
         last = null;
     }
 
-    private void tell(Slice slice) {
+    private void emit(Slice slice) {
         if (slice.gone != null) {
             for (Window window : slice.gone) {
                 if (!isThere(slice, window)) {
-                    told.gone(slice.key, window);
+                    output.gone(slice.key, window);
                 }
             }
             slice.gone = null;
@@ -231,7 +231,7 @@ public final class Table {
         for (Window window : slice.windows) {
             if (window.changed) {
                 window.changed = false;
-                told.update(slice.key, window);
+                output.update(slice.key, window);
             }
         }
     }

@@ -20,8 +20,8 @@ public final class TableJoin {
     }
 
     /** The receiver of one side's changes, in addition to `first`. */
-    public Told of(Told first, boolean isLeft) {
-        return new TableTold() {
+    public Output of(Output first, boolean isLeft) {
+        return new TableOutput() {
             @Override
             public void update(byte[] key, Window window) {
                 first.update(key, window);

@@ -35,7 +35,7 @@ abstract class TimedWindows extends Windowed {
         for (long start = first(at); start <= at; start = after(start)) {
             long end = end(start);
             if (end <= closes) {
-                told.late(key, at, start, end, clock.streamTime);
+                output.late(key, at, start, end, clock.streamTime);
                 continue;
             }
             if (slice == null || slice.number != number(start)) {
@@ -64,7 +64,7 @@ abstract class TimedWindows extends Windowed {
     @Override
     public void finish() {
         if (closing != null) {
-            tellClosed(clock.streamTime - grace);
+            emitClosed(clock.streamTime - grace);
         }
         super.finish();
     }

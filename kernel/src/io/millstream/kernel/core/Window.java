@@ -16,9 +16,9 @@ public final class Window {
     public long updated;
     /** Partial results, as {@link Parts} merges them. */
     public Object[] parts;
-    /** For a held update: its release tells that the window is gone. */
+    /** For a held update: its release emits that the window is gone. */
     public boolean gone;
-    /** Its value when it was last told, if the core remembers that; null for none. */
+    /** Its value when it was last emitted, if the core remembers that; null for none. */
     public Object[] before;
     /** For a record of a join: whether it has no match yet, but one may come. */
     public boolean waits;
@@ -28,9 +28,9 @@ public final class Window {
     public byte[] headers;
     /** The slice that it is in; null if it was removed. */
     Slice slice;
-    /** Whether its value still has to be told. */
+    /** Whether its value still has to be emitted. */
     boolean changed;
-    /** Whether it is in the state from before this micro-batch; only then is it told as gone. */
+    /** Whether it is in the state from before this micro-batch; only then is it emitted as gone. */
     boolean kept;
 
     public Window(long start, long end, long at, Object[] parts) {

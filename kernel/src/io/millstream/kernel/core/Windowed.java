@@ -58,10 +58,10 @@ abstract class Windowed extends Core {
     }
 
     /** Tells closed windows of one size, which do not change any more, at the end of the micro-batch. */
-    protected final void tellClosed(long time) {
+    protected final void emitClosed(long time) {
         for (Due.Entry entry : closing.take(time)) {
             table.makeRoom();
-            told.closed(entry.key(), slice(entry.key(), entry.number()).find(entry.number()));
+            output.closed(entry.key(), slice(entry.key(), entry.number()).find(entry.number()));
         }
     }
 

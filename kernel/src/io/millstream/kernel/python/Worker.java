@@ -114,7 +114,7 @@ final class Worker {
         return found;
     }
 
-    /** Owners whose names begin like this do not come back: their workers are told so, and become free. */
+    /** Owners whose names begin like this do not come back: their workers are notified, and become free. */
     static void release(String prefix) {
         List<Worker> released = new ArrayList<>();
         synchronized (ALL) {

@@ -28,7 +28,7 @@ public final class Batches {
     /** So many first batches of a run are short: 1 s, 2 s, 3 s, and so on. */
     private static final int SHORT = 5;
 
-    /** The number of batches that were told to end. */
+    /** The number of batches that were asked to end. */
     private final AtomicInteger turn = new AtomicInteger();
     /** That number when the current batch began: the same for all its sources. */
     private volatile int begun;
@@ -183,17 +183,17 @@ public final class Batches {
     }
 
     /**
-     * Whether a batch has to end. `told`: how many batches had been told to end when it began.
+     * Whether a batch has to end. `turnAtStart`: how many batches had been asked to end when it began.
      *
      * <p>The first batches of a run are short. A turn waits for code that Java has not compiled yet; the first ones
      * take up to 0.7 s. So they come at the start, when records take longer anyway.
      */
-    boolean isOver(int told) {
-        return isOver(told, System.nanoTime());
+    boolean isOver(int turnAtStart) {
+        return isOver(turnAtStart, System.nanoTime());
     }
 
-    boolean isOver(int told, long now) {
-        if (turn.get() != told) {
+    boolean isOver(int turnAtStart, long now) {
+        if (turn.get() != turnAtStart) {
             return true;
         }
         if (number > SHORT) {

@@ -6,7 +6,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeRead;
 
-/** Creates the readers of one batch, which can be told to end it; it is serialized to the executors. */
+/** Creates the readers of one batch, which can be asked to end it; it is serialized to the executors. */
 public final class RealTimeReaders implements PartitionReaderFactory {
     private static final long serialVersionUID = 1;
 
@@ -26,7 +26,7 @@ public final class RealTimeReaders implements PartitionReaderFactory {
         PartitionReader<InternalRow> reader = sparks.createReader(partition);
         Batches batches = Batches.of(run);
         if (batches == null) {
-            return reader; // on an executor, which cannot be told anything
+            return reader; // on an executor, which cannot be reached
         }
         return new RealTimeReader((SupportsRealTimeRead<InternalRow>) reader, batches, batch);
     }

@@ -68,7 +68,7 @@ record Marker(long next, long epoch, String of) {
             while (!asked.isEmpty()) {
                 // Kafka's client omits what is not settled; null means no offset.
                 answered(admin.listConsumerGroupOffsets(asked, how).all())
-                        .forEach((group, told) -> told.values().forEach(offset -> found.put(group, of(offset))));
+                        .forEach((group, offsets) -> offsets.values().forEach(offset -> found.put(group, of(offset))));
                 asked.keySet().removeAll(found.keySet());
                 if (!asked.isEmpty() && System.nanoTime() > deadline) {
                     throw new TimeoutException("Kafka did not return the markers of " + asked.keySet()

@@ -217,8 +217,8 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     /** The application's own topics are partitioned as planned, even if somebody adds partitions. */
     private int planned(Topic topic) {
         if (topic.planned == 0) {
-            Integer told = options.partitions().get(topic.name);
-            topic.planned = told == null ? partitions(topic) : told;
+            Integer planned = options.partitions().get(topic.name);
+            topic.planned = planned == null ? partitions(topic) : planned;
         }
         return topic.planned;
     }
@@ -241,7 +241,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
         Queue<Failure> queue = failures;
         Throwable refusal = sent.hopeless ? sent.lacking : tooLarge(sent.record);
         if (refusal != null) {
-            tell(queue, new Failure(sent, refusal, Verdict.REFUSED));
+            report(queue, new Failure(sent, refusal, Verdict.REFUSED));
             return;
         }
         if (!sent.counted) {
@@ -252,18 +252,18 @@ final class RecordsWriter implements DataWriter<InternalRow> {
             // A partition that the producer does not know may be new: the producer looks for up to max.block.ms.
             sender.send(sent.record, (metadata, error) -> {
                 if (error != null) {
-                    tell(queue, judged(sent, error));
+                    report(queue, judged(sent, error));
                 }
             });
         } catch (KafkaException error) {
             if (kept == null) {
                 throw error;
             }
-            tell(queue, judged(sent, error));
+            report(queue, judged(sent, error));
         }
     }
 
-    private void tell(Queue<Failure> queue, Failure failure) {
+    private void report(Queue<Failure> queue, Failure failure) {
         queue.add(failure);
         if (!mayGoOn(failure)) {
             failed = true;

@@ -22,7 +22,7 @@ import org.apache.kafka.common.KafkaException;
  * the newer one in the run's marker, and writes nothing.
  */
 public final class TransactionSender implements Sender {
-    private static final Map<String, Kept> IDLE = new HashMap<>();
+    private static final Map<String, Pooled> IDLE = new HashMap<>();
 
     /**
      * A producer between two batches.
@@ -30,54 +30,55 @@ public final class TransactionSender implements Sender {
      * @param next the first batch that is not written
      * @param seen the last batch that was here, even if there was nothing to write; -1 if none was
      */
-    record Kept(Options options, String id, Producer<byte[], byte[]> producer, long next, long seen, long idleSince) {}
+    record Pooled(
+            Options options, String id, Producer<byte[], byte[]> producer, long next, long seen, long idleSince) {}
 
-    private final Kept kept;
+    private final Pooled pooled;
     private final long batch;
     private final boolean written;
     private boolean begun;
     private boolean closed;
 
-    private TransactionSender(Kept kept, long batch) {
-        this.kept = kept;
+    private TransactionSender(Pooled pooled, long batch) {
+        this.pooled = pooled;
         this.batch = batch;
-        this.written = kept.next > batch;
+        this.written = pooled.next > batch;
     }
 
     static TransactionSender open(Options options, int sinkPartition, long batch) {
         return new TransactionSender(take(options, options.transactionalId(sinkPartition), batch), batch);
     }
 
-    static void closeIdle(Predicate<Kept> which) {
-        List<Kept> gone = new ArrayList<>();
+    static void closeIdle(Predicate<Pooled> which) {
+        List<Pooled> gone = new ArrayList<>();
         synchronized (IDLE) {
-            IDLE.values().removeIf(kept -> which.test(kept) && gone.add(kept));
+            IDLE.values().removeIf(pooled -> which.test(pooled) && gone.add(pooled));
         }
-        gone.forEach(kept -> Producers.close(kept.producer));
+        gone.forEach(pooled -> Producers.close(pooled.producer));
     }
 
-    private static Kept take(Options options, String id, long batch) {
-        Kept kept;
+    private static Pooled take(Options options, String id, long batch) {
+        Pooled pooled;
         synchronized (IDLE) {
-            kept = IDLE.remove(id);
-            if (kept != null && kept.options.epoch() > options.epoch()) {
-                IDLE.put(id, kept);
-                throw fenced(id, options, new Marker(0, kept.options.epoch(), kept.options.run()), null);
+            pooled = IDLE.remove(id);
+            if (pooled != null && pooled.options.epoch() > options.epoch()) {
+                IDLE.put(id, pooled);
+                throw fenced(id, options, new Marker(0, pooled.options.epoch(), pooled.options.run()), null);
             }
         }
         // If a batch was not here, another executor may have had it, and the broker fenced this producer.
         boolean alone = Run.isOfThisDriver(options);
-        if (kept != null && kept.options.equals(options) && (alone || kept.seen + 1 == batch)) {
-            return kept;
+        if (pooled != null && pooled.options.equals(options) && (alone || pooled.seen + 1 == batch)) {
+            return pooled;
         }
-        if (kept != null) {
-            Producers.close(kept.producer);
+        if (pooled != null) {
+            Producers.close(pooled.producer);
         }
-        return made(options, id);
+        return created(options, id);
     }
 
     @SuppressWarnings("resource") // the producer is kept, or closed
-    private static Kept made(Options options, String id) {
+    private static Pooled created(Options options, String id) {
         List<String> markers = List.of(id, options.runId());
         // Checked before the fencing as well, because a run that only now finds out that it is late must not fence the
         // newer one. What a dead attempt has left open ends only with the fencing.
@@ -89,7 +90,7 @@ public final class TransactionSender implements Sender {
             producer.initTransactions();
             Map<String, Marker> found = Marker.read(options, markers, true);
             check(found, options, id);
-            return new Kept(options, id, producer, found.get(id).nextOf(options.query()), -1, System.nanoTime());
+            return new Pooled(options, id, producer, found.get(id).nextOf(options.query()), -1, System.nanoTime());
         } catch (RuntimeException error) {
             Producers.close(producer);
             throw Verdict.of(error) == Verdict.FENCED ? lost(id, options, error) : error;
@@ -136,7 +137,7 @@ public final class TransactionSender implements Sender {
 
     @Override
     public RuntimeException lost(Throwable cause) {
-        return lost(kept.id, kept.options, cause);
+        return lost(pooled.id, pooled.options, cause);
     }
 
     @Override
@@ -152,27 +153,27 @@ public final class TransactionSender implements Sender {
     @Override
     public void send(ProducerRecord<byte[], byte[]> record, Callback callback) {
         if (!begun) {
-            FailPoint.reach(kept.id + ".opened");
-            kept.producer.beginTransaction();
+            FailPoint.reach(pooled.id + ".opened");
+            pooled.producer.beginTransaction();
             begun = true;
         }
-        kept.producer.send(record, callback);
+        pooled.producer.send(record, callback);
     }
 
     @Override
     public int partitions(String topic) {
-        return kept.producer.partitionsFor(topic).size();
+        return pooled.producer.partitionsFor(topic).size();
     }
 
     @Override
     public void flush() {
-        kept.producer.flush();
+        pooled.producer.flush();
     }
 
     @Override
     public void restart() {
         if (begun) {
-            kept.producer.abortTransaction();
+            pooled.producer.abortTransaction();
             begun = false;
         }
     }
@@ -183,22 +184,22 @@ public final class TransactionSender implements Sender {
         if (!begun) {
             return;
         }
-        FailPoint.reach(kept.id + ".flushed");
+        FailPoint.reach(pooled.id + ".flushed");
         try {
             mark();
-            FailPoint.reach(kept.id + ".marked");
-            kept.producer.commitTransaction();
+            FailPoint.reach(pooled.id + ".marked");
+            pooled.producer.commitTransaction();
         } catch (KafkaException error) {
-            FailPoint.reach(kept.id + ".refused");
+            FailPoint.reach(pooled.id + ".refused");
             throw Verdict.of(error) == Verdict.FENCED ? lost(error) : error;
         }
-        FailPoint.reach(kept.id + ".committed");
+        FailPoint.reach(pooled.id + ".committed");
     }
 
     /** Record the batch in the transaction. */
     void mark() {
-        Marker marker = new Marker(batch + 1, kept.options.epoch(), kept.options.query());
-        kept.producer.sendOffsetsToTransaction(marker.offsets(kept.options), new ConsumerGroupMetadata(kept.id));
+        Marker marker = new Marker(batch + 1, pooled.options.epoch(), pooled.options.query());
+        pooled.producer.sendOffsetsToTransaction(marker.offsets(pooled.options), new ConsumerGroupMetadata(pooled.id));
     }
 
     @Override
@@ -213,16 +214,16 @@ public final class TransactionSender implements Sender {
                 try {
                     restart(); // if it fails, the next producer of this transactional.id aborts it
                 } finally {
-                    Producers.close(kept.producer);
+                    Producers.close(pooled.producer);
                 }
             });
             return;
         }
-        long next = begun ? batch + 1 : kept.next;
-        Kept back = new Kept(kept.options, kept.id, kept.producer, next, batch, System.nanoTime());
-        Kept other;
+        long next = begun ? batch + 1 : pooled.next;
+        Pooled back = new Pooled(pooled.options, pooled.id, pooled.producer, next, batch, System.nanoTime());
+        Pooled other;
         synchronized (IDLE) {
-            other = IDLE.put(kept.id, back);
+            other = IDLE.put(pooled.id, back);
         }
         if (other != null) {
             Producers.close(other.producer); // from an abandoned attempt: the broker has fenced one of the two

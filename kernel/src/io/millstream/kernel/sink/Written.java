@@ -37,7 +37,7 @@ final class Written implements WriterCommitMessage {
         }
 
         /** As numbers; those of the age are omitted if no record has one. */
-        String told() {
+        String figures() {
             String counts = records + " " + bytes;
             return timed == 0 ? counts : counts + " " + timed + " " + least + " " + most + " " + sum;
         }
@@ -98,7 +98,7 @@ final class Written implements WriterCommitMessage {
             }
         }
         Map<String, String> metrics = dropped.metrics();
-        all.forEach((name, topic) -> metrics.put(Constants.METRIC_WRITTEN + name, topic.told()));
+        all.forEach((name, topic) -> metrics.put(Constants.METRIC_WRITTEN + name, topic.figures()));
         if (!metrics.isEmpty()) {
             metrics.put(BATCH, Long.toString(batch));
         }

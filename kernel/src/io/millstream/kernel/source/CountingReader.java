@@ -23,7 +23,7 @@ final class CountingReader implements SupportsRealTimeRead<InternalRow> {
     private final SupportsRealTimeRead<InternalRow> sparks;
     private final ReadBytes.Piece piece;
     private final boolean hasHeaders;
-    private final CollectionAccumulator<String> told;
+    private final CollectionAccumulator<String> reports;
     private final long eachRecord;
     private long bytes;
 
@@ -31,11 +31,11 @@ final class CountingReader implements SupportsRealTimeRead<InternalRow> {
             SupportsRealTimeRead<InternalRow> sparks,
             ReadBytes.Piece piece,
             boolean hasHeaders,
-            CollectionAccumulator<String> told) {
+            CollectionAccumulator<String> reports) {
         this.sparks = sparks;
         this.piece = piece;
         this.hasHeaders = hasHeaders;
-        this.told = told;
+        this.reports = reports;
         eachRecord = FIXED + piece.topic().length(); // Kafka takes only ASCII in a topic's name
     }
 
@@ -76,7 +76,7 @@ final class CountingReader implements SupportsRealTimeRead<InternalRow> {
     @Override
     public void close() throws IOException {
         if (bytes > 0) {
-            told.add(piece.told(bytes));
+            reports.add(piece.report(bytes));
             bytes = 0;
         }
         sparks.close();

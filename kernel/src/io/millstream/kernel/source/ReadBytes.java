@@ -41,47 +41,47 @@ final class ReadBytes {
             return new Piece(range.group(1), Integer.parseInt(range.group(2)), Long.parseLong(range.group(3)));
         }
 
-        String told(long bytes) {
+        String report(long bytes) {
             return topic + " " + partition + " " + from + " " + bytes;
         }
     }
 
-    private final Set<CollectionAccumulator<String>> untold = new HashSet<>();
+    private final Set<CollectionAccumulator<String>> unread = new HashSet<>();
 
     /** The readers of a batch, which count; with the column of headers or without. */
     @SuppressWarnings("resource") // the query's session stays open
     PartitionReaderFactory counting(PartitionReaderFactory readers, boolean hasHeaders) {
-        CollectionAccumulator<String> told = new CollectionAccumulator<>();
-        SparkSession.active().sparkContext().register(told);
-        synchronized (untold) {
-            untold.add(told);
+        CollectionAccumulator<String> reports = new CollectionAccumulator<>();
+        SparkSession.active().sparkContext().register(reports);
+        synchronized (unread) {
+            unread.add(reports);
         }
-        return new Readers(readers, hasHeaders, told);
+        return new Readers(readers, hasHeaders, reports);
     }
 
-    private record Readers(PartitionReaderFactory sparks, boolean hasHeaders, CollectionAccumulator<String> told)
+    private record Readers(PartitionReaderFactory sparks, boolean hasHeaders, CollectionAccumulator<String> reports)
             implements PartitionReaderFactory {
         @Override
         @SuppressWarnings("resource") // it is the other one's to close
         public PartitionReader<InternalRow> createReader(InputPartition partition) {
             SupportsRealTimeRead<InternalRow> reader =
                     (SupportsRealTimeRead<InternalRow>) sparks.createReader(partition);
-            return new CountingReader(reader, Piece.of(partition), hasHeaders, told);
+            return new CountingReader(reader, Piece.of(partition), hasHeaders, reports);
         }
     }
 
     /** What was read since this was asked before, as JSON: topics, their partitions, and the bytes; null: nothing. */
     String take() {
         Map<Piece, Long> pieces = new HashMap<>();
-        synchronized (untold) {
-            for (CollectionAccumulator<String> each : untold) {
+        synchronized (unread) {
+            for (CollectionAccumulator<String> each : unread) {
                 for (String line : each.value()) {
                     String[] words = line.split(" ");
                     Piece piece = new Piece(words[0], Integer.parseInt(words[1]), Long.parseLong(words[2]));
                     pieces.merge(piece, Long.parseLong(words[3]), Math::max);
                 }
             }
-            untold.clear();
+            unread.clear();
         }
         Map<String, Map<Integer, Long>> topics = new TreeMap<>();
         pieces.forEach((piece, bytes) -> topics.computeIfAbsent(piece.topic(), name -> new TreeMap<>())

@@ -7,13 +7,13 @@ import io.millstream.kernel.core.Folds;
 import io.millstream.kernel.core.Latest;
 import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
+import io.millstream.kernel.core.Output;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Records;
 import io.millstream.kernel.core.References;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.TableJoin;
 import io.millstream.kernel.core.TableView;
-import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Window;
 import io.millstream.kernel.python.Folding;
 import io.millstream.kernel.python.Program;
@@ -76,7 +76,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     /** The columns of an item's parts in the output, and of its previous ones. */
     private record Columns(int first, int firstOld, boolean remembers, boolean isOpaque, DataType[] types) {}
 
-    /** For each item, whether its changes are told without headers. */
+    /** For each item, whether its changes are emitted without headers. */
     private transient boolean[] isBare;
 
     private Operator(Plan plan, int sinceAt, StructType output, Program program, boolean isAlone) {
@@ -231,7 +231,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private final Core[] cores = new Core[plan.items.size()];
         private final Pairs[] pairs = new Pairs[plan.items.size()];
         private final Lookup[] lookups = new Lookup[plan.items.size()];
-        private final Results[] told = new Results[plan.items.size()];
+        private final Results[] emitted = new Results[plan.items.size()];
         /** The headers of the record at hand. */
         private byte[] atHand;
         /** For each item, those of its last record. */
@@ -245,7 +245,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 case "lookup" -> lookup(tag).record(key, at, parts);
                 case "references" -> {
                     if (key == null) { // there is no such row, and never will be
-                        told(tag).match(null, at, parts, null);
+                        results(tag).match(null, at, parts, null);
                     } else {
                         references(tag).record(key, at, parts);
                     }
@@ -260,11 +260,11 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             }
         }
 
-        private Results told(int tag) {
-            if (told[tag] == null) {
-                told[tag] = new Results(tag, this);
+        private Results results(int tag) {
+            if (emitted[tag] == null) {
+                emitted[tag] = new Results(tag, this);
             }
-            return told[tag];
+            return emitted[tag];
         }
 
         private TableView table(int tag) {
@@ -276,7 +276,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 Plan.Item item = plan.items.get(tag);
                 boolean isLeft = item.setting("alone") != 0;
                 int table = item.link("table");
-                lookups[tag] = new Lookup(() -> table(table), isLeft, told(tag));
+                lookups[tag] = new Lookup(() -> table(table), isLeft, results(tag));
             }
             return lookups[tag];
         }
@@ -285,7 +285,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             if (cores[tag] == null && plan.items.get(tag).core().equals("waiting")) {
                 cores[tag] = shelves.get(tag).open(lookup(tag));
             } else if (cores[tag] == null) {
-                Told all = told(tag);
+                Output all = results(tag);
                 for (int other : plan.over(tag)) {
                     all = over(other, tag, all);
                 }
@@ -295,15 +295,15 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         }
 
         /** The receiver of an aggregation's changes, in addition to others. */
-        private Told over(int tag, int below, Told others) {
+        private Output over(int tag, int below, Output others) {
             Plan.Item item = plan.items.get(tag);
             return switch (item.core()) {
                 case "suppress" -> ((Suppress) core(tag)).of(others);
                 case "table_join" -> {
                     int left = item.link("left");
                     int right = item.link("right");
-                    TableJoin join = new TableJoin(() -> table(left), () -> table(right), told(tag));
-                    Told side = join.of(others, below == left);
+                    TableJoin join = new TableJoin(() -> table(left), () -> table(right), results(tag));
+                    Output side = join.of(others, below == left);
                     yield item.isOfOne() ? join.of(side, false) : side;
                 }
                 case "references" -> references(tag).of(others);
@@ -314,7 +314,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
         private References references(int tag) {
             if (cores[tag] == null) {
                 int table = plan.items.get(tag).link("table");
-                cores[tag] = shelves.get(tag).open(() -> table(table), told(tag));
+                cores[tag] = shelves.get(tag).open(() -> table(table), results(tag));
             }
             return (References) cores[tag];
         }
@@ -324,16 +324,16 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 Plan.Item item = plan.items.get(tag);
                 Records left = (Records) core(item.link("left"));
                 Records right = (Records) core(item.link("right"));
-                pairs[tag] = shelves.get(tag).open(left, right, told(tag));
+                pairs[tag] = shelves.get(tag).open(left, right, results(tag));
             }
             return pairs[tag];
         }
 
         void finish() {
-            // All changes of joined tables are told before any table empties its cache.
+            // All changes of joined tables are emitted before any table empties its cache.
             for (int tag = 0; tag < cores.length; tag++) {
                 if (cores[tag] != null && plan.isJoined(tag)) {
-                    cores[tag].tell();
+                    cores[tag].emit();
                 }
             }
             // Items that depend on others come after them.
@@ -350,7 +350,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
     }
 
     /** Turns changes into rows. */
-    private final class Results implements Told, Matches {
+    private final class Results implements Output, Matches {
         private final int tag;
         private final Run run;
         private final PackedResults rows;
@@ -387,7 +387,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             if (window.gone) {
                 gone(key, window);
             } else {
-                tell(Constants.KIND_UPDATE, key, window, window.headers);
+                emit(Constants.KIND_UPDATE, key, window, window.headers);
             }
         }
 
@@ -408,7 +408,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
                 row[HEADERS_OUT] = headers;
                 rows.add(row);
             } else {
-                tell(Constants.KIND_CLOSED, key, window, headers);
+                emit(Constants.KIND_CLOSED, key, window, headers);
             }
         }
 
@@ -419,7 +419,7 @@ public final class Operator extends StatefulProcessorWithInitialState<Integer, R
             rows.add(row);
         }
 
-        private void tell(int kind, byte[] key, Window window, byte[] headers) {
+        private void emit(int kind, byte[] key, Window window, byte[] headers) {
             Object[] row = row(kind, key, window.start, window.end, window.at);
             row[HEADERS_OUT] = headers;
             int of = item.of() < 0 ? tag : item.of();

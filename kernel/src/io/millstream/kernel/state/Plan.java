@@ -40,7 +40,7 @@ final class Plan implements Serializable {
      *
      * @param core the name of its core
      * @param settings the core's numbers
-     * @param atOnce whether to tell each change as it comes
+     * @param atOnce whether to emit every change, not only the last of a micro-batch
      * @param names the names of its parts' columns
      * @param columns their places in the input
      * @param place its name in messages
@@ -86,7 +86,7 @@ final class Plan implements Serializable {
         }
 
         /** Whether it has state. */
-        boolean isKept() {
+        boolean hasState() {
             return !List.of("lookup", "table_join", "changes").contains(core);
         }
 
@@ -115,7 +115,7 @@ final class Plan implements Serializable {
             return of >= 0 ? List.of() : remembers() ? List.of("", "old_") : List.of("");
         }
 
-        /** Whether windows are told when they close, or are held back. */
+        /** Whether windows are emitted when they close, or are held back. */
         boolean isOnClose() {
             return setting("on_close") != 0 || List.of("suppress", "pairs", "waiting").contains(core);
         }
@@ -210,7 +210,7 @@ final class Plan implements Serializable {
         return isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
     }
 
-    /** Whether its rows are only looked up, so that there is nothing to tell. */
+    /** Whether its rows are only looked up, so that there is nothing to emit. */
     private boolean isLookedUp(int tag) {
         return items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
     }

@@ -5,19 +5,19 @@ import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Due;
 import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Folds;
-import io.millstream.kernel.core.Kept;
 import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
+import io.millstream.kernel.core.Output;
 import io.millstream.kernel.core.PackedRows;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Parts;
 import io.millstream.kernel.core.Records;
 import io.millstream.kernel.core.References;
+import io.millstream.kernel.core.SliceState;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.TableView;
 import io.millstream.kernel.core.Task;
-import io.millstream.kernel.core.Told;
 import io.millstream.kernel.core.Waiting;
 import io.millstream.kernel.core.Window;
 import io.millstream.kernel.plan.Encodings;
@@ -38,7 +38,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** The state of one aggregation in Spark, for the bucket of the current call. */
-final class Shelf implements Kept {
+final class Shelf implements SliceState {
     private static final StructType ENTRY = new StructType()
             .add("time", DataTypes.LongType)
             .add("key", DataTypes.BinaryType)
@@ -91,7 +91,7 @@ final class Shelf implements Kept {
         this.flagged = item.of() >= 0 || item.core().equals("records");
         this.headed = item.core().equals("suppress");
         this.opaque = item.isOpaque();
-        if (!item.isKept()) {
+        if (!item.hasState()) {
             slices = null;
             clock = null;
             pages = null;
@@ -130,11 +130,11 @@ final class Shelf implements Kept {
     }
 
     /** The core with its state; to be passed to {@link #close} afterwards. */
-    Core open(Told told, int capacity) {
+    Core open(Output output, int capacity) {
         open();
-        Told changes = item.core().equals("suppress") ? Suppress.log(told) : told;
+        Output changes = item.core().equals("suppress") ? Suppress.log(output) : output;
         Table table = new Table(this, changes, item.atOnce(), capacity);
-        return item.core(new Task(rules, table, told, time, due, closing, item.remembers()));
+        return item.core(new Task(rules, table, output, time, due, closing, item.remembers()));
     }
 
     /** The references to the rows of a table, likewise. */
@@ -153,7 +153,7 @@ final class Shelf implements Kept {
     /** The records that wait for their rows, likewise. */
     Waiting open(Lookup lookup) {
         open();
-        Table table = new Table(this, null, true, Table.CAPACITY); // waiting records are not told
+        Table table = new Table(this, null, true, Table.CAPACITY); // waiting records are not emitted
         Task task = new Task(rules, table, null, time, due, closing, false);
         return new Waiting(task, item.setting("grace"), lookup);
     }

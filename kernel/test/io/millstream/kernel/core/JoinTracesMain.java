@@ -27,8 +27,8 @@ import java.util.function.UnaryOperator;
  * <p>Tables and joins are cores. What stands around them in a program is written here, as Kafka Streams has it: each
  * record goes through the whole program before the next one, and a table's change says what was there before.
  *
- * <p>A line of the input has "program", in which a filter has "is_quiet" if it tells nobody of a row that was and is
- * absent; "records"; "batches", how many records each micro-batch has, which is 1 unless it is there; and "capacity",
+ * <p>A line of the input has "program", in which a filter has "is_quiet" if it emits nothing for a row that was and
+ * is absent; "records"; "batches", how many records each micro-batch has, which is 1 unless it is there; and "capacity",
  * of the caches. A step is what a micro-batch led to; "kept" in it says how much there is afterwards.
  */
 public final class JoinTracesMain {
@@ -201,8 +201,8 @@ public final class JoinTracesMain {
             if (op.has("store") && !op.has("history")) {
                 other = inStore(op, other.of(other.value, kept.put(change.key, other.value)));
             }
-            boolean goesOn = before.isTable ? !isQuiet || !other.isNothing() : other.value != null;
-            if (goesOn || !isFilter) {
+            boolean passes = before.isTable ? !isQuiet || !other.isNothing() : other.value != null;
+            if (passes || !isFilter) {
                 to.send(other);
             }
         });
@@ -321,7 +321,7 @@ public final class JoinTracesMain {
     private Node table(JsonNode op, Node before) {
         Node made = new Node(true);
         made.history = history(op);
-        Opened<Core> rows = opened(Core::finish, memory -> core(memory, made.history, telling((key, window) ->
+        Opened<Core> rows = opened(Core::finish, memory -> core(memory, made.history, passingOn((key, window) ->
                 made.send(new Change(
                         key, window.parts[0], first(window.before), window.at, window.at, window.isPast)))));
         before.next.add(change -> {
@@ -332,8 +332,8 @@ public final class JoinTracesMain {
         return made;
     }
 
-    private Core core(Memory memory, Long history, Told told) {
-        Task task = task(memory, told, false);
+    private Core core(Memory memory, Long history, Output output) {
+        Task task = task(memory, output, false);
         return history == null ? new Latest(task) : new Versions(task, history);
     }
 
@@ -344,7 +344,7 @@ public final class JoinTracesMain {
     private Node lookUp(JsonNode op, Node stream, Node table) {
         boolean isInner = op.get("op").asText().equals("join");
         Node made = new Node(false);
-        Opened<Core> rows = opened(Core::finish, memory -> core(memory, table.history, telling(null)));
+        Opened<Core> rows = opened(Core::finish, memory -> core(memory, table.history, passingOn(null)));
         // A table has its row before anybody hears of it.
         Consumer<Change> row = change -> rows.get().record(change.bytes(), change.at, new Object[] {change.value});
         table.next.add(0, row);
@@ -379,7 +379,7 @@ public final class JoinTracesMain {
                 isRightOuter);
         Matches matches = matches((key, at, one, other) -> made.send(new Change(key, joined(one, other), null, at)));
         Function<Memory, Records> records = memory -> new Records(
-                task(memory, telling(null), false),
+                task(memory, passingOn(null), false),
                 limits.before() + limits.after(),
                 limits.retention(),
                 limits.patience());
@@ -421,10 +421,10 @@ public final class JoinTracesMain {
                         Window beside = isLeft ? other : one;
                         String text = new String(key, StandardCharsets.UTF_8);
                         Change change = new Change(text, changed.parts[0], first(changed.before), at, since, false);
-                        tell(name, isLeft, inStore(op, change), beside == null ? null : beside.parts[0], made);
+                        emit(name, isLeft, inStore(op, change), beside == null ? null : beside.parts[0], made);
                     }
                 });
-        Told nobody = telling(null);
+        Output nobody = passingOn(null);
         if (left == right) {
             sides.add(opened(
                     Core::finish, memory -> core(memory, left.history, join.of(join.of(nobody, true), false))));
@@ -448,7 +448,7 @@ public final class JoinTracesMain {
     }
 
     /** Sends what a change on one side makes of the join, if it makes anything. */
-    private static void tell(String join, boolean isLeft, Change change, Object other, Node to) {
+    private static void emit(String join, boolean isLeft, Change change, Object other, Node to) {
         boolean needsOther = join.equals("join") || join.equals("left_join") && !isLeft;
         if (needsOther ? other == null : change.isNothing() && other == null) {
             return;
@@ -500,11 +500,11 @@ public final class JoinTracesMain {
         return asked.path("span").asLong(4);
     }
 
-    private Task task(Memory memory, Told told, boolean isOnClose) {
-        Table table = new Table(memory, told, true, asked.path("capacity").asInt(Table.CAPACITY));
+    private Task task(Memory memory, Output output, boolean isOnClose) {
+        Table table = new Table(memory, output, true, asked.path("capacity").asInt(Table.CAPACITY));
         Due due = new Due(memory.due, memory.due.counts, span(), false);
         Due closing = isOnClose ? new Due(memory.closing, memory.closing.counts, span(), true) : null;
-        return new Task(parts, table, told, memory.clock, due, closing, true);
+        return new Task(parts, table, output, memory.clock, due, closing, true);
     }
 
     private interface Match {
@@ -527,8 +527,8 @@ public final class JoinTracesMain {
     }
 
     /** @param updates what hears of each; null for nobody */
-    private static Told telling(BiConsumer<String, Window> updates) {
-        return new Told() {
+    private static Output passingOn(BiConsumer<String, Window> updates) {
+        return new Output() {
             @Override
             public void update(byte[] key, Window window) {
                 if (updates != null) {

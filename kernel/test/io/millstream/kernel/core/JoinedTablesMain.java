@@ -9,8 +9,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Two tables that are joined, and tell their changes once a micro-batch. The input is an object: "capacity", of
- * their caches, and "batches", lists of `[isLeft, key, value]`. For each change that is told it prints a line
+ * Two tables that are joined, and emit their changes once a micro-batch. The input is an object: "capacity", of
+ * their caches, and "batches", lists of `[isLeft, key, value]`. For each change that is emitted, it prints a line
  * `[isLeft, key, left, right]`.
  */
 public final class JoinedTablesMain implements Matches {
@@ -37,13 +37,13 @@ public final class JoinedTablesMain implements Matches {
             Object[] parts = {update.get(2).textValue()};
             tables.get(update.get(0).asBoolean() ? 0 : 1).record(key, 0, parts);
         }
-        tables.forEach(Core::tell);
+        tables.forEach(Core::emit);
         tables.forEach(Core::finish);
     }
 
-    private static Latest table(Memory memory, Told told, int capacity) {
-        Table table = new Table(memory, told, false, capacity);
-        return new Latest(new Task(PARTS, table, told, memory.clock, null, null, true));
+    private static Latest table(Memory memory, Output output, int capacity) {
+        Table table = new Table(memory, output, false, capacity);
+        return new Latest(new Task(PARTS, table, output, memory.clock, null, null, true));
     }
 
     @Override
@@ -58,7 +58,7 @@ public final class JoinedTablesMain implements Matches {
         throw new IllegalStateException("these are tables");
     }
 
-    private static final class Nothing implements Told {
+    private static final class Nothing implements Output {
         @Override
         public void update(byte[] key, Window window) {
             // Only joins hear of it.

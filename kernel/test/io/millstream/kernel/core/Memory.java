@@ -8,7 +8,7 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /** What Spark keeps between micro-batches, in maps. Nobody shares an object with it, as nobody does with Spark. */
-final class Memory implements Kept {
+final class Memory implements SliceState {
     final Clock clock = new Clock();
     final Map<ByteBuffer, List<Window>> slices = new HashMap<>();
     final Pages due = new Pages();

@@ -42,7 +42,7 @@ public final class SpeedMain {
             for (int i = 0; i < RECORDS; i++) {
                 asked[i] = keys[chance.nextInt(KEYS)].clone(); // as Spark's rows have them
             }
-            long told = count;
+            long before = count;
             long began = CLOCK.getCurrentThreadCpuTime();
             for (int from = 0; from < RECORDS; from += BATCH) {
                 Core core = core(arguments[0], parts, kept, pages, clock);
@@ -54,12 +54,12 @@ public final class SpeedMain {
             }
             double seconds = (CLOCK.getCurrentThreadCpuTime() - began) / 1e9;
             System.out.printf(
-                    "%s: %,.0f records a second, %,d told, %,d slices kept%n",
-                    arguments[0], RECORDS / seconds, count - told, kept.slices.size());
+                    "%s: %,.0f records a second, %,d emitted, %,d slices stored%n",
+                    arguments[0], RECORDS / seconds, count - before, kept.slices.size());
         }
     }
 
-    private static Core core(String name, Parts parts, Kept kept, Memory pages, Clock clock) {
+    private static Core core(String name, Parts parts, SliceState kept, Memory pages, Clock clock) {
         Table table = new Table(kept, new Counting(), false, Table.CAPACITY);
         Due due = new Due(pages.due, pages.due.counts, 1_000, false);
         Due closing = name.endsWith("-close") ? new Due(pages.closing, pages.closing.counts, 1_000, true) : null;
@@ -74,7 +74,7 @@ public final class SpeedMain {
         };
     }
 
-    private static final class Counting implements Told {
+    private static final class Counting implements Output {
         @Override
         public void update(byte[] key, Window window) {
             count++;
@@ -97,7 +97,7 @@ public final class SpeedMain {
     }
 
     /** Keeps what it is given: only the cores are measured. */
-    private static final class InMemory implements Kept {
+    private static final class InMemory implements SliceState {
         final Map<SliceName, ArrayList<Window>> slices = new HashMap<>();
 
         @Override

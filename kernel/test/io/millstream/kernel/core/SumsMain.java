@@ -24,13 +24,13 @@ public final class SumsMain {
             byte[] headers = record[3].isEmpty() ? null : record[3].getBytes(StandardCharsets.UTF_8);
             sums.add(HexFormat.of().parseHex(record[0]), Long.parseLong(record[1]), parts, headers);
             if (sums.isFull()) {
-                tell(sums);
+                print(sums);
             }
         }
-        tell(sums);
+        print(sums);
     }
 
-    private static void tell(Sums sums) {
+    private static void print(Sums sums) {
         for (int i = 0; i < sums.size(); i++) {
             String key = HexFormat.of().formatHex(sums.key(i));
             byte[] headers = sums.headers(i);

@@ -14,7 +14,7 @@ import java.util.List;
  * Runs the programs of traces (tests/snapshots/traces.py) on cores, and prints a line for each: its steps.
  *
  * <p>A line of the input has "program" and "records"; "batches", how many records each micro-batch has, which is 1
- * unless it is there; "at_once", whether each change is told; and "capacity", of the cache. A step is what a
+ * unless it is there; "at_once", whether each change is emitted; and "capacity", of the cache. A step is what a
  * micro-batch led to; "kept" in it says how much there is afterwards.
  */
 public final class TracesMain {
@@ -62,9 +62,9 @@ public final class TracesMain {
                 from += size.asInt();
             }
         }
-        boolean goesOn = true;
-        for (; goesOn && from < asked.get("records").size(); from++) {
-            goesOn = batch(from, from + 1);
+        boolean isOpen = true;
+        for (; isOpen && from < asked.get("records").size(); from++) {
+            isOpen = batch(from, from + 1);
         }
         return steps;
     }
@@ -86,8 +86,8 @@ public final class TracesMain {
     private boolean batch(int from, int to) {
         ObjectNode step = MAPPER.createObjectNode();
         steps.add(step);
-        Steps told = new Steps(step);
-        List<Core> cores = cores(told);
+        Steps output = new Steps(step);
+        List<Core> cores = cores(output);
         for (int i = from; i < to; i++) {
             JsonNode record = asked.get("records").get(i);
             boolean needsValue = windows == null && fold.has("op")
@@ -110,21 +110,21 @@ public final class TracesMain {
     }
 
     /** The one that gets the records, and what holds back its updates. */
-    private List<Core> cores(Told told) {
+    private List<Core> cores(Output output) {
         if (suppress == null) {
-            return List.of(core(task(memory, told, isOnClose())));
+            return List.of(core(task(memory, output, isOnClose())));
         }
-        Suppress last = new Suppress(task(heldBack, told, true), limits());
-        return fold.has("op") ? List.of(core(task(memory, last.of(told), isOnClose())), last) : List.of(last);
+        Suppress last = new Suppress(task(heldBack, output, true), limits());
+        return fold.has("op") ? List.of(core(task(memory, last.of(output), isOnClose())), last) : List.of(last);
     }
 
-    private Task task(Memory kept, Told told, boolean isOnClose) {
+    private Task task(Memory kept, Output output, boolean isOnClose) {
         boolean atOnce = asked.path("at_once").asBoolean(true);
         long span = asked.path("span").asLong(4);
-        Table table = new Table(kept, told, atOnce, asked.path("capacity").asInt(Table.CAPACITY));
+        Table table = new Table(kept, output, atOnce, asked.path("capacity").asInt(Table.CAPACITY));
         Due due = new Due(kept.due, kept.due.counts, span, false);
         Due closing = isOnClose ? new Due(kept.closing, kept.closing.counts, span, true) : null;
-        return new Task(parts, table, told, kept.clock, due, closing, false);
+        return new Task(parts, table, output, kept.clock, due, closing, false);
     }
 
     private Suppress.Limits limits() {
@@ -179,8 +179,8 @@ public final class TracesMain {
         return fold.path("retention").asLong(otherwise);
     }
 
-    /** Writes what is told. */
-    private final class Steps implements Told {
+    /** Writes what is emitted. */
+    private final class Steps implements Output {
         private final ObjectNode step;
 
         Steps(ObjectNode step) {

@@ -18,7 +18,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 public final class TransactionsMain {
     private final Map<String, TransactionSender> senders = new HashMap<>();
     private final String[] arguments;
-    private Exception told;
+    private Exception failure;
 
     private TransactionsMain(String[] arguments) {
         this.arguments = arguments;
@@ -66,17 +66,17 @@ public final class TransactionsMain {
             }
             case "send" -> sender.send(
                     new ProducerRecord<>(arguments[1], null, words[2].getBytes(StandardCharsets.US_ASCII)),
-                    (metadata, error) -> told = error);
+                    (metadata, error) -> failure = error);
             case "flush" -> {
                 sender.flush();
-                return told == null ? "ok" : Verdict.of(told).name();
+                return failure == null ? "ok" : Verdict.of(failure).name();
             }
             case "outlast" -> {
-                for (told = null; told == null; sender.flush()) {
+                for (failure = null; failure == null; sender.flush()) {
                     sender.send(
-                            new ProducerRecord<>(arguments[1], new byte[0]), (metadata, error) -> told = error);
+                            new ProducerRecord<>(arguments[1], new byte[0]), (metadata, error) -> failure = error);
                 }
-                return sender.lost(told).getClass().getSimpleName();
+                return sender.lost(failure).getClass().getSimpleName();
             }
             case "mark" -> sender.mark();
             case "restart" -> sender.restart();

@@ -37,13 +37,13 @@ public final class BatchEndsMain {
     private static void limits(String[] words) {
         long least = Long.parseLong(words[1]);
         long limit = least;
-        StringBuilder told = new StringBuilder().append(limit);
+        StringBuilder limits = new StringBuilder().append(limit);
         for (int batch = 4; batch < words.length; batch++) {
             double seconds = Double.parseDouble(words[batch]);
             limit = BatchEnds.next(limit, least, Long.parseLong(words[2]), seconds, Double.parseDouble(words[3]));
-            told.append(' ').append(limit);
+            limits.append(' ').append(limit);
         }
-        System.out.println(told);
+        System.out.println(limits);
     }
 
     private static void run(long limit, boolean hasTimes, List<long[]> partitions) {

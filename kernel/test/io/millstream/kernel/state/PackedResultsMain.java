@@ -6,7 +6,7 @@ import java.util.List;
 import java.util.Random;
 import org.apache.spark.sql.RowFactory;
 
-/** Rows of random values, packed: as many as it is told; prints how many come out as they were, in order. */
+/** Rows of random values, packed: as many as the input says; prints how many come out as they were, in order. */
 public final class PackedResultsMain {
     private PackedResultsMain() {}
 

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** Keeps slices beyond a micro-batch: Spark's state, or a map in a test. */
-public interface Kept {
+public interface SliceState {
     /** The windows of a slice; null if there is none. The list and its windows become the caller's. */
     ArrayList<Window> read(byte[] key, long slice);
 

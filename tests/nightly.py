@@ -29,6 +29,7 @@ _JOINS = (
     "millstream/spark/compile/join_nodes.py",
     "millstream/spark/compile/kernel_joins.py",
 )
+_COMPILER = ("millstream/spark/compile/", "millstream/topology/", "examples/")
 _OBJECTS = ("kernel/src/io/millstream/kernel/files/", "millstream/checkpoints/object_fencing.py")
 
 NIGHTLY: Mapping[str, tuple[str, ...]] = {
@@ -46,7 +47,18 @@ NIGHTLY: Mapping[str, tuple[str, ...]] = {
         "millstream/spark/jvm/executors.py",
         "millstream/spark/jvm/package.py",
     ),
+    "tests/spark/test_frames_on_spark.py::test_a_session_of_the_users_own": (
+        "millstream/spark/jvm/session.py",
+        "millstream/spark/compile/frame_columns.py",
+    ),
     "tests/spark/test_jvm_killed.py": _JVM,
+    "tests/spark/test_session_close.py": _JVM,
+    "tests/spark/test_settings_compile.py::test_all_examples_compile_under_all_settings": _COMPILER,
+    "tests/spark/test_settings_compile.py::test_programs_of_the_traces_compile_under_all_settings": _COMPILER,
+    "tests/spark/test_settings_compile.py::test_programs_with_joins_compile_under_all_settings": _COMPILER,
+    "tests/spark/test_spark_submit.py": _JVM,
+    "tests/test_ported_programs.py::test_kafka_streams_gives_what_is_written": ("tests/snapshots/ported/",),
+    "tests/test_traces.py::test_kafka_streams_gives_these_traces": ("tests/snapshots/",),
 }
 """A file of tests, or one test in it, and what it is about: files, or folders with all that is in them."""
 
@@ -63,8 +75,10 @@ def as_it_is(row: str) -> str:
         place = ROOT / name
         if not place.exists():
             raise FileNotFoundError(f"tests/nightly.py names {name}, which is not there")
-        files = [place] if place.is_file() else sorted(place.rglob("*.py")) + sorted(place.rglob("*.java"))
+        files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
         for file in files:
+            if file.suffix == ".pyc":
+                continue
             digest.update(file.relative_to(ROOT).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 

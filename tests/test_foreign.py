@@ -19,7 +19,7 @@ from millstream.group.codes import AssignorError
 from millstream.group.trust import unknown_work
 from millstream.group.userdata import Assignment, MemberInfo
 from millstream.group.userdata_layout import LATEST_OFFSET
-from millstream.kafka.coordinator import _said_by
+from millstream.kafka.coordinator import _user_data_of
 from millstream.kafka.membership import _failure
 from millstream.model import HostInfo, TaskId
 from millstream.remote.answers import exception_from
@@ -135,7 +135,7 @@ def test_what_comes_into_a_message_is_on_one_line(way: str) -> None:
 
 def test_a_subscription_that_cannot_be_read_is_told_of_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """By the member's id, which begins with what the member calls itself."""
-    assert _said_by(EVIL, b"\xff") == b""
+    assert _user_data_of(EVIL, b"\xff") == b""
     (message,) = caplog.messages
     assert message.isprintable()
 

@@ -615,6 +615,7 @@ PAUSES = {
     "millstream/registry/registry_client.py": "between two requests to one that is away; with a deadline",
     "millstream/server/streaming.py": "between two looks at how far stores are; ends with who listens",
     "tests/waiting.py": "a condition with a deadline, and a span of time in which something holds",
+    "tests/runtime/ending_program.py": "a program that waits until a signal ends it",
     "tests/cluster/chaos.py": "the faults of a run come at their times",
     "tests/cluster/faults.py": "a fault lasts for a while, and comes at a random moment",
 }

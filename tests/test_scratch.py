@@ -16,15 +16,7 @@ from millstream.broker.storage import DataDir
 from millstream.errors import BrokerException
 from millstream.scratch import LOCK, PrivateDirectory, clear_abandoned
 
-_HOLDS_ONE = """
-import sys
-from millstream.scratch import PrivateDirectory
-directory = PrivateDirectory("test")
-(directory.path / "deep").mkdir()
-(directory.path / "deep" / "library.so").write_bytes(b"x" * 1000)
-print(directory.path, flush=True)
-sys.stdin.read()
-"""
+_HOLDS_ONE = Path(__file__).with_name("holds_directory.py")
 
 
 @pytest.fixture
@@ -65,7 +57,7 @@ def test_what_the_dead_left_is_cleared_and_what_lives_or_is_not_ours_stays(tempo
     os.utime(old, (hour_ago, hour_ago))
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", _HOLDS_ONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(_HOLDS_ONE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for _ in range(2)
     ]

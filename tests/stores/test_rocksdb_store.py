@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -330,29 +329,9 @@ def test_a_deleted_directory_under_an_open_store_does_not_hang_close(tmp_path: P
 def test_a_full_disk_is_a_processor_state_exception_and_loses_nothing(tmp_path: Path) -> None:
     """In a process that may not write large files (as good as a full disk), apply fails with path and
     cause; what had been applied is there afterwards, with its position."""
-    script = textwrap.dedent(
-        """
-        import os, resource, sys
-        from pathlib import Path
-        from millstream.errors import ProcessorStateException
-        from millstream.model import TaskId
-        from millstream.stores.rocksdb_store import RocksDBStore
-        store = RocksDBStore("counts", TaskId(1, 3), Path(sys.argv[1]))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-        applied = 0
-        try:
-            for batch in range(1, 100):
-                store.apply([(b"%d-%d" % (batch, i), os.urandom(1000), 1) for i in range(50)], batch)
-                applied = batch
-        except ProcessorStateException as error:
-            assert sys.argv[1] in str(error) and error.__cause__ is not None, error
-            assert len(list(store.range(None, None))) >= applied * 50
-            print(applied, str(error).replace(chr(10), " "))
-        os._exit(0)
-        """
-    )
+    program = Path(__file__).with_name("full_disk.py")
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
     )
     applied, message = done.stdout.split(maxsplit=1)
     assert "check the space and the permissions" in message

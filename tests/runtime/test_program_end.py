@@ -53,7 +53,7 @@ def test_ctrl_c_in_wait_closes_the_client_and_returns(tmp_path: Path) -> None:
 def test_a_program_that_ends_closes_its_clients_and_then_what_they_need(
     how: str, code: int, tmp_path: Path
 ) -> None:
-    """However Python ends: nobody called close(), two clients live, and Spark's JVM was the last to start."""
+    """Python ends in each way, without close(), with two clients. Spark's JVM was the last to start."""
     ended = run(tmp_path, "two_clients", how)
     assert ended.returncode == code, ended.stderr
     after = ended.stdout.partition("done")[2]
@@ -80,7 +80,7 @@ def test_a_client_that_cannot_be_closed_does_not_keep_the_program(tmp_path: Path
     ids=["wait", "with", "both", "asyncio"],
 )
 def test_sigterm_closes_the_client_and_ends_the_program(way: tuple[str, ...], tmp_path: Path) -> None:
-    """With 143, as shells, Docker and Kubernetes have it, and as a JVM gives it; `finally` runs."""
+    """The exit code is 143, as shells, Docker, Kubernetes and a JVM have it; `finally` blocks run."""
     ended = run(tmp_path, *way)
     assert ended.returncode == 143, (ended.stdout, ended.stderr)
     assert CLOSED in ended.stdout
@@ -117,7 +117,7 @@ def test_sigterm_while_the_client_starts(tmp_path: Path) -> None:
 def test_a_second_signal_ends_the_program_at_once(
     first: signal.Signals, second: signal.Signals, tmp_path: Path
 ) -> None:
-    """Also when a listener of the program's never returns, so that closing cannot end."""
+    """A listener of the program never returns, so that closing cannot end."""
     ended = run(tmp_path, "two_signals", first.name, second.name)
     assert ended.returncode == -second
     assert "a second signal ends the program at once" in ended.stdout

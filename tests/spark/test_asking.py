@@ -29,7 +29,7 @@ from millstream.spark.worker.handler_calls import (
     HandlerError,
     Question,
 )
-from millstream.spark.worker.program_worker import _told
+from millstream.spark.worker.program_worker import _traceback_of
 
 QUESTION = Question(
     place=0,
@@ -162,9 +162,8 @@ def test_what_a_handler_raised_in_a_worker_is_the_cause() -> None:
     asking = Asking({"processing": Raising}, {}, PLACES, None)
     with pytest.raises(HandlerError) as raised:
         asking.answers([replace(QUESTION, value=None)])
-    text = (
-        f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {_told(raised.value).decode()}"
-    )
+    traceback = _traceback_of(raised.value).decode()
+    text = f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {traceback}"
     report = Report("[STREAM_FAILED] Job aborted", (("io.millstream.kernel.python.PythonException", text),))
     error = translate("p0", ("in",), RuntimeError("Spark's"), report=report)
     assert str(error).startswith(

@@ -109,7 +109,7 @@ def test_a_store_that_is_open_cannot_be_opened_again(tmp_path: Path) -> None:
 
 
 def test_a_path_of_which_many_parents_are_missing_is_one_cause() -> None:
-    """Not one more for each directory that could not be created on the way."""
+    """The chain has no entry for each directory that could not be created."""
     missing = Path("/proc/nonesuch/state/app/global/rocksdb/counts")  # no one may create anything there
     with pytest.raises(ProcessorStateException, match="could not be opened") as caught:
         open_at(missing)
@@ -263,7 +263,8 @@ def test_a_damaged_block_is_an_error_and_never_a_missing_entry(tmp_path: Path, r
 
 
 def test_writes_wait_while_rocksdb_stalls_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tiny buffers and one compaction at a time RocksDB refuses writes again and again; none is lost."""
+    """With tiny buffers and one compaction at a time, RocksDB refuses writes again and again; none is
+    lost."""
     normal = rocksdb_store._options
 
     def tiny() -> rocksdict.Options:

@@ -509,7 +509,7 @@ def deciding_files() -> list[Path]:
 
 
 def test_what_decides_needs_the_standard_library_only() -> None:
-    """So that it can be tested without an engine."""
+    """It can be tested without an engine."""
     for path in deciding_files():
         for module, line in imports_of(path):
             top = module.split(".")[0]
@@ -585,7 +585,7 @@ def test_each_thread_is_a_daemon() -> None:
 
 
 def test_the_table_of_threads_has_each_one() -> None:
-    """By its name, with `<…>` for what differs; threads of the demonstration are nobody's."""
+    """Names are compared, with `<…>` for what differs; threads of the demonstration are left out."""
     text = text_of(ROOT / "docs" / "threads.md")
     names = {
         "".join(re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"<\w+>" for part in parts)
@@ -615,6 +615,7 @@ PAUSES = {
     "millstream/registry/registry_client.py": "between two requests to one that is away; with a deadline",
     "millstream/server/streaming.py": "between two looks at how far stores are; ends with who listens",
     "tests/waiting.py": "a condition with a deadline, and a span of time in which something holds",
+    "tests/runtime/ending_program.py": "a program that waits until a signal ends it",
     "tests/cluster/chaos.py": "the faults of a run come at their times",
     "tests/cluster/faults.py": "a fault lasts for a while, and comes at a random moment",
 }
@@ -853,7 +854,7 @@ def parts_of_the_compiler() -> list[str]:
 
 
 def test_each_part_of_the_compiler_imports_only_what_the_map_shows_below_it() -> None:
-    """And nobody else in spark/ goes past its front."""
+    """Other modules of spark/ only import its front."""
     parts = parts_of_the_compiler()
     assert parts[0] == "compiler"
     assert len(parts) > 8
@@ -868,7 +869,7 @@ def test_each_part_of_the_compiler_imports_only_what_the_map_shows_below_it() ->
 
 
 def test_each_node_has_a_row_in_the_compilers_table() -> None:
-    """But a global table, which is in no pipeline: what reads it is."""
+    """A global table has none, because it is in no pipeline; its reader has one."""
     rows = {name for name, _ in code_of(PACKAGE / "spark" / "compile" / "compiler.py").attributes}
     classes = [each for each in vars(nodes).values() if isinstance(each, type)]
     of_nodes = {each.__name__ for each in classes if issubclass(each, nodes.Node)}

@@ -46,6 +46,6 @@ def test_a_release_is_what_was_written_out_and_the_fragments_below_it() -> None:
 
 
 def test_a_release_of_nothing_is_refused() -> None:
-    """Neither a fragment nor a section of that version."""
+    """There is neither a fragment nor a section of that version."""
     with pytest.raises(ValueError, match="there is nothing to release"):
         script().released(WRITTEN, "0.3.0", "2026-02-02", {})

@@ -31,7 +31,7 @@ def test_an_archive_of_another_size_than_its_name_says_is_not_used(tmp_path: Pat
 
 
 def test_an_archive_that_a_broker_did_not_start_with_is_not_made_again(tmp_path: Path) -> None:
-    """Else every second start would fail first."""
+    """Otherwise every second start would fail first."""
     archive = Archive(tmp_path)
     (tmp_path / "classes-5.jsa").write_bytes(b"12345")
     archive.discard()
@@ -143,7 +143,7 @@ def test_an_archive_that_is_not_begun_yet_is_not_made(tmp_path: Path) -> None:
 def test_no_archive_is_made_where_disk_or_memory_is_short(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of the machine, or of the container. The next start looks again."""
+    """The limit is the machine's or the container's. The next start looks again."""
     caplog.set_level("INFO", "millstream")
     making = ArchiveMaking(
         Archive(tmp_path),
@@ -185,7 +185,7 @@ def test_no_archive_is_made_where_disk_or_memory_is_short(
 
 
 def test_an_archive_is_begun_when_the_list_hardly_grows(tmp_path: Path) -> None:
-    """On a busy machine a start may take a minute: what it loads by then is to be in the archive."""
+    """On a busy machine a start may take a minute, and the archive has to include what it loads by then."""
     names = tmp_path / "classes.lst"
     directory = tmp_path / "archive"
     directory.mkdir()

@@ -62,7 +62,7 @@ def test_a_missing_application_id_is_explained() -> None:
 
 
 def test_missing_bootstrap_servers_mention_the_embedded_broker() -> None:
-    """Nobody gets one by accident, and everybody learns of it."""
+    """The message says that there is one; it is not started by accident."""
     with pytest.raises(ConfigException, match=r"'bootstrap\.servers' is missing.*'embedded' starts a Kafka"):
         StreamsConfig({"application.id": "app"})
 
@@ -150,7 +150,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_key(key: str, value: Any,
 
 
 def test_a_key_is_a_text() -> None:
-    """And the configuration a mapping."""
+    """A configuration is a mapping."""
     assert "a configuration key must be a string" in refusal({7: "x"})  # type: ignore[dict-item]
     with pytest.raises(ConfigException, match="must be a dict with Kafka's keys"):
         StreamsConfig("app.properties")  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ TEXTS = sorted(key.name for key in KEYS.values() if key.type in (Type.STRING, Ty
     "text", ["a\0b", "a\x1b[2Jb", "a\nb", "a\rb", "a\x7fb", "a\x85b", "a\u2028b"], ids=ascii
 )
 def test_control_characters_are_refused_and_shown_escaped(text: str) -> None:
-    """In each text of ours, and in those of others that name a client; a secret is not shown."""
+    """This holds for each text, and for texts of others that name a client. A secret is not shown."""
     wrong = []
     for name in [*TEXTS, "client.tag.zone", "consumer.client.id", "group.instance.id"]:
         said = refusal({name: text})
@@ -624,13 +624,13 @@ OURS = {
 
 
 def test_every_key_of_kafka_streams_is_known() -> None:
-    """So a configuration can be taken over; beside them there are a few of our own."""
+    """A configuration can be taken over; a few keys are our own."""
     assert set(KEYS) - set(KAFKAS) == OURS | CONFLUENTS
     assert set(KAFKAS) - set(KEYS) == set()
 
 
 def test_every_default_fits_its_own_key() -> None:
-    """And every doc is a sentence."""
+    """Every doc is a sentence."""
     for key in KEYS.values():
         if key.default is not None:
             assert StreamsConfig({**BASE, key.name: key.default})[key.name] == key.default, key.name
@@ -643,7 +643,7 @@ def test_every_default_fits_its_own_key() -> None:
     [(True, "true"), (1000, "1000"), (timedelta(seconds=1), "1000"), (["a", "b"], "a,b"), ("x", "x")],
 )
 def test_values_are_written_as_kafka_writes_them(value: Any, text: str) -> None:
-    """For Java's and librdkafka's configurations."""
+    """Java's and librdkafka's configurations take them."""
     assert as_text(value) == text
 
 

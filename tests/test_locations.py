@@ -50,7 +50,7 @@ def test_only_object_stores_come_with_a_caution() -> None:
     ],
 )
 def test_any_other_place_is_refused(location: str, says: str) -> None:
-    """With what to do instead, where that is known."""
+    """The error says what to use instead, if that is known."""
     with pytest.raises(ConfigException, match=says):
         StreamsConfig(
             {"application.id": "a", "bootstrap.servers": "localhost:9092", "checkpoint.location": location}

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("loggers_as_before")
 
 
 def test_lines_to_read_have_time_level_and_logger() -> None:
-    """At the level that was asked for."""
+    """The level is the requested one."""
     out = io.StringIO()
     millstream.logging("INFO", stream=out)
     LOG.info("State transition from %s to %s", "CREATED", "REBALANCING")
@@ -42,7 +42,7 @@ def test_lines_to_read_have_time_level_and_logger() -> None:
 
 
 def test_json_is_an_object_a_line_with_the_exception_in_it() -> None:
-    """In UTC, and whatever is in the message."""
+    """The time is in UTC; the message may have any characters."""
     out = io.StringIO()
     millstream.logging(json=True, stream=out)
     try:
@@ -83,7 +83,7 @@ def test_called_again_it_takes_the_place_of_the_call_before() -> None:
 
 
 def test_the_root_logger_stays_as_it_is() -> None:
-    """Its handlers and its level; and they do not write Millstream's messages once more."""
+    """Its handlers and its level are unchanged, and they do not write Millstream's messages a second time."""
     root, kept = logging.getLogger(), io.StringIO()
     theirs = logging.StreamHandler(kept)
     root.addHandler(theirs)
@@ -112,13 +112,13 @@ def test_asked_to_it_sets_up_the_root_logger_and_leaves_its_other_handlers() -> 
 
 @pytest.mark.parametrize("level", ["LOUD", "", None, True])
 def test_a_level_that_there_is_not_is_refused(level: object) -> None:
-    """With those that there are."""
+    """The error lists the levels."""
     with pytest.raises(ValueError, match=r"level must be one of .*INFO"):
         millstream.logging(level)  # type: ignore[arg-type]
 
 
 def test_secrets_are_hidden_in_messages_and_tracebacks() -> None:
-    """Whatever quotes them."""
+    """Any message may quote them."""
     out = io.StringIO()
     millstream.logging(stream=out)
     try:

@@ -84,7 +84,7 @@ def test_an_illegal_transition_calls_no_listener() -> None:
 
 
 def test_each_transition_is_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
-    """At INFO, behind the owner; an ignored one is not."""
+    """The level is INFO, after the owner's name; an ignored transition is not logged."""
     machine = door()
     with caplog.at_level(logging.INFO, logger=log.name):
         machine.to(Door.CLOSED)
@@ -96,7 +96,7 @@ def test_each_transition_is_logged_in_kafkas_words(caplog: pytest.LogCaptureFixt
 
 
 def test_a_cause_leads_to_where_the_table_says() -> None:
-    """In a state that is not in its row nothing happens, not even an error for an illegal transition."""
+    """In a state without a row nothing happens, not even an error for an illegal transition."""
     machine = door()
     assert not machine.because(Cause.KEY_TURNS)
     assert machine.state is Door.OPEN
@@ -157,7 +157,7 @@ def test_a_listener_may_make_transitions_and_calls_keep_their_order() -> None:
 
 
 def test_calls_come_in_the_order_of_transitions_also_from_several_threads() -> None:
-    """While one thread is in a listener another's transition is not told before that call returns."""
+    """While one thread is in a listener, the listener is not called for another thread's transition."""
     machine, told = door(), []
     inside, go_on = threading.Event(), threading.Event()
 
@@ -233,7 +233,7 @@ def test_rules_that_allow_what_they_ignore_are_refused() -> None:
 
 
 def test_terminal_states_are_those_that_nothing_follows() -> None:
-    """From the table."""
+    """The table defines them."""
     assert RULES.terminal == {Door.GONE}
 
 

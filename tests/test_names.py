@@ -103,7 +103,8 @@ def known_names() -> frozenset[str]:
 
 
 def test_each_file_that_a_head_or_a_comment_names_is_there() -> None:
-    """In the same folder, from the top of the package, of the tests or of the project, or a module's name."""
+    """The name is in the same folder, or starts at the package, the tests or the project, or is a
+    module's."""
     modules = {path.name for path in PACKAGE.rglob("*.py")}
     wrong = []
     for source in sources(*CHECKED):

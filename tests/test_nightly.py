@@ -46,7 +46,7 @@ def test_a_test_waits_while_nothing_that_it_is_about_changes(record: Path) -> No
     "changed", ["subject/one.py", "subject/two.py", "subject/Two.java", "tests/test_it.py"]
 )
 def test_a_change_of_its_subject_or_of_its_own_file_brings_it_back(record: Path, changed: str) -> None:
-    """In a folder a file more counts too."""
+    """A new file in a folder counts, too."""
     (record / changed).write_text("changed")
     forget()
     assert nightly.due("tests/test_it.py::test_one")

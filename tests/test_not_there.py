@@ -50,7 +50,7 @@ def message(read: Callable[[], object]) -> str:
 
 
 def test_every_name_of_the_table_says_what_to_do_and_is_really_missing() -> None:
-    """In Python's spelling, and in Java's."""
+    """Names are checked in Python's and in Java's spelling."""
     made = objects()
     assert NOT_YET.keys() - {"KafkaStreams"} <= made.keys()
     for kind, names in NOT_YET.items():
@@ -115,7 +115,7 @@ def test_whoever_probes_for_what_may_be_there_finds_what_there_is() -> None:
 
 
 def test_a_property_that_fails_is_not_taken_for_a_missing_name() -> None:
-    """Its own AttributeError is the one that is seen."""
+    """Its own AttributeError is raised."""
 
     class Failing(ExplainsMissingNames):
         @property

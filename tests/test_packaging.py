@@ -210,7 +210,7 @@ def test_each_action_of_a_workflow_is_one_commit(workflow: Path) -> None:
 
 
 def test_the_job_that_may_publish_runs_no_code_of_ours() -> None:
-    """Nor has it another right: what could change the package has run before it, without that right."""
+    """It has no other right: what could change the package has run before it, without that right."""
     workflows = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in WORKFLOWS]
     jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
     (publishing,) = [job for job in jobs if "id-token" in job.get("permissions", {})]
@@ -251,7 +251,7 @@ def wanted() -> list[Requirement]:
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
 def test_each_package_of_a_lock_has_a_hash_and_no_address(lock: Path) -> None:
-    """Where a package comes from is a setting of each machine; what it is, is not."""
+    """The address of a package is a setting of each machine; its content is not."""
     text = lock.read_text(encoding="utf-8")
     blocks = re.split(r"^(?=[a-z0-9-]+==)", text, flags=re.MULTILINE)[1:]
     assert blocks

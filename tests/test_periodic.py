@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def test_a_failure_is_logged_and_the_action_called_again(caplog: pytest.LogCaptureFixture) -> None:
-    """On a thread of its name, until it is stopped; stopping twice is no harm."""
+    """It runs on a thread of its name until it is stopped; stopping twice is allowed."""
     called: list[str] = []
 
     def act() -> None:

@@ -46,7 +46,7 @@ def test_directories_are_made_for_this_user_and_its_group(tmp_path: Path) -> Non
 def test_an_existing_directory_is_tightened_and_never_loosened(
     before: int, group_writes: bool, after: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With one line of log if that changes something; the set-group-id bit stays."""
+    """A line is logged if that changes something; the set-group-id bit stays."""
     caplog.set_level("INFO")
     directory = StateDirectory(tmp_path, "app", group_writes=group_writes)
     directory.path.mkdir()
@@ -59,7 +59,7 @@ def test_an_existing_directory_is_tightened_and_never_loosened(
 
 
 def test_children_write_nothing_that_others_can_read() -> None:
-    """By this process's umask, which itself stays as it is."""
+    """They have this process's umask, which itself stays unchanged."""
     program = (
         "import os; from millstream.permissions import umask_of_children as u; os.umask(int('{}', 8))\n"
         "print(f'{{u():o}} {{u(group_writes=True):o}} {{os.umask(0):o}}')"

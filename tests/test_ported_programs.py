@@ -35,7 +35,7 @@ def test_each_program_has_an_original_and_records() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_program_names_its_source_and_what_it_cost(name: str) -> None:
-    """In its first lines, where its reader begins; and its records make something come out."""
+    """Its first lines do, and its records have results."""
     text = (PROGRAMS / f"{name}.py").read_text("utf-8")
     assert re.search(r"^Ported from: \w+\.(java|clj)\s+of\s+[\w.-]+/[\w.-]+\s+\(", text, re.MULTILINE), name
     assert re.search(r"^What it cost: ", text, re.MULTILINE), name
@@ -43,7 +43,7 @@ def test_each_program_names_its_source_and_what_it_cost(name: str) -> None:
 
 
 def test_the_page_about_porting_has_each_program() -> None:
-    """With what its docstring says: tests/test_docs.py holds that, and `make docs` writes it."""
+    """The page quotes its docstring: `make docs` writes it, and tests/test_docs.py checks it."""
     page = (PROGRAMS.parent.parent / "docs" / "porting.md").read_text("utf-8")
     assert re.findall(r"\(\.\./examples/ported/(\w+)\.py\)", page) == NAMES
 

@@ -68,7 +68,7 @@ def test_the_lanes_run_beside_each_other_and_what_each_prints_is_kept_together(p
 
 
 def test_a_lane_that_is_free_takes_the_next_tier(project: Path) -> None:
-    """While the other one still runs, and waits for just that."""
+    """The other lane is still running, and waits for just that."""
     (project / "test_three.py").write_text(
         "import pathlib, pytest\nfrom waiting import wait_until\n\nHERE = pathlib.Path(__file__).parent\n\n"
         "@pytest.mark.cluster\ndef test_that_is_short():\n    pass\n\n"

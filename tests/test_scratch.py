@@ -16,15 +16,7 @@ from millstream.broker.storage import DataDir
 from millstream.errors import BrokerException
 from millstream.scratch import LOCK, PrivateDirectory, clear_abandoned
 
-_HOLDS_ONE = """
-import sys
-from millstream.scratch import PrivateDirectory
-directory = PrivateDirectory("test")
-(directory.path / "deep").mkdir()
-(directory.path / "deep" / "library.so").write_bytes(b"x" * 1000)
-print(directory.path, flush=True)
-sys.stdin.read()
-"""
+_HOLDS_ONE = Path(__file__).with_name("holds_directory.py")
 
 
 @pytest.fixture
@@ -36,7 +28,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_is_its_owners_alone_and_goes_with_it(temporary: Path) -> None:
-    """Nobody else may look in; it is removed with what is in it, once."""
+    """No other user may read it; it is removed with its contents, once."""
     directory = PrivateDirectory("test")
     assert directory.path.parent == temporary
     assert f"-{os.getpid()}-" in directory.path.name
@@ -65,7 +57,7 @@ def test_what_the_dead_left_is_cleared_and_what_lives_or_is_not_ours_stays(tempo
     os.utime(old, (hour_ago, hour_ago))
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", _HOLDS_ONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(_HOLDS_ONE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for _ in range(2)
     ]
@@ -93,7 +85,7 @@ def test_what_the_dead_left_is_cleared_and_what_lives_or_is_not_ours_stays(tempo
 
 
 def test_a_broker_clears_away_what_killed_ones_left(temporary: Path) -> None:
-    """And not what another one holds."""
+    """A directory that another one holds stays."""
     dead = temporary / "millstream-kafka-1-dead"
     (dead / "kafka").mkdir(parents=True)
     (dead / LOCK).touch()
@@ -107,7 +99,7 @@ def test_a_broker_clears_away_what_killed_ones_left(temporary: Path) -> None:
 
 
 def test_a_kept_directory_of_a_broker_is_let_go_by_whichever_thread_closes_it(tmp_path: Path) -> None:
-    """And somebody else's directory, given by mistake, is refused and stays as it was."""
+    """A directory of somebody else, given by mistake, is refused and unchanged."""
     data = DataDir(tmp_path / "kept")
     closing = threading.Thread(target=data.release)
     closing.start()

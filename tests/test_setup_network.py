@@ -65,7 +65,7 @@ def test_the_settings_of_pip_are_uvs_too(script: ModuleType) -> None:
 
 
 def test_what_uv_was_told_itself_stands(script: ModuleType) -> None:
-    """Its own variables go before pip's, and a proxy for HTTPS before one for all."""
+    """Its own variables take precedence over pip's, and a proxy for HTTPS over one for all."""
     own = {"UV_DEFAULT_INDEX": "https://own.example/simple", "HTTPS_PROXY": "http://own.example:1"}
     of_pip = {"index-url": "https://mirror.example/simple", "proxy": "http://proxy.example:2"}
     assert script.uv_settings(own, of_pip) == {"UV_SYSTEM_CERTS": "true"}
@@ -147,7 +147,7 @@ def digest(text: str) -> str:
 def test_uv_gets_through_with_the_certificates_that_pip_was_told_of(
     script: ModuleType, index: tuple[str, Path], tmp_path: Path
 ) -> None:
-    """As behind a proxy that inspects TLS; without them the same index is refused."""
+    """A proxy that inspects TLS needs them; without them the same index is refused."""
     address, certificate = index
     clean = {
         name: value

@@ -543,7 +543,7 @@ def _matches(pattern: str, text: str) -> bool:
 def test_damage_to_a_small_file_is_healed_or_told(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the file has in it; never by a parser's exception, and the undamaged file is read."""
+    """The file may have any bytes. No parser's exception is raised, and the undamaged file is read."""
     small = FILES[name]
     wrong: dict[str, str] = {}
     damage = {kind: damaged for kind, damaged in DAMAGE.items() if kind not in small.harmless}
@@ -609,7 +609,7 @@ def test_a_file_is_created_once(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_json_is_said_in_words() -> None:
-    """Not in a parser's."""
+    """The words are not the parser's."""
     said = {}
     for content in (b"", b"\0\0", b"\x91", b"{", b"[" * 100_000, b"5", b'{"version": 3}', b'{"version": 1}'):
         with pytest.raises(ValueError, match=r"^it") as caught:

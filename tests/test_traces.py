@@ -68,7 +68,7 @@ def test_a_trace_is_read_as_it_is_written() -> None:
 
 
 def test_a_program_of_several_sources_is_read_as_it_is_written() -> None:
-    """Which result each operation works on, and of which topic each record is."""
+    """It says which result each operation works on, and of which topic each record is."""
     trace = next(
         trace
         for trace in traces("stream_table")
@@ -95,7 +95,7 @@ def test_steps_and_the_metric_agree() -> None:
 
 
 def test_a_difference_is_shown_with_the_records_up_to_it() -> None:
-    """And there is none between a trace and its own steps."""
+    """A trace does not differ from its own steps."""
     trace = traces("time")[0]
     steps = list(trace.steps)
     assert difference(trace, steps) is None

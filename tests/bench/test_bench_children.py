@@ -25,7 +25,7 @@ _DEAF = "import sys, time\nwhile True: time.sleep(0.05)"
 
 
 def test_a_child_answers_line_by_line(tmp_path: Path) -> None:
-    """And ends when its input does."""
+    """The child ends when its input does."""
     with Child("echo", [sys.executable, "-c", _ECHO], tmp_path / "log") as child:
         child.say("abc")
         assert child.answer(30) == "cba"

@@ -28,7 +28,7 @@ def test_a_workload_is_a_program_and_has_so_many_records(name: str) -> None:
 
 
 def test_a_lookup_has_the_table_before_the_stream() -> None:
-    """By timestamp, so that a contestant that goes by timestamps finds every row."""
+    """The table's timestamps are earlier, so that a contestant that goes by timestamps finds every row."""
     stream, table, _ = WORKLOADS["lookup"].make(100)
     assert max(row["timestamp"] for row in table) < min(record["timestamp"] for record in stream)
 

@@ -88,7 +88,7 @@ def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
 
 
 def test_real_time_is_held_to_its_limits() -> None:
-    """Of both percentiles."""
+    """The limits apply to both percentiles."""
     found = latency.report({"count": {"real-time": {"single": [4.0] * 95 + [30.0] * 5}}}, {})
     (line, *_) = rows({"latency": found.as_json()})
     assert [(check.text, check.met) for check in line.checks] == [("p50 ≤ 5", True), ("p99 ≤ 12", False)]
@@ -127,13 +127,13 @@ def test_the_page_has_the_table_the_machine_and_the_plots() -> None:
 
 
 def test_the_machine_is_described_with_units() -> None:
-    """And a fact that has no form of its own by its name."""
+    """A fact without a form of its own is shown by its name."""
     facts = {"cores": 2, "memory_gb": 23.5, "load_average": [3.46, 2.0], "java": "17", "commit": "abc"}
     assert machine(facts) == "2 cores, 23.5 GB of memory, load average 3.5 / 2.0, Java 17, commit abc"
 
 
 def test_a_bar_is_as_long_as_its_part_of_the_longest() -> None:
-    """Within its group."""
+    """Bars are compared within their group."""
     drawn = ET.fromstring(bars("T", [("a & b", [("millstream", 50.0), ("java", 100.0)])], "s"))
     widths = [float(bar.attrib["width"]) for bar in drawn.iter("{http://www.w3.org/2000/svg}rect")][1:]
     assert widths[0] == pytest.approx(widths[1] / 2)

@@ -63,7 +63,7 @@ def test_rounds_alternate_their_order() -> None:
 
 
 def test_a_goal_says_whether_it_is_met() -> None:
-    """In both directions."""
+    """A goal can be a minimum or a maximum."""
     assert str(Goal("latency", 70.0, 60.0, "ms")) == "MISSED: latency 70 ms (goal: at most 60)"
     assert Goal("rate", 70.0, 60.0, "records/s", at_least=True).met
 

@@ -107,7 +107,7 @@ def test_a_running_client_can_be_seen_asked_and_told(streams: KafkaStreams) -> N
 
 @pytest.mark.disk
 def test_sql_is_answered_by_the_client(world: FakeWorld, tmp_path: Path) -> None:
-    """As a table or lines of JSON; what is wrong with it is told with what there is."""
+    """The answer is a table or lines of JSON. An error names the tables that exist."""
     more = {"query.server.token": TOKEN, "query.server.sql.enabled": True}
     streams = started(world, tmp_path, **more)
     try:
@@ -148,7 +148,7 @@ def test_without_the_token_nothing_is_told_and_nothing_done(streams: KafkaStream
 
 
 def test_a_server_without_a_token_takes_no_commands(world: FakeWorld, tmp_path: Path) -> None:
-    """From this machine neither; but it tells what there is."""
+    """This holds for this machine too, but the server still reports what it has."""
     streams = started(world, tmp_path)
     try:
         for command in (("pause",), ("resume",), ("threads", "add"), ("threads", "remove")):
@@ -162,7 +162,7 @@ def test_a_server_without_a_token_takes_no_commands(world: FakeWorld, tmp_path: 
 
 
 def test_failures_are_listed(world: FakeWorld, tmp_path: Path) -> None:
-    """With what was decided: here the thread is replaced, and its client goes on."""
+    """The list shows the decision: here the thread is replaced, and its client continues."""
     streams = started(world, tmp_path, replaces=True)
     try:
         world.engine.end("p1", StreamsException("full"))
@@ -232,7 +232,7 @@ def test_the_authority_of_an_encrypted_server_is_named_by_an_option_or_the_envir
 
 
 def test_a_file_without_authorities_is_refused(tmp_path: Path) -> None:
-    """As the option that it is, before anything is sent."""
+    """The error names the option, and nothing is sent."""
     (tmp_path / "empty.pem").write_text("")
     for file in ("empty.pem", "nowhere.pem"):
         code, text = run("status", "-u", "https://localhost:1", "--ca-file", str(tmp_path / file))
@@ -255,7 +255,7 @@ def test_authorities_for_an_address_that_is_not_encrypted_are_refused(by: str) -
 
 
 def test_unknown_stores_and_wrong_queries_are_told(streams: KafkaStreams) -> None:
-    """With what there is."""
+    """The error lists what exists."""
     assert "'prices'" in asked(streams, "query", "get", "price", "x")[1]
     assert "query.server.sql.enabled" in asked(streams, "query", "sql", "select 1")[1], "it is off"
 

@@ -50,7 +50,7 @@ def test_the_version_is_printed_with_what_it_runs_on() -> None:
 
 
 def test_the_option_version_is_one_line() -> None:
-    """As other commands have it."""
+    """Other commands print one line as well."""
     assert run("--version") == (0, f"millstream {millstream.__version__}\n")
 
 
@@ -122,7 +122,7 @@ def test_an_error_of_ours_is_a_message_and_an_exit_code() -> None:
 
 
 def test_an_error_that_is_none_of_ours_says_that_it_is_a_bug() -> None:
-    """And how to see where."""
+    """The message says how to see where it happened."""
     code, text = run("fail", of=failing_app(KeyError("x")))
     assert code == 1
     assert "KeyError: 'x'" in text
@@ -131,7 +131,7 @@ def test_an_error_that_is_none_of_ours_says_that_it_is_a_bug() -> None:
 
 @pytest.mark.parametrize("arguments", [("--debug", "fail"), ("fail", "--debug")])
 def test_debug_shows_the_traceback(arguments: tuple[str, ...]) -> None:
-    """Before the command and after it."""
+    """The option works before the command and after it."""
     code, text = run(*arguments, of=failing_app(BrokerException("the broker is gone")))
     assert code == 1
     assert "Traceback (most recent call last)" in text

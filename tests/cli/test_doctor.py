@@ -57,7 +57,7 @@ WELL = Facts(
 
 
 def test_where_all_is_well_each_check_says_so() -> None:
-    """And none has anything to do."""
+    """No check asks for an action."""
     verdicts = diagnose(WELL)
     assert [each for each in verdicts if each.grade is not Grade.OK or each.next] == []
     assert len(verdicts) == len(CHECKS)
@@ -116,7 +116,7 @@ def cluster(**changes: Any) -> dict[str, Any]:
 def test_what_is_wrong_is_told_with_what_to_do(
     changes: dict[str, Any], check: str, grade: str, said: str
 ) -> None:
-    """By the one check that is about it; whatever has failed makes the exit code 1."""
+    """Only the check for it reports the problem. Any failed check makes the exit code 1."""
     verdicts = diagnose(replace(WELL, **changes))
     [found] = [each for each in verdicts if each.grade is not Grade.OK]
     assert (found.check, found.grade.name) == (check, grade)
@@ -136,7 +136,7 @@ def test_who_may_do_anything_may_do_what_is_needed() -> None:
 
 
 def test_a_verdict_is_a_line_and_below_it_what_to_do() -> None:
-    """Under the column of what was found."""
+    """The advice is aligned with the finding."""
     long = "what a broker says " * 20
     text = verdicts_text(
         [

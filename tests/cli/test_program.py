@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],
 )
 def test_a_program_is_a_module_or_a_file_and_an_attribute(text: str, named: NamedProgram) -> None:
-    """As uvicorn has it; the attribute is `topology` where none is said."""
+    """The syntax is uvicorn's; the default attribute is `topology`."""
     assert parse_program(text) == named
 
 
@@ -62,7 +62,7 @@ def test_a_program_is_a_module_or_a_file_and_an_attribute(text: str, named: Name
     "text", ["", ":topology", "a b", "../orders:topology", "orders:1", "orders:a:b", "a..b"]
 )
 def test_what_names_no_program_is_refused(text: str) -> None:
-    """Before anything is imported."""
+    """Nothing is imported before that."""
     with pytest.raises(typer.BadParameter, match="module:attribute"):
         parse_program(text)
 
@@ -99,7 +99,7 @@ def test_a_file_that_has_the_name_of_another_module_is_refused(folder: Path) -> 
 
 
 def test_what_a_program_raises_is_told_with_its_line(folder: Path) -> None:
-    """Its own line, not one of ours; and nothing in the message can command the terminal."""
+    """The line is the program's, not ours, and the message cannot control the terminal."""
     with pytest.raises(StreamsException, match=r"ValueError: no \\x1b\[31m today \(.*cli_app.py, line 13\)"):
         load_topology("cli_app:fail", folder)
     (folder / "cli_broken.py").write_text("import cli_not_there\n")

@@ -132,7 +132,7 @@ def test_json_that_is_written_again_is_the_same_json(value: object) -> None:
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -0.0, 0.1])
 def test_numbers_that_json_does_not_have_are_written_again(number: float) -> None:
-    """As the bytes that they are."""
+    """They are shown as bytes, which can be written again."""
     data = struct.pack(">d", number)
     assert (
         round_trip(KafkaRecord("t", 0, 0, data, data, 0), RecordForm.DOUBLE, RecordForm.DOUBLE).value == data
@@ -140,7 +140,7 @@ def test_numbers_that_json_does_not_have_are_written_again(number: float) -> Non
 
 
 def test_bytes_that_are_none_are_an_error_of_usage() -> None:
-    """And not text."""
+    """They are not taken for text."""
     with pytest.raises(typer.BadParameter, match="not base64"):
         line_of('{"value": {"$bytes": "?"}}', is_json=True)
 
@@ -169,7 +169,7 @@ def test_a_bounded_read_ends_with_the_partition() -> None:
 
 
 def test_lines_of_a_pipe_are_handed_on_while_it_is_open() -> None:
-    """And what was read before Ctrl-C, too."""
+    """Lines that were read before Ctrl-C are written, too."""
     reading, writing = os.pipe()
     with os.fdopen(reading) as source, os.fdopen(writing, "w") as sink:
         found = pieces(source, 3, 0.05)
@@ -197,7 +197,7 @@ def test_ctrl_c_comes_after_the_lines_that_were_read() -> None:
 
 
 def test_no_record_commands_the_terminal() -> None:
-    """Not even as a string, whose serde gives what is there; nor by a topic's name."""
+    """Neither strings, whose serde returns any character, nor names of topics can control it."""
     text = reader_of(RecordForm.STRING, Serdes.of)
     shown = record_as_dict(KafkaRecord("t\x07", 0, 0, b"\x1b]0;x\x07", b"a\nb\x9b", 0), text, text)
     line = record_line(shown, headers=True)
@@ -222,7 +222,7 @@ def test_no_record_commands_the_terminal() -> None:
 def test_what_is_typed_becomes_the_bytes_of_its_serde(
     form: RecordForm, text: str | None, data: bytes | None
 ) -> None:
-    """And reading them gives it again."""
+    """Reading the bytes returns what was typed."""
     assert written(form, text, Serdes.of) == data
 
 
@@ -237,7 +237,7 @@ def test_what_is_typed_becomes_the_bytes_of_its_serde(
     ],
 )
 def test_what_does_not_fit_its_serde_is_refused(form: RecordForm, text: str) -> None:
-    """With what it should be."""
+    """The error says what is expected."""
     with pytest.raises(typer.BadParameter, match=f"is not valid as {form.value}"):
         written(form, text, Serdes.of)
 
@@ -252,7 +252,7 @@ def line_of(text: str | None, **given: object) -> KafkaRecord:
 
 
 def test_a_line_is_a_value_or_a_key_and_a_value_or_json() -> None:
-    """As `tail --json` prints records, they can be written again."""
+    """The output of `tail --json` can be written again."""
     assert line_of("v", key_text="k") == KafkaRecord("t", -1, -1, b"k", b"v", -1, (("h", b"1"),))
     split = line_of("k:v:w", separator=":")
     assert (split.key, split.value) == (b"k", b"v:w")
@@ -281,7 +281,7 @@ def test_a_line_that_does_not_fit_is_an_error_of_usage(text: str, given: dict[st
 
 
 def test_reading_begins_at_the_last_records_an_offset_or_a_time() -> None:
-    """Never before what is there, nor behind it."""
+    """The start is never before the first record or after the end."""
     log = FakeLog()
     topics = FakeTopics({"t": 2}, log)
     one, two = TopicPartition("t", 0), TopicPartition("t", 1)

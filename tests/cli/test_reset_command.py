@@ -53,7 +53,7 @@ def test_each_option_says_where_to_begin(tmp_path: Path) -> None:
 
 
 def test_a_plan_is_json_as_well() -> None:
-    """For programs: what is read from where, and what goes."""
+    """Programs can see what is read from where, and what is deleted."""
     position = NewPosition(TopicPartition("in", 0), 12, 3, 40, "it has no more")
     plan = ResetPlan("app", (position,), internal=("app-x-changelog",), pipelines=("p0",), tasks=2)
     told = json.loads(json.dumps(plan_as_dict(plan, done=False)))
@@ -62,7 +62,7 @@ def test_a_plan_is_json_as_well() -> None:
 
 
 def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
-    """Before anything is asked or changed."""
+    """The error comes before any question or change."""
     run = CliRunner()
     env = {"NO_COLOR": "1", "COLUMNS": "200"}
     result = run.invoke(app, ["reset", "my-app"], env=env)

@@ -62,7 +62,7 @@ def test_states_and_ready_are_told_and_the_end_of_the_client_ends_it(
 
 
 def test_a_client_that_ends_in_error_raises_what_ended_it(world: FakeWorld, tmp_path: Path) -> None:
-    """So the command says it, and its exit code is 1."""
+    """The command prints that error, and its exit code is 1."""
     streams = client(world, tmp_path)
     raised: list[BaseException] = []
 
@@ -124,7 +124,7 @@ def test_a_change_is_a_file_that_is_new_gone_or_different(tmp_path: Path) -> Non
 
 @pytest.mark.disk
 def test_a_program_that_fails_is_started_again_when_it_changes(tmp_path: Path) -> None:
-    """Its end is told, and the exit code is that of the signal which ends the watching."""
+    """The failure is reported. The exit code is that of the signal that ends the watching."""
     program = tmp_path / "cli_reloaded.py"
     program.write_text("raise ValueError('first')")
     where = ["--app-dir", str(tmp_path), "--application-id", "reloaded", "--bootstrap-server", "127.0.0.1:1"]
@@ -149,5 +149,5 @@ def test_a_program_that_fails_is_started_again_when_it_changes(tmp_path: Path) -
 
 
 def test_the_child_gets_the_same_command_without_reload() -> None:
-    """Or it would start one of its own."""
+    """With the option it would start a child of its own."""
     assert child_arguments(["run", "--reload", "orders:topology"]) == ["run", "orders:topology"]

@@ -16,7 +16,7 @@ from millstream.config_keys import KEYS
 
 
 def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
-    """And a flag with a name of its own before `--set`; one that is not given changes nothing."""
+    """A flag with a name of its own goes before `--set`; a flag that is not given changes nothing."""
     file = tmp_path / "orders.toml"
     file.write_text(
         'application.id = "file"\nbootstrap.servers = "file:1"\nstate.dir = "file"\nclient.id = "file"\n'
@@ -43,7 +43,7 @@ def test_commands_wait_ten_seconds_for_kafka_unless_told_otherwise() -> None:
 
 
 def test_toml_may_have_tables_or_dotted_keys() -> None:
-    """Both give Kafka's dotted names, and values keep their types."""
+    """Both forms give Kafka's dotted names, and values keep their types."""
     text = """
     application.id = "orders"
     bootstrap.servers = ["a:1", "b:2"]

@@ -32,7 +32,7 @@ def test_describe_prints_what_the_topology_says() -> None:
 
 
 def test_explain_prints_the_pipelines() -> None:
-    """And as JSON what each reads, keeps and writes."""
+    """The JSON says what each pipeline reads, stores and writes."""
     code, text = run("explain", ORDERS)
     assert (code, text.splitlines()[0]) == (0, "Pipelines:")
     code, text = run("explain", ORDERS, "--json")

@@ -111,7 +111,7 @@ def test_a_narrow_screen_does_without_the_columns_that_matter_least() -> None:
 
 
 def test_a_client_that_does_not_answer_is_shown_as_it_was() -> None:
-    """With the reason."""
+    """The reason is shown with it."""
     gone = Sample(SAMPLE.url, SAMPLE.health, SAMPLE.threads, error="no answer: refused")
     text = "\n".join(drawn(gone))
     assert "no answer: refused" in text
@@ -144,7 +144,7 @@ def test_an_arrow_is_no_escape(pressed: bytes, key: str) -> None:
 
 
 def test_a_busy_server_is_not_taken_for_a_health_report() -> None:
-    """Both are 503; a client that is not ready says so in its report."""
+    """Both have status 503, but the report of a client that is not ready says so."""
     assert is_answer(503, {"ready": False, "status": "rebalancing"}, (503,))
     assert not is_answer(503, {"error": {"type": "Busy"}}, (503,))
     assert not is_answer(503, {}, (503,))

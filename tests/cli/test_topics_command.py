@@ -75,7 +75,7 @@ def test_each_topic_is_listed_once_with_its_uses() -> None:
 
 
 def test_partitions_of_owned_topics_follow_from_the_sources() -> None:
-    """So they are not known while a source is missing; and without an application.id, nor are the names."""
+    """They are unknown while a source is missing. Without an application.id, the names are unknown too."""
     missing = "missing; --create creates it"
     assert uses(FakeTopics({"prices": 1}))["orders"] == ("reads, writes", missing)
     assert uses(FakeTopics({"prices": 1}))["app-n-changelog"] == ("owns", "the client creates it")
@@ -87,7 +87,7 @@ def test_partitions_of_owned_topics_follow_from_the_sources() -> None:
 
 
 def test_what_exists_and_does_not_fit_is_a_problem() -> None:
-    """With the message that the client would end with."""
+    """The message is the one with which the client would end."""
     topics = FakeTopics(
         {"orders": 3, "prices": 1, "totals": 1, "app-n-changelog": 7, "app-again-repartition": 5}
     )
@@ -134,7 +134,7 @@ def test_what_exists_with_other_counts_is_refused() -> None:
 
 
 def test_counts_are_for_what_is_created(tmp_path: Path) -> None:
-    """Without --create they would do nothing, and nobody would notice."""
+    """Without --create they would have no effect, and nobody would notice."""
     code, text = run("topics", "any:topology", "--partitions", "3")
     assert (code, "give --create too" in text) == (2, True), text
 

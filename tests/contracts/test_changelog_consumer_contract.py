@@ -115,7 +115,8 @@ def some(*numbers: int) -> list[Entry]:
 
 
 def test_each_partition_is_read_in_order_from_where_it_was_asked_to(changelog: Changelog) -> None:
-    """From the beginning or from an offset; `next_offset` is where to go on; None as a value deletes."""
+    """Reading starts at the beginning or at an offset and continues at `next_offset`. The value None deletes.
+    Reading starts at the beginning or at an offset and continues at `next_offset`. The value None deletes."""
     first, second = changelog.partitions
     changelog.write(first, *some(0, 1, 2, 3))
     changelog.write(second, *some(10, 11, 12))
@@ -130,7 +131,7 @@ def test_each_partition_is_read_in_order_from_where_it_was_asked_to(changelog: C
 
 
 def test_what_is_assigned_replaces_what_was(changelog: Changelog) -> None:
-    """And a partition that is assigned again begins where it is told to."""
+    """A partition that is assigned again starts at the offset of the new assignment."""
     first, second = changelog.partitions
     changelog.write(first, *some(0, 1))
     changelog.write(second, *some(10))
@@ -156,7 +157,7 @@ def test_a_poll_without_news_ends_at_its_deadline_and_with_news_at_once(changelo
 
 
 def test_a_poll_gives_no_more_records_than_it_was_asked_for(changelog: Changelog) -> None:
-    """Over all partitions together; the rest comes with the next ones, in order."""
+    """The limit counts for all partitions together; later polls return the rest, in order."""
     changelog.write(changelog.partitions[0], *some(*range(20)))
     changelog.write(changelog.partitions[1], *some(*range(20)))
     changelog.consumer.assign(dict.fromkeys(changelog.partitions))
@@ -174,7 +175,7 @@ def test_a_poll_gives_no_more_records_than_it_was_asked_for(changelog: Changelog
 
 
 def test_offsets_that_are_no_records_are_passed(changelog: Changelog) -> None:
-    """As the markers of transactions are, and what was never committed."""
+    """Markers of transactions and uncommitted records are skipped."""
     first, _ = changelog.partitions
     changelog.write(first, *some(0))
     changelog.gap(first)

@@ -26,7 +26,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointFiles:
 
 
 def test_what_is_not_there_is_empty_none_or_false(files: CheckpointFiles) -> None:
-    """And no error: whoever claims a checkpoint looks before anybody has made one."""
+    """It is not an error: a client that claims a checkpoint looks before the checkpoint exists."""
     assert dict(files.list()) == dict(files.list("p0")) == {}
     assert files.read("p0/epoch") is None
     assert not files.exists("p0")
@@ -50,7 +50,7 @@ def test_what_is_written_is_read_and_listed(files: CheckpointFiles) -> None:
 
 
 def test_of_two_that_create_a_file_one_succeeds(files: CheckpointFiles) -> None:
-    """Whatever has the name, a directory too: that is what fencing rests on."""
+    """Anything with that name prevents it, also a directory. Fencing relies on this."""
     assert files.create_file("p0/1")
     assert not files.create_file("p0/1")
     assert files.read("p0/1") == b""
@@ -60,7 +60,7 @@ def test_of_two_that_create_a_file_one_succeeds(files: CheckpointFiles) -> None:
 
 
 def test_a_renaming_takes_along_what_is_inside(files: CheckpointFiles) -> None:
-    """To a directory that is made for it; what was renamed is no longer where it was."""
+    """The target's parent is created. The old name no longer exists."""
     files.write("p0/1/offsets/0", b"zero")
     files.write("p0/10", b"another name that begins with the same")
     assert files.rename("p0/1", "taken/by/2")
@@ -111,7 +111,7 @@ def test_a_directory_is_no_file(files: CheckpointFiles) -> None:
 
 
 def test_deleting_takes_all_that_is_inside(files: CheckpointFiles) -> None:
-    """And nothing whose name only begins alike."""
+    """Names that only begin alike are kept."""
     files.write("p0/1/offsets/0", b"")
     files.write("p0/10/offsets/0", b"")
     files.delete("p0/1")

@@ -118,13 +118,13 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def test_compiling_settles_the_serdes_of_every_store(world: World) -> None:
-    """By the store's name."""
+    """The serdes are listed by the store's name."""
     assert world.compiled.pipeline.name == "p0"
     assert world.compiled.store_serdes.keys() == {"counts"}
 
 
 def test_a_pipeline_runs_until_it_is_stopped_and_its_end_is_told_once(world: World) -> None:
-    """Without an error; what it says of itself is true before and after. Then it can be started again."""
+    """The end has no error, the status is right before and after it, and the pipeline can start again."""
     for epoch in (1, 2):
         running = world.engine.start(world.compiled, world.claim(epoch), world.ends.put)
         found = running.metadata()
@@ -168,7 +168,7 @@ def test_closing_stops_what_runs_and_is_the_end(world: World) -> None:
 
 
 def test_warming_up_starts_nothing(world: World) -> None:
-    """With a topic or without one; a pipeline then starts as ever."""
+    """This holds with and without a topic, and a pipeline then starts as usual."""
     world.engine.warm_up(None)
     assert world.ends.empty()
     running = world.engine.start(world.compiled, world.claim(1), world.ends.put)

@@ -132,7 +132,7 @@ def group(request: pytest.FixtureRequest) -> Iterator[Group]:
 
 
 def test_everyone_is_told_what_everyone_says_in_one_generation(group: Group) -> None:
-    """And what one says anew reaches all of them, in a later one."""
+    """A change by one member reaches all members in a later generation."""
     (one, its), (two, _), (three, _) = group.started("one", "two", "three")
     before = {client.told[-1][1][1] for client in (one, two, three)}  # type: ignore[index]
     assert len(before) == 1
@@ -146,7 +146,8 @@ def test_everyone_is_told_what_everyone_says_in_one_generation(group: Group) -> 
 
 
 def test_a_client_is_told_one_thing_at_a_time_on_one_thread(group: Group) -> None:
-    """Which is not the one that asked; so a callback may ask again, and what it asks for is not lost."""
+    """It is another thread than that of the caller, so a callback may call rejoin(), and the call has its
+    effect."""
     (client, membership), (other, _) = group.started("one", "two")
 
     def ask_again() -> None:
@@ -166,7 +167,7 @@ def test_a_client_is_told_one_thing_at_a_time_on_one_thread(group: Group) -> Non
 
 
 def test_no_rejoin_is_lost(group: Group) -> None:
-    """However many come while one is under way, from several threads: the last word arrives."""
+    """Of many rejoins by several threads while another one is under way, the last one has its effect."""
     pairs = group.started("one", "two")
 
     def nag(client: Client, membership: Membership) -> None:
@@ -201,7 +202,7 @@ def test_whoever_closes_commits_and_leaves_and_is_told_nothing_more(group: Group
 
 
 def test_one_that_never_started_is_closed(group: Group) -> None:
-    """Nobody is told of it."""
+    """The client's callbacks are not called."""
     client, membership = group.new("never")
     membership.close(5)
     assert client.told == []

@@ -107,7 +107,7 @@ def name() -> str:
 
 
 def test_asking_creates_nothing_and_leaves_out_what_is_missing(cluster: Cluster, name: str) -> None:
-    """Whichever question is asked."""
+    """This holds for every kind of request."""
     port = cluster.port
     for ask in (port.describe, port.look, port.confirm):
         assert ask([name]) == {}
@@ -136,7 +136,7 @@ def test_a_created_topic_is_described_with_its_configs_and_looked_at_without(
 
 
 def test_a_topic_that_gets_partitions_is_the_same_topic(cluster: Cluster, name: str) -> None:
-    """With the id that it had."""
+    """Its id stays the same."""
     cluster.port.create([InternalTopic(name, 1, {})], 1)
     before = cluster.port.look([name])[name]
     cluster.grow(name, 4)
@@ -194,7 +194,7 @@ def test_a_groups_commits_are_read_and_deleted_with_it(cluster: Cluster, name: s
 
 
 def test_a_cluster_that_is_away_is_an_error_that_names_it(cluster: Cluster, name: str) -> None:
-    """Never an empty answer: that would be a topic that is gone."""
+    """The answer is never empty, because that would mean that a topic is gone."""
     port, at = cluster.unreachable(), TopicPartition(name, 0)
     for ask in (
         lambda: port.describe([name]),

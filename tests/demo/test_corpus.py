@@ -41,7 +41,7 @@ def test_lines_have_no_ends_and_blocks_have_all_words(text: Path) -> None:
 
 
 def test_a_file_named_twice_is_counted_once(text: Path) -> None:
-    """By itself, and as part of its directory."""
+    """It is named by itself and as part of its directory."""
     assert len(given([text / "a.txt", text]).files) == 3
 
 
@@ -55,7 +55,7 @@ def test_a_file_named_twice_is_counted_once(text: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_counted_is_named(text: Path, name: str, reason: str) -> None:
-    """With the reason."""
+    """The message gives the reason."""
     if name.endswith(".."):
         (text / "sub" / "b.txt").unlink()
     with pytest.raises(UnfitText) as raised:
@@ -78,7 +78,7 @@ def test_bytes_that_are_not_utf_8_separate_words(tmp_path: Path) -> None:
 
 
 def test_a_long_line_is_cut_and_a_long_word_is_told(tmp_path: Path) -> None:
-    """With the file and the number of the line."""
+    """The message has the file and the number of the line."""
     path = tmp_path / "long.txt"
     path.write_text("word " * LINE_LIMIT)
     lines = list(given([path]).lines())
@@ -90,7 +90,7 @@ def test_a_long_line_is_cut_and_a_long_word_is_told(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_written_to_is_noticed(text: Path) -> None:
-    """So that it is not taken for a wrong count."""
+    """Otherwise it would look like a wrong count."""
     found = given([text])
     assert found.changed() == []
     with (text / "a.txt").open("a") as file:

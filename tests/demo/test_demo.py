@@ -181,7 +181,7 @@ def test_the_demo_counts_checks_answers_and_leaves_nothing_behind(demos: list[De
 def test_a_signal_ends_the_demo_at_any_moment(
     demos: list[Demo], temporary: Path, moment: str, number: signal.Signals
 ) -> None:
-    """Within two seconds, with the shell's exit code, and with nothing left behind."""
+    """It ends within two seconds with the shell's exit code and leaves nothing behind."""
     demo = start(demos, temporary, "--plain")
     demo.wait_for(moment)
     # As a terminal does it: to the whole group, those that were started included.

@@ -122,7 +122,7 @@ def test_the_report_shows_differences_and_what_may_be_why() -> None:
 
 
 def test_a_difference_without_a_reason_is_a_bug() -> None:
-    """And is told as one."""
+    """The screen calls it a bug."""
     on = console()
     report(on, DONE, Check(COUNTS, (("the", 1, 2),)))
     assert "1 count differs" in printed(on)

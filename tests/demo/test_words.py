@@ -42,7 +42,7 @@ def test_words_are_counted_over_all_blocks() -> None:
 @given(st.text(alphabet="ab' é-\t", max_size=200), st.integers(min_value=1, max_value=20))
 @settings(deadline=None, max_examples=examples(100))
 def test_a_cut_line_has_the_words_of_the_whole(line: str, limit: int) -> None:
-    """Whatever the pieces, together they are the line, and they have its words."""
+    """Any pieces together are the line, and they have its words."""
     try:
         cut = list(pieces(line, limit))
     except WordTooLong:

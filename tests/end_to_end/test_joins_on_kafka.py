@@ -329,7 +329,7 @@ def start_and_wait(client: KafkaStreams) -> None:
 
 
 def test_an_aborted_row_is_neither_in_a_store_nor_in_a_join(world: World) -> None:
-    """With at-least-once too: both read what was committed. Kafka Streams would read it in both."""
+    """This holds with at-least-once too: both read committed records. Kafka Streams would read it in both."""
     users, clicks, out = world.topic("users", 1), world.topic("clicks", 1), world.topic("out", 1)
     writer = Producer({"bootstrap.servers": world.kafka.bootstrap_servers, "transactional.id": users})
     writer.init_transactions(30)

@@ -26,7 +26,8 @@ def copying(topic: str, out: str, policy: OffsetResetPolicy) -> Topology:
 
 @pytest.mark.timeout(240)
 def test_a_source_begins_so_far_back(world: World) -> None:
-    """With the first record that is no older; in a partition that has none so new, with the next one."""
+    """It begins with the first record that is not older. A partition without one begins with its next record.
+    It begins with the first record that is not older. A partition without one begins with its next record."""
     topic, out = world.topic("in"), world.topic("out", 1)
     now_ms = time.time_ns() // 1_000_000
     for hours, value in ((5, b"old"), (1, b"new"), (3, b"old, behind a new one")):
@@ -40,7 +41,7 @@ def test_a_source_begins_so_far_back(world: World) -> None:
 
 @pytest.mark.timeout(240)
 def test_a_source_that_is_to_begin_nowhere_ends_the_client(world: World) -> None:
-    """With a message that says what to do."""
+    """The message says what to do."""
     topic, out = world.topic("in"), world.topic("out", 1)
     client = world.created(copying(topic, out, AutoOffsetReset.none()))
     client.start()

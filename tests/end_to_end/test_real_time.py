@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -158,7 +157,7 @@ def test_a_pause_and_a_removed_thread_repeat_nothing_and_bad_records_are_put_asi
 
 
 def test_joins_run_where_they_are_asked_for(world: World) -> None:
-    """Of two streams, and of a stream with a table: by the order in which records come."""
+    """Two streams are joined, and a stream with a table, in the order in which records arrive."""
     orders, payments, users = (world.topic(name, 1) for name in ("orders", "payments", "users"))
     paid, named = world.topic("paid", 1), world.topic("named", 1)
     builder = StreamsBuilder()
@@ -193,7 +192,7 @@ def test_a_record_that_kafka_refuses_ends_the_pipeline_while_its_batch_lasts(wor
 
 
 def test_tasks_without_a_slot_are_told_in_a_sentence(world: World) -> None:
-    """With a topic of more partitions than Spark has slots, some would wait for ever."""
+    """If a topic had more partitions than Spark has slots, some tasks would wait forever."""
     source = world.topic("wide", 20)
     builder = StreamsBuilder()
     builder.stream(source, STRINGS).to(world.topic("out", 1))
@@ -211,39 +210,11 @@ def end_of(world: World, topic: str) -> int:
         consumer.close()
 
 
-_KILLED = textwrap.dedent(
-    """
-    import sys
-    from millstream import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder
-    from spark_start import SLOTS, java_options
-
-    servers, directory, application, source, out = sys.argv[1:]
-
-    def topology():
-        builder = StreamsBuilder()
-        keys = builder.stream(source, Consumed.with_(Serdes.string(), Serdes.string())).group_by_key()
-        counts = keys.count(Materialized.as_("counts"))
-        counts.to_stream().to(out, Produced.with_(Serdes.string(), Serdes.long()))
-        return builder.build()
-
-    if __name__ == "__main__":
-        config = {
-            "application.id": application, "bootstrap.servers": servers, "state.dir": directory,
-            "processing.mode": "real-time", "real.time.batch.ms": 1500,
-            "spark.driver.extraJavaOptions": java_options(), **SLOTS,
-        }
-        with KafkaStreams(topology(), config) as streams:
-            streams.wait()
-    """
-)
-
-
 def test_after_kill_9_nothing_is_lost_and_counts_are_exact(world: World, tmp_path: Path) -> None:
     """A process that has committed some batches dies in the middle of one: what that wrote is written again,
     and what it counted is counted once."""
     source, out, application = world.topic("keys", 2), world.topic("counted", 1), world.name("app")
-    program = tmp_path / "killed.py"
-    program.write_text(_KILLED)
+    program = Path(__file__).with_name("real_time_program.py")
     arguments = [world.kafka.bootstrap_servers, str(tmp_path / "state"), application, source, out]
     path = os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])
     running = subprocess.Popen(

@@ -35,14 +35,14 @@ def test_a_page_shows_programs_as_they_are() -> None:
 
 @pytest.mark.parametrize("folder", ["tutorials", "how-to"])
 def test_the_first_page_leads_to_each_other(folder: str) -> None:
-    """So the nav of the site, which is made of its links, has each page."""
+    """The site's navigation consists of its links, so it has every page."""
     pages = ROOT / "docs" / folder
     links = re.findall(r"^- \[.+\]\(([\w-]+\.md)\)", (pages / "README.md").read_text("utf-8"), re.MULTILINE)
     assert sorted([*links, "README.md"]) == sorted(path.name for path in pages.glob("*.md"))
 
 
 def test_the_page_reads_what_the_program_serves(program: Any) -> None:
-    """Its address and its origin are those that the tutorial tells."""
+    """The page's address and origin are those of the tutorial."""
     page = (PROGRAMS / "page.html").read_text(encoding="utf-8")
     config = program("web_queries.py")["config"]
     assert (
@@ -101,7 +101,7 @@ def test_the_tests_of_the_tutorials_pass(file: str, program: Any) -> None:
 
 @pytest.mark.spark
 def test_bad_records_become_dead_letters(program: Any) -> None:
-    """With --skip, and the others give their price."""
+    """This takes --skip; the other records get their price."""
     names = program("failures.py")
     with TopologyTestDriver(names["topology"], names["config"] | names["skip"]) as driver:
         orders = driver.create_input_topic("orders", Serdes.string(), Serdes.string())

@@ -225,7 +225,8 @@ def test_another_aggregate_function_is_refused_before_it_reads_the_state(world: 
 
 
 def test_what_may_not_change_is_refused_by_start_and_harms_nothing(world: World) -> None:
-    """With what differs and the way out, before Spark is started; the version before goes on afterwards."""
+    """The error says what differs and what to do, before Spark is started. The earlier version then runs
+    again."""
     topics = Topics(*(world.topic(name, 1) for name in ("in", "other", "out", "copy")))
     app = world.name("app")
     started_afresh(world, count, topics, app, 1, 1)

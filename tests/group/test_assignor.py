@@ -57,7 +57,7 @@ def codes(told: Mapping[str, Assignment]) -> dict[str, str]:
 
 
 def test_a_group_that_agrees_shares_the_work() -> None:
-    """And each member knows where everything is."""
+    """Each member knows where everything is."""
     serdes = {"counts": ("k", "v")}
     told = answers(replace(FACTS, standby_replicas=1), a=replace(A, serdes=serdes), b=B)
     assert codes(told) == {"a": "NONE", "b": "NONE"}
@@ -145,7 +145,7 @@ def test_state_on_disk_is_no_work() -> None:
 
 
 def test_without_work_the_majority_stays_and_then_the_smallest_process_id() -> None:
-    """So that all leaders choose the same side."""
+    """All leaders choose the same side."""
     odd = replace(A, topology="t2")
     assert codes(answers(a=odd, b=B, c=C))["a"] == "ASSIGNMENT_ERROR"
     assert codes(answers(a=odd, b=B)) == {"a": "NONE", "b": "ASSIGNMENT_ERROR"}
@@ -268,7 +268,7 @@ def test_of_two_with_one_process_id_neither_is_believed_and_both_go_on(
 
 
 def test_a_member_of_the_same_program_cannot_take_a_pipeline_by_saying_it_has_it() -> None:
-    """Without the files the smaller process id would be believed."""
+    """Without the checkpoint's files, the smaller process id would be believed."""
     liar = replace(A, pipelines=frozenset({"p0", "p1"}))
     told = answers(owned("p0", "p1"), a=liar, b=proven(B, "p0", "p1"), c=C)
     assert "p0" in told["b"].pipelines
@@ -476,7 +476,7 @@ def test_a_fault_of_ours_is_an_answer_too(caplog: pytest.LogCaptureFixture) -> N
     )
 )
 def test_everyone_gets_an_answer_that_can_be_read(members: dict[str, bytes]) -> None:
-    """Whatever the members say."""
+    """Members may send any bytes."""
     told = assign(FACTS, members, "A")
     assert told.keys() == members.keys()
     held = [name for data in told.values() for name in Assignment.decode(data).pipelines]

@@ -111,7 +111,7 @@ def test_what_a_client_without_threads_held_goes_to_the_others() -> None:
 
 
 def test_a_pipeline_stays_where_it_is() -> None:
-    """Even where another client would be the better place for a new one."""
+    """It stays even if another client would be a better place for a new pipeline."""
     members = {"A": client(1, pipelines=frozenset({"p0"})), "B": client(2, threads=5, warm=True)}
     assert check(members, ["p0"], (), 0)["A"].pipelines == ("p0",)
 
@@ -123,7 +123,7 @@ def test_a_pipeline_without_a_holder_goes_to_a_warm_client() -> None:
 
 
 def test_a_pipeline_that_is_being_stopped_has_no_claim_to_stay() -> None:
-    """Else it would turn round half-way."""
+    """Otherwise it would turn round half-way."""
     members = {
         "A": client(1, pipelines=frozenset({"p0"}), stopping=frozenset({"p0"})),
         "B": client(2, warm=True),
@@ -213,7 +213,7 @@ def groups(draw: st.DrawFn, smallest: int = 1) -> tuple[Members, list[str], list
 def test_each_thing_goes_to_one_member_and_evenly(
     group: tuple[Members, list[str], list[TaskId], int],
 ) -> None:
-    """Whatever the members hold, or believe to hold."""
+    """This holds whatever the members hold, or believe that they hold."""
     check(*group)
 
 
@@ -298,7 +298,7 @@ def test_no_task_moves_when_one_leaves(threads: list[int], count: int, data: st.
 def test_as_many_tasks_move_as_balance_needs_when_one_joins(
     threads: list[int], count: int, more: int
 ) -> None:
-    """To the newcomer, and not one more than has to."""
+    """They move to the new member, and no more than necessary."""
     members = {f"m{number}": client(number, each) for number, each in enumerate(threads)}
     tasks = [TaskId(number % 3, number // 3) for number in range(count)]
     before = check(members, (), tasks, 1)
@@ -327,7 +327,7 @@ def test_as_many_pipelines_move_as_balance_needs_when_one_joins(
 
 @given(st.integers(2, 6), st.integers(0, 20), st.integers(1, 4))
 def test_standbys_are_spread_evenly(clients: int, count: int, replicas: int) -> None:
-    """Over equal clients, no client has two more than another."""
+    """Among equal clients, no client has two more than another."""
     members = {f"m{number}": client(number) for number in range(clients)}
     work = check(members, (), [TaskId(number % 3, number // 3) for number in range(count)], replicas)
     loads = [len(each.standby) for each in work.values()]
@@ -338,7 +338,7 @@ def test_standbys_are_spread_evenly(clients: int, count: int, replicas: int) -> 
 def test_no_standby_moves_when_nobody_comes_or_goes(
     clients: int, count: int, replicas: int, data: st.DataObject
 ) -> None:
-    """However far each of them is: the second round equals the first."""
+    """The second round equals the first, whatever the lag of each standby."""
     members: Members = {f"m{number}": client(number) for number in range(clients)}
     tasks = [TaskId(0, number) for number in range(count)]
     work = check(members, (), tasks, replicas)
@@ -410,7 +410,7 @@ def test_a_task_moves_when_it_has_warmed_up() -> None:
 
 
 def test_so_many_warm_up_at_a_time() -> None:
-    """Without standbys each one that warms up is one more copy. The others wait where they are."""
+    """Without standbys, each task that warms up is one more copy. The others wait where they are."""
     tasks = tasks_of("0_0", "0_1", "0_2", "0_3", "0_4", "0_5")
     first = {"A": client(1)}
     members = {**ready(first, balance(first, (), tasks, 0)), "B": client(2)}

@@ -293,11 +293,11 @@ FIELDS = ["leader", "reason", "asked_by", "missing_topics", "pipelines", "hosts"
 
 @given(st.dictionaries(st.sampled_from([*FIELDS, "rebalance_wanted", "warming"]), JSON, max_size=4))
 def test_any_json_is_read_or_refused(said: dict[str, object]) -> None:
-    """Of every type, in every field."""
+    """Every field gets values of every type."""
     only_says_no(with_trailer(json.dumps(said).encode()))
 
 
 @given(st.sampled_from(["pipelines", "stopping", "up_to_date", "serdes", "work"]), JSON)
 def test_any_json_in_a_tag_is_read_or_refused(name: str, value: object) -> None:
-    """Of every type, in every tag."""
+    """Every tag gets values of every type."""
     only_says_no(with_tag(name, json.dumps(value)).encode())

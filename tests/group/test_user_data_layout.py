@@ -143,7 +143,7 @@ def test_the_versions_that_others_support_are_kept() -> None:
 
 @pytest.mark.parametrize("message", [SubscriptionInfo, AssignmentInfo])
 def test_tasks_of_named_topologies_are_refused(message: type[SubscriptionInfo | AssignmentInfo]) -> None:
-    """Nobody can have them with today's Kafka Streams, and they would be taken for others here."""
+    """Today's Kafka Streams has none, and here they would be taken for other tasks."""
     if message is SubscriptionInfo:
         data = SubscriptionInfo(task_offset_sums={TaskId(1, 2): 5}).encode()
         named = data.replace(b"\xff\xff", b"\0\x01n", 1)
@@ -236,13 +236,13 @@ ASSIGNMENTS = st.builds(
 
 @given(SUBSCRIPTIONS)
 def test_a_subscription_comes_back(info: SubscriptionInfo) -> None:
-    """Whatever is in it."""
+    """Any content survives encoding and decoding."""
     assert SubscriptionInfo.decode(info.encode()) == info
 
 
 @given(ASSIGNMENTS)
 def test_an_assignment_comes_back(info: AssignmentInfo) -> None:
-    """Whatever is in it."""
+    """Any content survives encoding and decoding."""
     assert AssignmentInfo.decode(info.encode()) == info
 
 

@@ -26,7 +26,7 @@ def consumer(**options: Any) -> dict[str, Any]:
 
 
 def test_the_consumer_reads_what_it_is_told_and_commits_nothing() -> None:
-    """Whatever a configuration says."""
+    """No configuration changes that."""
     made = consumer(
         consumer__auto__offset__reset="latest",
         consumer__enable__auto__commit=True,
@@ -94,14 +94,14 @@ def test_a_java_login_becomes_a_user_name_and_a_password(module: str) -> None:
     ],
 )
 def test_what_only_java_can_do_is_refused_with_another_way(options: dict[str, str], told: str) -> None:
-    """Not silently left out: the client would talk to Kafka with less protection than asked for."""
+    """It is not ignored: the client would talk to Kafka with less protection than requested."""
     with pytest.raises(ConfigException, match=told) as raised:
         admin_config(StreamsConfig({**BASE, **options}))
     assert "hush" not in str(raised.value)
 
 
 def test_certificates_as_pem_and_pkcs12_are_understood() -> None:
-    """In Kafka's names."""
+    """Their settings have Kafka's names."""
     made = admin_config(
         StreamsConfig(
             {
@@ -123,7 +123,7 @@ def test_certificates_as_pem_and_pkcs12_are_understood() -> None:
 
 
 def test_an_option_that_nobody_knows_is_named() -> None:
-    """When the client is made, before anything else happened."""
+    """The error is raised when the client is created, before anything else happens."""
     config = StreamsConfig({**BASE, "consumer.colour": "blue", "admin.retries": "many"})
     with pytest.raises(ConfigException, match=r"colour.*main\.consumer"):
         KafkaChangelogConsumer(config)

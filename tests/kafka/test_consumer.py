@@ -81,7 +81,7 @@ def count(batches: list[ChangelogBatch]) -> int:
 def test_records_come_in_order_with_key_value_and_timestamp(
     consumer: KafkaChangelogConsumer, producer: Producer, topic: str
 ) -> None:
-    """From the beginning; a tombstone is None; `next_offset` is after the last one."""
+    """Reading starts at the beginning, a tombstone is None, and `next_offset` is after the last record."""
     for number in range(5):
         producer.produce(
             topic, None if number == 3 else b"v%d" % number, b"k%d" % number, 0, timestamp=100 + number
@@ -174,7 +174,7 @@ def test_records_of_an_older_epoch_than_seen_are_left_out(
 def test_reading_goes_on_from_the_offset_given(
     consumer: KafkaChangelogConsumer, producer: Producer, topic: str
 ) -> None:
-    """And another assignment replaces the whole of the first."""
+    """Another assignment replaces all of the first one."""
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     for number in range(6):
         for partition in (first, second):
@@ -239,7 +239,7 @@ def test_the_end_behind_offsets_that_are_no_records_is_told(
 def test_every_partition_written_in_one_transaction_is_read_to_its_end(
     kafka: EmbeddedKafka, producer: Producer
 ) -> None:
-    """Also if ends of partitions come between records of others, as they do when those have more to read."""
+    """Ends of partitions may come between records of other partitions that have more to read."""
     name = f"in-one-transaction-{uuid.uuid4().hex[:12]}"
     kafka.create_topic(name, 16)
     parts = [TopicPartition(name, number) for number in range(16)]
@@ -272,7 +272,7 @@ def test_every_partition_written_in_one_transaction_is_read_to_its_end(
 
 
 def test_the_end_of_an_empty_partition_is_told_once(consumer: KafkaChangelogConsumer, topic: str) -> None:
-    """At the offset it has."""
+    """The end has the partition's offset."""
     partition = TopicPartition(topic, 0)
     consumer.assign({partition: None})
     (batch,) = poll_until(consumer, bool)
@@ -280,7 +280,7 @@ def test_the_end_of_an_empty_partition_is_told_once(consumer: KafkaChangelogCons
 
 
 def test_nothing_new_is_an_empty_list_after_the_timeout(consumer: KafkaChangelogConsumer, topic: str) -> None:
-    """Not before, and not much later."""
+    """The list is not returned earlier, nor much later."""
     consumer.assign({TopicPartition(topic, 0): 0})
     poll_started = time.monotonic()
     assert consumer.poll(0.3) == []
@@ -305,7 +305,7 @@ def test_a_record_is_there_at_once(consumer: KafkaChangelogConsumer, producer: P
 def test_a_position_that_the_log_does_not_have_is_out_of_range(
     position: int, consumer: KafkaChangelogConsumer, producer: Producer, kafka: EmbeddedKafka, topic: str
 ) -> None:
-    """Before the first record, as after truncation, or after the end, as in a topic made anew."""
+    """It is before the first record, as after truncation, or after the end, as in a recreated topic."""
     for _ in range(10):
         producer.produce(topic, b"v", b"k", 0)
     producer.flush(10)
@@ -325,7 +325,7 @@ def test_a_position_that_the_log_does_not_have_is_out_of_range(
 
 
 def test_a_topic_that_does_not_exist_is_an_error_that_names_it(kafka: EmbeddedKafka) -> None:
-    """And it is not created."""
+    """The topic is not created."""
     consumer = KafkaChangelogConsumer(
         StreamsConfig(
             {
@@ -480,7 +480,7 @@ def test_nothing_is_committed_and_no_group_is_made(
 
 
 def test_a_closed_one_says_so(consumer: KafkaChangelogConsumer) -> None:
-    """And closing twice is fine."""
+    """Closing it twice is allowed."""
     consumer.close()
     consumer.close()
     with pytest.raises(IllegalStateException, match="closed"):

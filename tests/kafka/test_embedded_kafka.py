@@ -67,7 +67,7 @@ def consume(broker: EmbeddedKafka, topic: str, count: int) -> list[str]:
 
 @pytest.mark.kafka
 def test_a_topic_can_be_created_listed_and_deleted(kafka: EmbeddedKafka) -> None:
-    """And is there, or gone, when the call returns."""
+    """The topic exists, or is gone, when the call returns."""
     kafka.create_topic("embedded-lines", partitions=3)
     assert "embedded-lines" in kafka.topics()
     kafka.delete_topic("embedded-lines")
@@ -76,7 +76,7 @@ def test_a_topic_can_be_created_listed_and_deleted(kafka: EmbeddedKafka) -> None
 
 @pytest.mark.kafka
 def test_a_topic_has_the_partitions_and_configs_it_was_given(kafka: EmbeddedKafka) -> None:
-    """As Kafka's own admin API tells."""
+    """Kafka's own admin API reports them."""
     kafka.create_topic("embedded-table", 4, {"cleanup.policy": "compact", "segment.ms": "12345"})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     assert len(admin.list_topics(timeout=10).topics["embedded-table"].partitions) == 4
@@ -95,7 +95,7 @@ def test_a_topic_that_exists_is_not_created_again(kafka: EmbeddedKafka) -> None:
 
 @pytest.mark.kafka
 def test_a_wrong_config_is_an_error_that_names_it(kafka: EmbeddedKafka) -> None:
-    """And no topic is made."""
+    """No topic is created."""
     with pytest.raises(BrokerException, match="cleanup"):
         kafka.create_topic("embedded-wrong", configs={"cleanup.policy": "tidy"})
     assert "embedded-wrong" not in kafka.topics()
@@ -235,7 +235,7 @@ def test_closing_is_idempotent_and_final(kafka: EmbeddedKafka) -> None:
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    """Before anything is started."""
+    """The error is raised before anything is started."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -249,7 +249,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_a_port_that_is_none_is_refused(port: int) -> None:
-    """At once."""
+    """The error is raised immediately."""
     with pytest.raises(BrokerException, match=f"port {port} is not valid"):
         EmbeddedKafka(port=port)
 
@@ -302,26 +302,14 @@ def test_a_broker_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
 
 # --- the processes ---------------------------------------------------------------------------------------
 
-PARENT = """
-import json
-from millstream.broker import EmbeddedKafka
-from millstream.polling import looks
-broker = EmbeddedKafka().start()
-try:  # who reads the line may press Ctrl-C at once
-    print(json.dumps({"pid": broker.pid, "data": str(broker.data_dir)}), flush=True)
-    for _ in looks(110, every_s=0.1):  # signal.pause() would miss one that comes just before it
-        pass
-except KeyboardInterrupt:
-    print(json.dumps({"running": broker.is_running, "topics": sorted(broker.topics())}), flush=True)
-    broker.close()
-"""
+PARENT = Path(__file__).with_name("broker_parent.py")
 
 
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
     """A Python process, in a process group of its own, that has started a broker."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, process_group=0
+        [sys.executable, str(PARENT)], stdout=subprocess.PIPE, text=True, process_group=0
     )
     yield process
     process.kill()
@@ -353,7 +341,7 @@ def test_the_broker_ends_with_its_parent_however_that_ends(
 
 @pytest.mark.kafka
 def test_a_ctrl_c_reaches_the_parent_and_not_the_broker(parent: subprocess.Popen[str]) -> None:
-    """So the parent can still close its clients in order, and then the broker."""
+    """The parent can still close its clients in order, and then the broker."""
     pid = int(str(_line(parent)["pid"]))
     os.killpg(parent.pid, signal.SIGINT)  # what a terminal does: the whole foreground process group
     assert _line(parent) == {"running": True, "topics": []}
@@ -369,7 +357,7 @@ def test_a_ctrl_c_reaches_the_parent_and_not_the_broker(parent: subprocess.Popen
 def test_an_archive_is_made_once_used_and_never_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafka: EmbeddedKafka
 ) -> None:
-    """After the first start there is one; when it is damaged brokers start without."""
+    """The first start creates it. If it is damaged, brokers start without it."""
     from millstream.cache import cache_dir
 
     (tmp_path / "jars").symlink_to(cache_dir("jars"))
@@ -401,7 +389,7 @@ def test_an_archive_is_made_once_used_and_never_in_the_way(
 
 
 def test_a_setting_of_the_user_wins(tmp_path: Path) -> None:
-    """Over ours."""
+    """It replaces ours."""
     overrides = {"log.retention.ms": "1000", "compression.type": "zstd"}
     settings = broker_settings(port=1, controller_port=2, log_dir=tmp_path, overrides=overrides)
     assert (settings["log.retention.ms"], settings["compression.type"]) == ("1000", "zstd")

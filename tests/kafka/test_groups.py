@@ -67,7 +67,7 @@ def test_a_group_is_seen_emptied_and_told_where_to_begin(
 
 
 def test_a_cluster_that_is_not_there_is_named(group: str) -> None:
-    """Within the time that a request may take."""
+    """The error is raised within the time that a request may take."""
     away = KafkaGroups(
         StreamsConfig(
             {"application.id": "groups", "bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": 300}

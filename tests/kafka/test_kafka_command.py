@@ -38,7 +38,7 @@ def test_a_topic_is_a_name_and_perhaps_partitions(text: str, topic: tuple[str, i
 
 @pytest.mark.parametrize("text", ["", ":3", "lines:", "lines:0", "lines:x", "lines:-1", "a:1:2"])
 def test_what_is_no_topic_is_refused(text: str) -> None:
-    """With an example of one that is."""
+    """The error shows an example of a topic."""
     with pytest.raises(typer.BadParameter, match="lines:4"):
         parse_topic(text)
 

@@ -37,7 +37,7 @@ def oauth(**jaas: str) -> dict[str, Any]:
 
 
 def test_a_user_name_and_a_password_are_javas_login_configuration_and_back() -> None:
-    """Whichever of the two forms is given, with quotes and backslashes in the password."""
+    """Either form is accepted, with quotes and backslashes in the password."""
     given = {**SASL, "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "me", "sasl.password": 'a"b\\c;'}
     made = for_java(given)
     assert parse_jaas(made["sasl.jaas.config"]) == (
@@ -159,7 +159,7 @@ def test_certificates_as_texts_are_pem_to_java() -> None:
     ],
 )
 def test_tokens_that_cannot_be_had_are_told_before_anything_runs(options: dict[str, Any], told: str) -> None:
-    """With what to give."""
+    """The error says what to set."""
     with pytest.raises(ConfigException, match=told) as refused:
         for_librdkafka(options)
     assert "hush" not in str(refused.value)
@@ -177,7 +177,7 @@ def test_a_function_of_the_programs_does_not_serve_java() -> None:
 
 
 def test_the_login_of_one_client_can_be_another() -> None:
-    """By its prefix; the others keep theirs. No secret is shown."""
+    """The client's prefix selects it; the others keep theirs. No secret is shown."""
     config = StreamsConfig(
         {
             "application.id": "app",
@@ -197,7 +197,7 @@ def test_the_login_of_one_client_can_be_another() -> None:
 
 
 def test_a_token_is_asked_for_once_while_it_is_valid() -> None:
-    """Until a fifth of its life is left; a source that raises is asked again at the next call."""
+    """It is used until a fifth of its life is left. A source that raises is asked again at the next call."""
     now = [1000.0]
     made: list[str] = []
 

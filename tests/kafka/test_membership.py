@@ -155,7 +155,7 @@ def test_a_rejoin_during_a_rejoin_is_not_lost(broker: EmbeddedKafka, group: str)
 
 @pytest.mark.kafka
 def test_a_slow_callback_delays_nobody_else(broker: EmbeddedKafka, group: str) -> None:
-    """While one client takes its time over an assignment, the others can agree anew, with it."""
+    """While one client is busy with an assignment, the others can agree anew, with it."""
     with joined(broker, group, "a", "b") as pairs:
         (slow, its), (other, others) = pairs
         slow.hold.clear()
@@ -175,7 +175,8 @@ def test_a_slow_callback_delays_nobody_else(broker: EmbeddedKafka, group: str) -
 
 @pytest.mark.kafka
 def test_leaving_has_the_others_rebalance_at_once(broker: EmbeddedKafka, group: str) -> None:
-    """Not after the session timeout; closing twice is closing once; nothing can be started again."""
+    """They do not wait for the session timeout. A second close() has no effect, and a closed member cannot
+    start."""
     with joined(broker, group, "a", "b", **{"consumer.session.timeout.ms": 30_000}) as pairs:
         (a, a_member), (b, _) = pairs
         began = time.monotonic()
@@ -191,7 +192,7 @@ def test_leaving_has_the_others_rebalance_at_once(broker: EmbeddedKafka, group: 
 
 @pytest.mark.kafka
 def test_offsets_are_committed_and_kafkas_tools_show_them(broker: EmbeddedKafka, group: str) -> None:
-    """Within seconds while running, and at once when closing; the partitions show with their owners."""
+    """The tools show them within seconds, and immediately after closing; the partitions show their owners."""
     broker.create_topic(topic := f"t-{group}", 2)
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     try:
@@ -223,7 +224,7 @@ def test_offsets_are_committed_and_kafkas_tools_show_them(broker: EmbeddedKafka,
 
 @pytest.mark.kafka
 def test_a_deleted_topic_stays_away(broker: EmbeddedKafka, group: str) -> None:
-    """On a broker that creates what is asked for; and its going away is no reason to leave the group."""
+    """The broker creates topics that are requested. The missing topic is no reason to leave the group."""
     broker.create_topic(topic := f"t-{group}", 2)
     with joined(broker, group, "a", "b", topics={topic: 2}, **{"metadata.max.age.ms": 200}) as pairs:
         clients = [client for client, _ in pairs]
@@ -521,7 +522,7 @@ def test_a_process_that_was_stopped_is_lost_before_it_hears_anything() -> None:
     standing.join()
     assert not standing.answer(9.9, 10.0)
     assert not standing.agree()
-    assert standing.is_told
+    assert standing.is_answered
     assert not standing.is_silent(10.8)
     assert standing.is_silent(11.0)
     assert standing.answer(11.0, 11.0)
@@ -536,7 +537,7 @@ def test_a_rejoin_wanted_during_a_join_asks_for_another() -> None:
     standing.join()
     standing.want()
     assert standing.agree()
-    assert not standing.is_told
+    assert not standing.is_answered
     standing.join()
     assert not standing.agree()
-    assert standing.is_told
+    assert standing.is_answered

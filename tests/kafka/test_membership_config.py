@@ -42,7 +42,7 @@ def test_what_holds_where_nothing_is_said() -> None:
 
 
 def test_main_consumer_goes_before_consumer() -> None:
-    """And a short session takes the heartbeat along, unless that is given."""
+    """A short session shortens the heartbeat as well, unless that is set."""
     made = translated(
         consumer__session__timeout__ms=20_000,
         main__consumer__session__timeout__ms="300",
@@ -78,7 +78,7 @@ def test_what_is_refused(options: dict[str, Any], text: str) -> None:
     [("PLAIN", "plain.PlainLoginModule"), ("SCRAM-SHA-512", "scram.ScramLoginModule")],
 )
 def test_passwords_come_out_of_javas_login_configuration(mechanism: str, module: str) -> None:
-    """For PLAIN and SCRAM."""
+    """This works for PLAIN and SCRAM."""
     made = translated(
         security__protocol="SASL_PLAINTEXT", sasl__mechanism=mechanism, sasl__jaas__config=JAAS.format(module)
     )
@@ -119,7 +119,7 @@ def test_certificates_as_texts_and_as_files(tmp_path: Path) -> None:
 
 
 def test_a_kafka_python_that_we_do_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what changed, and the version to install."""
+    """The error says what changed, and which version to install."""
     coordinator.check_library()
     monkeypatch.setattr(BaseCoordinator, "reset_generation", lambda self, other: None)
     with pytest.raises(SetupException, match=r"BaseCoordinator\.reset_generation"):
@@ -146,13 +146,13 @@ def test_what_came_before_the_end_of_a_connection_is_read() -> None:
 
 @given(st.binary(max_size=200))
 def test_bytes_of_strangers_are_user_data_or_nothing(data: bytes) -> None:
-    """Whatever a member or a leader sends."""
-    assert isinstance(coordinator._said_by("m", data), bytes)
+    """Members and leaders may send any bytes."""
+    assert isinstance(coordinator._user_data_of("m", data), bytes)
     assert isinstance(coordinator._decided_in(data), bytes)
 
 
 @given(st.binary(max_size=200))
 def test_user_data_goes_both_ways_unchanged(data: bytes) -> None:
-    """In the consumer's own formats, which Kafka's tools read."""
-    assert coordinator._said_by("m", ConsumerProtocolSubscription(0, ["t"], data).encode()) == data
+    """It is in the consumer's own formats, which Kafka's tools read."""
+    assert coordinator._user_data_of("m", ConsumerProtocolSubscription(0, ["t"], data).encode()) == data
     assert coordinator._decided_in(ConsumerProtocolAssignment(0, [("t", [0])], data).encode()) == data

@@ -132,7 +132,7 @@ def test_a_wrong_password(secured: Secured) -> None:
 
 
 def test_a_wrong_password_that_is_read_late(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a busy machine, where the broker has closed the connection before its answer is looked at."""
+    """On a busy machine, the broker may have closed the connection before its answer is read."""
     receive = KafkaTCPTransport._sock_recv
 
     def late(transport: KafkaTCPTransport) -> object:

@@ -27,7 +27,7 @@ def unused_port() -> int:
 def test_a_cluster_that_is_away_is_told_of_until_time_is_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the servers, what a connection to them meets, and how long it goes on; whatever is asked."""
+    """The log names the servers, the result of a connection to them, and the time left, for any request."""
     monkeypatch.setattr(patience, "_REPORT_AFTER_S", 0.2)
     server = f"127.0.0.1:{unused_port()}"
     topics = KafkaTopics(
@@ -66,7 +66,7 @@ def test_an_answer_ends_it_and_so_does_a_refusal() -> None:
 
 
 def test_what_a_connection_meets_is_said_in_words() -> None:
-    """Of the first three servers."""
+    """The first three servers are listed."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()

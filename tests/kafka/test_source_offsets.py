@@ -41,7 +41,7 @@ class Message:
 
 
 def test_each_entry_of_a_source_topic_has_its_offset() -> None:
-    """Whatever comes between them: markers of transactions, null keys, records of other partitions."""
+    """Markers of transactions, null keys and records of other partitions may come in between."""
     config = StreamsConfig({"application.id": "app", "bootstrap.servers": "localhost:1"})
     consumer = KafkaChangelogConsumer(config)
     first, second = ("users", 0), ("users", 1)

@@ -45,7 +45,7 @@ def name() -> str:
 
 
 def test_a_created_topic_is_there_when_create_returns(topics: KafkaTopics) -> None:
-    """With its partitions, its configs and an id."""
+    """It has its partitions, its configuration and an id."""
     topic = name()
     topics.create([InternalTopic(topic, 3, {"cleanup.policy": "compact"})], -1)
     found = topics.describe([topic])[topic]
@@ -64,7 +64,7 @@ def test_a_topic_that_exists_is_left_as_it_is(topics: KafkaTopics) -> None:
 
 
 def test_a_topic_made_anew_has_another_id(topics: KafkaTopics, kafka: EmbeddedKafka) -> None:
-    """So deleting and creating does not go unseen (KIP-516)."""
+    """This makes a deletion and recreation visible (KIP-516)."""
     topic = name()
     topics.create([InternalTopic(topic, 1, {})], 1)
     before = topics.describe([topic])[topic].topic_id
@@ -164,7 +164,7 @@ def test_a_topic_that_the_cluster_refuses_is_an_error(topics: KafkaTopics) -> No
 
 
 def test_a_closed_one_says_so(kafka: EmbeddedKafka) -> None:
-    """And closing twice is fine."""
+    """Closing it twice is allowed."""
     topics = KafkaTopics(config(kafka.bootstrap_servers))
     topics.close()
     topics.close()

@@ -98,7 +98,8 @@ def test_each_record_leads_to_what_kafka_streams_sends(file: str, kernel_java: K
 
 @pytest.mark.disk
 def test_what_kafka_streams_loses_when_windows_close_is_told(kernel_java: KernelJava) -> None:
-    """Where its store has dropped windows before they are sent: the others are as there, in their order."""
+    """Kafka Streams' store drops windows before they are sent. The others are emitted as there, in their
+    order."""
     some = [trace for trace in chosen("emit_on_close") if loses_windows(trace)]
     more = 0
     for trace, steps in zip(some, ask(kernel_java, map(case_of, some)), strict=True):
@@ -178,7 +179,8 @@ WINDOWS = [
 @pytest.mark.parametrize("emit", ["update", "close"])
 @pytest.mark.parametrize("windows", WINDOWS, ids=lambda windows: f"{windows['windows']} {windows['grace']}")
 def test_what_has_closed_is_given_up(windows: dict[str, Any], emit: str, kernel_java: KernelJava) -> None:
-    """Also of keys that never come again: what is kept is of the last few spans, however long it goes."""
+    """This includes keys that never come again: the state only has the last few windows, however long it
+    runs."""
     records = [[f"k{n}", "x", n] for n in range(2_000)]
     program = [{"op": "windowed_by", **windows}, {"op": "count", "emit": emit}]
     case = {"program": program, "records": records, "batches": [50] * 40, "at_once": False}
@@ -220,7 +222,7 @@ def test_a_session_takes_the_place_of_one_that_its_store_has_forgotten(kernel_ja
 
 @pytest.mark.disk
 def test_days_are_those_that_windows_for_has(kernel_java: KernelJava) -> None:
-    """Also where clocks skip or repeat the hour at which a day begins, midnight, or a whole day."""
+    """Clocks may skip or repeat the hour at which a day begins, midnight, or a whole day."""
     changes = (
         ("Europe/Berlin", 2, "2026-03-29T01:00"),
         ("Europe/Berlin", 2, "2026-10-25T01:00"),

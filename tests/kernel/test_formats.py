@@ -387,7 +387,7 @@ def test_avro_is_read_alike(kernel_java: KernelJava, registry: RegistryServer) -
 
 
 def test_a_new_avro_field_has_the_value_of_its_default(registry: RegistryServer) -> None:
-    """As if it had been written; and each record has its own list or map."""
+    """The value is as if it had been written, and each record has its own list or map."""
     head, old, *_ = written(registry, OLD, OLD_VALUE)
     serde = of_registry(registry, Serdes.avro(NEW))
     read = serde.deserialize(head + old)
@@ -475,7 +475,7 @@ def protobuf_class(syntax: str) -> Any:
 
 
 def test_protobuf_is_read_alike(kernel_java: KernelJava, registry: RegistryServer) -> None:
-    """As Protobuf's own library reads it: merged messages, oneofs, closed enums, unknown fields."""
+    """Protobuf's own library reads the same: merged messages, oneofs, closed enums, unknown fields."""
     chance = random.Random(78)
     numbers = {1: 0.1, 2: 1.5, 8: True, 9: "ü", 12: b"\x00\xff"}
     of = []

@@ -133,7 +133,7 @@ def test_each_record_leads_to_what_kafka_streams_sends(
 
 @pytest.mark.parametrize("file", ["stream_table", "stream_stream", "table_table", "joined_tables"])
 def test_micro_batches_make_no_difference(file: str, kernel_java: KernelJava) -> None:
-    """However the records are divided, and if the caches are full in the middle of one."""
+    """The records are divided in any way, and the caches are full in the middle of a micro-batch."""
     chance = random.Random(file)
     some = chosen(file)
     cases = [

@@ -432,7 +432,7 @@ ONE_ANSWER: list[tuple[str, bytes, str | None]] = [
 
 
 def test_both_halves_have_the_same_answer_to_what_json_leaves_open(kernel_java: KernelJava) -> None:
-    """And to what parsers like to be lenient about; a document that could be two values is refused."""
+    """Both are also as strict; a document that could be two values is refused."""
     documents = [(name, data) for name, data, _ in ONE_ANSWER]
     assert differences(kernel_java, documents) == []
     answers = [in_python(name, data) for name, data in documents]
@@ -465,7 +465,7 @@ REFUSED = [
 
 
 def test_a_refusal_names_the_field_and_the_way_out_and_no_data(kernel_java: KernelJava) -> None:
-    """In the same words in both halves."""
+    """Both halves use the same words."""
     documents = [(name, data) for name, data, _ in REFUSED]
     expected = [told for _, _, told in REFUSED]
     assert in_kernel(kernel_java, documents) == expected

@@ -255,7 +255,7 @@ def copy(builder: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_change_of_what_the_jar_is_made_from_is_noticed(builder: ModuleType, copy: Path) -> None:
-    """Of a source's content or name, of the builder, of the jars it needs, of Millstream's version."""
+    """That is a source's content or name, the builder, the jars it needs, and Millstream's version."""
     seen = [builder.identity()]
 
     def changed() -> bool:
@@ -288,7 +288,7 @@ def test_a_change_of_what_the_jar_is_made_from_is_noticed(builder: ModuleType, c
     ids=["unused", "raw", "wrong"],
 )
 def test_a_warning_is_an_error(builder: ModuleType, copy: Path, tmp_path: Path, code: str, said: str) -> None:
-    """With the compiler's words, the file and the line; and no jar is written."""
+    """The error has the compiler's words, the file and the line, and no jar is written."""
     (copy / "Bad.java").write_text(f"package io.millstream.kernel;\n{code}\n")
     with pytest.raises(builder.BuildError) as caught:
         builder.build(tmp_path / "bad.jar")
@@ -317,7 +317,7 @@ def test_setup_lets_a_warning_pass_and_lint_does_not(builder: ModuleType, copy: 
 
 
 def test_without_its_jar_a_package_says_how_to_get_it(tmp_path: Path) -> None:
-    """In a checkout that was never set up, say, or where a file was deleted."""
+    """The jar is missing in a checkout that was never set up, or where a file was deleted."""
     with pytest.raises(SetupException) as caught:
         shipped_kernel(tmp_path / "no.jar")
     for fact in (str(tmp_path / "no.jar"), "make setup", "--force-reinstall"):
@@ -326,7 +326,7 @@ def test_without_its_jar_a_package_says_how_to_get_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"no jar", None], ids=["empty", "other", "without properties"])
 def test_a_damaged_jar_is_told_of(builder: ModuleType, tmp_path: Path, content: bytes | None) -> None:
-    """With the way to a good one."""
+    """The error says how to get a good one."""
     jar = tmp_path / "damaged.jar"
     if content is None:
         builder.write_jar(jar, {"a.txt": b""})

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.disk
 
 
 def test_keys_in_pages_are_a_sorted_set(kernel_java: KernelJava) -> None:
-    """Whatever comes and goes, in whatever order; pages that are empty go, but for one a level."""
+    """Keys are added and removed in any order. Empty pages are removed, except one per level."""
     chosen = random.Random(13)
     keys: set[bytes] = set()
     lines: list[str] = []

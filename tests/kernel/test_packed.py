@@ -42,7 +42,7 @@ def test_packed_rows_are_a_map(kernel_java: KernelJava, room: int) -> None:
 
 
 def test_packed_results_come_as_they_were_made(kernel_java: KernelJava) -> None:
-    """In their order; bytes longer than an array too, and values that cannot be packed."""
+    """They keep their order, including bytes longer than an array and values that cannot be packed."""
     assert kernel_java("io.millstream.kernel.state.PackedResultsMain", "", "3000") == "3000\n"
 
 

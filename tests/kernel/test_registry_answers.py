@@ -45,7 +45,7 @@ def address() -> Iterator[str]:
 def test_an_answer_that_is_too_long_does_not_fill_the_memory(
     kernel_java: KernelJava, address: str, mebibytes: int
 ) -> None:
-    """As in Python's client; one below the limit is read."""
+    """Python's client has the same limit. An answer below the limit is read."""
     given = json.dumps({"urls": [address], "headers": {}, "patience_ms": 3000, "attempt_ms": 3000, "ssl": {}})
     said = kernel_java("io.millstream.kernel.serdes.RegistryMain", given, str(mebibytes))
     if mebibytes == 7:

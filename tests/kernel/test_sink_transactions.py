@@ -105,7 +105,7 @@ def test_a_batch_is_written_once_wherever_its_process_is_killed(
 def test_a_producer_is_used_again_and_knows_what_it_has_written(
     kafka: EmbeddedKafka, steps: Steps, topic: str
 ) -> None:
-    """Without asking the broker; and what was given up is not there."""
+    """It does not ask the broker, and a transaction that was aborted is not counted."""
     came = steps(
         *("open a 1 0", "send a one", "flush a", "commit a", "close a"),
         *("open b 1 0", "close b"),
@@ -177,7 +177,7 @@ def test_a_newer_run_fences_the_older_one_for_good(kafka: EmbeddedKafka, steps: 
 def test_an_older_run_cannot_write_to_a_partition_that_nobody_has_used(
     kafka: EmbeddedKafka, steps: Steps, topic: str
 ) -> None:
-    """Neither to one that it has counted, nor to one that it is about to count; it claims nothing back."""
+    """It cannot, whether it has counted the partition already or not; it claims nothing back."""
     came = steps(
         *("claim 1", "provide 1 2", "open a 1 0", "send a one", "flush a", "commit a"),
         "claim 2",
@@ -235,7 +235,7 @@ def test_a_marker_that_is_not_settled_is_waited_for_and_not_taken_for_none(steps
 
 
 def test_one_of_two_runs_of_the_same_epoch_is_last(steps: Steps) -> None:
-    """Where a file system lets two clients have the same claim, the broker does not."""
+    """If a file system gives two clients the same claim, the broker does not."""
     came = steps("claim 1", "provide 1 1", "claim 1 0 other", "open a 1 0", "provide 1 2")
     assert came[2] == "ok"
     assert "of epoch 1 was fenced by the run of epoch 1 (run-1other); what this run (run-1)" in came[3]

@@ -63,7 +63,7 @@ def read(*counts: int) -> dict[TopicPartition, int]:
 
 
 def test_records_are_counted_for_the_thread_each_task_each_source_and_the_topic(scene: Scene) -> None:
-    """By the offsets that were read; a topic that two subtopologies read counts for tasks of both."""
+    """Offsets give the count. A topic that two subtopologies read counts for tasks of both."""
     scene.report(read=read(10, 30))
     scene.report(read=read(0, 20))
     metrics = scene.metrics
@@ -81,7 +81,7 @@ def test_records_are_counted_for_the_thread_each_task_each_source_and_the_topic(
 
 
 def test_bytes_are_counted_for_each_source_too(scene: Scene) -> None:
-    """Also those of a query's first batch, whose records no offsets tell (KIP-846)."""
+    """This includes a query's first batch, for which there are no offsets (KIP-846)."""
     scene.report(read_bytes=read(100, 300))
     scene.report(read=read(1), read_bytes=read(7))
     consumed = {
@@ -101,7 +101,7 @@ def test_in_real_time_mode_the_interval_is_its_own_and_records_have_no_latency(s
 
 
 def test_rates_are_of_the_window(scene: Scene) -> None:
-    """Of 30 s at least, and of nothing once the records are a minute old."""
+    """The window is at least 30 s. A minute after the last record, the rate is zero."""
     scene.report(read=read(600))
     rate = {"group": "stream-thread-metrics"}
     assert scene.metrics.value("process-rate", **rate) == 20
@@ -155,7 +155,7 @@ def test_state_and_dropped_records_are_told_by_operator_and_by_node(scene: Scene
 
 
 def test_what_is_the_pipelines_goes_with_it_and_what_is_the_threads_stays(scene: Scene) -> None:
-    """As Kafka Streams removes the metrics of tasks that it closes."""
+    """Kafka Streams removes the metrics of closed tasks in the same way."""
     scene.report(read=read(10), lag=read(1))
     forget_pipeline(scene.meter, "p0")
     names = {name.group for name in scene.metrics}
@@ -218,7 +218,8 @@ def test_what_the_rocksdb_of_an_operator_counts(scene: Scene) -> None:
 
 
 def test_a_store_that_is_the_only_state_of_its_pipeline_has_the_operators_figures(scene: Scene) -> None:
-    """Under Kafka Streams' names (KIP-471); where two operators keep state, nobody knows whose they are."""
+    """They have Kafka Streams' names (KIP-471). With two stateful operators, the store of a figure is
+    unknown."""
     counted = {
         "rocksdbTotalBytesWritten": 600,
         "rocksdbTotalBytesReadByCompaction": 60,

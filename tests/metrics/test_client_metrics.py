@@ -42,7 +42,7 @@ def test_a_threads_state_is_its_number_and_whether_it_counts_as_alive(state: Thr
 
 @pytest.mark.parametrize("state", list(State))
 def test_a_client_that_has_closed_has_no_metrics(state: State) -> None:
-    """In all other states the number is the state's place."""
+    """In all other states, the number is the state's ordinal."""
     metrics = client_metrics(view(state.name))
     if state.has_completed_shutdown:
         assert len(metrics) == 0

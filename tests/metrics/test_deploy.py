@@ -72,7 +72,7 @@ def wrong_in(query: str) -> list[str]:
 
 
 def test_a_client_has_each_metric_and_label_that_the_board_asks_for() -> None:
-    """In its panels and its variables."""
+    """Panels and variables are checked."""
     queries = [each for each in board_queries() if each != "prometheus"]
     assert len(queries) > 30
     assert [problem for query in queries for problem in wrong_in(query)] == []
@@ -93,7 +93,7 @@ def test_what_a_panel_shows_is_a_label_of_what_it_asks_for() -> None:
 
 
 def test_a_client_has_each_metric_and_label_that_an_alert_asks_for() -> None:
-    """In its expression, and in what it says."""
+    """Expressions and texts are checked."""
     assert len(rules()) == 11
     wrong = []
     for rule in rules():

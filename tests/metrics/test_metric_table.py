@@ -17,7 +17,7 @@ TOLD = {
 
 
 def test_what_has_a_group_of_kafkas_has_a_name_of_kafkas() -> None:
-    """With its tags and its words, or what is different stands in the table."""
+    """It has Kafka's tags and description as well, or the table says what differs."""
     wrong = []
     for each in DEFINITIONS:
         if each.group in OWN_GROUPS:

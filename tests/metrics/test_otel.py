@@ -43,7 +43,8 @@ def exported(reader: InMemoryMetricReader) -> dict[str, Any]:
 
 
 def test_each_metric_that_is_a_number_is_an_instrument() -> None:
-    """With tags as attributes, unit and words; a total is a counter. One snapshot serves them all."""
+    """It has the tags as attributes, unit and description. A total is a counter. One snapshot serves them
+    all."""
     reader, streams = InMemoryMetricReader(), Streams()
     observe(streams, MeterProvider(metric_readers=[reader]))
     assert streams.asked == 0

@@ -77,7 +77,7 @@ def test_a_store_without_figures_is_told_and_the_others_are_read(
 def test_the_thread_reads_again_and_again_and_outlives_failures(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Until it is stopped; then the last figures stay."""
+    """After it is stopped, the last figures stay."""
     store = RocksDBStore("counts", TaskId(0, 1), tmp_path)
     calls: list[str] = []
 
@@ -101,7 +101,7 @@ def test_the_thread_reads_again_and_again_and_outlives_failures(
 
 
 def test_stopping_does_not_wait_for_the_next_reading() -> None:
-    """Nor does it mind being asked twice, or before the start."""
+    """It may be stopped twice, or before the start."""
     assert RocksDBMetricsRecorder("app-1", list).stop()
     recorder = RocksDBMetricsRecorder("app-1", list, every_s=3600)
     recorder.start()

@@ -43,7 +43,7 @@ REPORT: dict[str, Any] = {
 
 
 def test_a_report_tells_what_was_read_and_what_is_left() -> None:
-    """By offsets; a topic that is read for two outputs counts once."""
+    """Offsets give the counts. A topic that is read for two outputs counts once."""
     report = read_report("p0", REPORT, {("late", "COUNT"): 2})
     assert report.read == {TopicPartition("in", 0): 4, TopicPartition("in", 1): 0}
     assert report.records == 4
@@ -64,7 +64,7 @@ def test_a_report_tells_what_was_read_and_what_is_left() -> None:
 
 
 def test_a_report_tells_what_its_batch_has_written() -> None:
-    """By topic; what the sink said of the batch before is not told twice."""
+    """The counts are per topic. What the sink reported for the previous batch is not counted again."""
     told = {"batch": "3", "written:out": "7 350 6 -2 40 90", "written:app-s-changelog": "7 80"}
     of_batch = {**REPORT, "sink": {"metrics": told}}
     assert read_report("p0", of_batch, {}).written == {
@@ -75,7 +75,7 @@ def test_a_report_tells_what_its_batch_has_written() -> None:
 
 
 def test_a_report_tells_how_many_bytes_were_read() -> None:
-    """As the kernel's source says it; once, of a topic that is read for two outputs."""
+    """The kernel's source counts them, once for a topic that is read for two outputs."""
     source = {**IN, "metrics": {"maxOffsetsBehindLatest": "10", "bytes": '{"in":{"0":120}}'}}
     report = read_report("p0", {**REPORT, "sources": [source, source]}, {})
     assert report.read_bytes == {TopicPartition("in", 0): 120}
@@ -83,13 +83,13 @@ def test_a_report_tells_how_many_bytes_were_read() -> None:
 
 
 def test_in_real_time_mode_what_is_left_is_not_known() -> None:
-    """Its reports come at the end of a batch, and take that for the end of each partition."""
+    """Reports are sent at the end of a batch, and take that for the end of each partition."""
     report = read_report("p0", REPORT, {}, real_time_ms=60_000)
     assert (report.records, report.lag) == (4, None)
 
 
 def test_offsets_may_be_text_and_the_first_batch_has_no_start() -> None:
-    """Where the query began is in its checkpoint, as Spark keeps it; else nothing counts."""
+    """Spark's checkpoint says where the query began. Without it, nothing is counted."""
     source = {"startOffset": None, "endOffset": json.dumps({"in": {"0": 9, "1": 3}}), "latestOffset": None}
     first = {**REPORT, "sources": [source]}
     report = read_report("p0", first, {}, lambda number: f'\0v1\n{{"in": {{"0": {number + 2}}}}}')

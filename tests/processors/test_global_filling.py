@@ -112,7 +112,7 @@ def test_what_the_processor_raises_ends_the_thread_that_fills_the_store() -> Non
 
 
 def test_only_key_value_stores_are_filled_by_processors() -> None:
-    """And by the timestamps of the topic."""
+    """Entries have the timestamps of the topic."""
     from datetime import timedelta
 
     sessions = Stores.session_store_builder(Stores.in_memory_session_store("s", timedelta(1)))

@@ -103,7 +103,7 @@ def test_what_is_yielded_has_been_processed_when_the_function_goes_on() -> None:
 
 
 def test_it_is_still_the_function() -> None:
-    """For tests of one's own: without a store, a dictionary's methods may do."""
+    """A test can call it with a dictionary in place of a store."""
     assert count.__name__ == "count"
     assert count.__doc__ == "Counts."
     assert repr(count).startswith("@processor test_processor_functions.py:")
@@ -131,14 +131,14 @@ def test_it_is_still_the_function() -> None:
 def test_a_function_that_does_not_go_with_its_stores_is_refused(
     told: str, made: Callable[[], object]
 ) -> None:
-    """When it is written."""
+    """The error is raised where it is defined."""
     with pytest.raises(TopologyException, match=told):
         made()
 
 
 @pytest.mark.parametrize("given", [5, [5], [("child", "x", 1)]])
 def test_what_is_no_record_is_refused(given: Any) -> None:
-    """By the record that it is yielded for."""
+    """The error names the record for which it is yielded."""
 
     @processor
     def wrong(record: Any) -> Any:

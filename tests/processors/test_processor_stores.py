@@ -63,7 +63,7 @@ def versions(history_ms: int = 1000) -> Held:
 
 
 def test_a_changelog_written_anew_has_what_it_had() -> None:
-    """Of each kind of store; windows and sessions with Kafka's keys."""
+    """This holds for each kind of store; windows and sessions have Kafka's keys."""
     plain = Held(StoreKind.KEY_VALUE)
     plain.store.put("a", "x")
     plain.store.put("b", "y")
@@ -90,7 +90,7 @@ def test_a_changelog_written_anew_has_what_it_had() -> None:
 
 @pytest.mark.parametrize("make", [windows, sessions])
 def test_what_is_older_than_the_retention_goes_a_segment_at_a_time(make: Callable[[], Held]) -> None:
-    """So that the state does not grow, whatever keys there are."""
+    """The state does not grow with the number of keys."""
     held = make()
 
     def put(key: str, time: int) -> None:
@@ -154,7 +154,7 @@ def test_versions_are_those_of_a_plain_dictionary() -> None:
 
 
 def test_a_range_is_in_the_order_of_keys_and_may_be_written_to() -> None:
-    """Over all segments of time; and an iterator can be asked, and closed, as Kafka's."""
+    """The range covers all segments. The iterator has Kafka's methods."""
     held = windows()
     for key, start in (("b", 0), ("a", 2 * MINUTE - 1), ("b", MINUTE), ("a", 0), ("c", 5)):
         held.store.put(key, key + str(start), start)
@@ -196,7 +196,7 @@ def test_an_iterator_is_asked_as_kafkas_or_as_pythons() -> None:
 
 
 def test_times_may_be_datetimes() -> None:
-    """With a time zone, as in queries."""
+    """They have a time zone, as in queries."""
     held = windows()
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
     held.store.put("a", "x", noon)
@@ -224,6 +224,6 @@ def test_wrong_arguments_get_a_sentence(told: str, used: Callable[[Any, Any], ob
 
 
 def test_a_prefix_is_not_none() -> None:
-    """As no key is."""
+    """Keys are not None either."""
     with pytest.raises(ValueError, match="store 's': a prefix cannot be None"):
         Held(StoreKind.KEY_VALUE).store.prefix_scan(None)

@@ -122,7 +122,7 @@ def test_the_context_knows_where_it_is() -> None:
 
 @pytest.mark.parametrize("timestamp", [5.0, None, "5", 2**63])
 def test_a_timestamp_that_is_none_is_told_where_it_is_forwarded(timestamp: Any) -> None:
-    """Not when all that a chunk of records has forwarded is written."""
+    """The error is not delayed until a chunk of records is written."""
     task, _ = doing(lambda context, record: context.forward(record.with_timestamp(timestamp)))
     with pytest.raises(TypeError, match=f"processor it forwards a record with the timestamp {timestamp!r}; "):
         fed(task, [("a", "x", 5)])
@@ -130,7 +130,7 @@ def test_a_timestamp_that_is_none_is_told_where_it_is_forwarded(timestamp: Any) 
 
 @pytest.mark.parametrize("headers", [("h", b""), ([1],), (("h", "text"),), ((b"h", b""),)])
 def test_headers_that_are_none_are_told_where_they_leave(headers: Any) -> None:
-    """Likewise; with None as its bytes a header is one."""
+    """The value of a header may be None."""
     task, home = doing(lambda context, record: context.forward(Record("a", 1, 5, (("h", None),))))
     fed(task, [("a", "x", 5)])
     assert [record.headers for _, record in home.left] == [(("h", None),)]
@@ -140,7 +140,7 @@ def test_headers_that_are_none_are_told_where_they_leave(headers: Any) -> None:
 
 
 def test_a_task_that_goes_on_has_its_stream_time() -> None:
-    """That of an earlier one, whose records were before."""
+    """The stream time is that of the earlier task."""
     plan_task, home = doing(count)
     task = ProcessorTask(plan_task._graph, plan_task._task_id, home, stream_time_ms=100)
     fed(task, [("a", "x", 5)])
@@ -148,7 +148,7 @@ def test_a_task_that_goes_on_has_its_stream_time() -> None:
 
 
 def test_what_is_scheduled_says_when_it_is_due() -> None:
-    """By each kind of time; nothing once it is cancelled."""
+    """It does so for each kind of time, and not after it is cancelled."""
     made: list[Any] = []
 
     def schedule(context: Any) -> None:
@@ -169,7 +169,7 @@ def test_what_is_scheduled_says_when_it_is_due() -> None:
 
 
 def test_all_processors_are_closed_whatever_one_of_them_raises() -> None:
-    """And what it raised is raised."""
+    """The error is raised afterwards."""
     closed = []
 
     class Closing(Processor):
@@ -194,7 +194,7 @@ def test_all_processors_are_closed_whatever_one_of_them_raises() -> None:
 
 
 def test_a_graph_has_children_in_the_order_of_the_topology_and_can_be_pickled() -> None:
-    """And a source with two processors behind it is one input."""
+    """A source with two processors is one input."""
     builder = StreamsBuilder()
     stream = builder.stream("in")
     first = stream.process(Values, counts(), named="first")
@@ -248,7 +248,7 @@ class Scheduled(Table):
 
 
 def test_what_fills_a_global_store_is_not_punctuated() -> None:
-    """Its context refuses that, as Kafka's does."""
+    """Its context refuses that, as in Kafka Streams."""
     builder = StreamsBuilder()
     store = Stores.key_value_store_builder(
         Stores.in_memory_key_value_store("global"), Serdes.string(), Serdes.long()
@@ -368,7 +368,7 @@ def test_a_global_table_is_read_with_its_timestamps_and_never_written() -> None:
 def test_a_mistake_gets_a_sentence(
     error: type[Exception], told: str, does: Callable[[Any, Record], Any]
 ) -> None:
-    """And whoever runs the task is told which processor made it, at which record."""
+    """The caller of the task learns which processor made it, at which record."""
     task, home = doing(does)
     with pytest.raises(error, match=told):
         fed(task, [("a", "x", 5)])

@@ -36,7 +36,7 @@ def test_the_class_and_the_topology_without_the_dsl_count_words() -> None:
 
 
 def test_the_function_lets_the_first_one_of_an_hour_pass() -> None:
-    """And the next one when an hour has passed."""
+    """The next one passes when an hour is over."""
     home = MemoryHome()
     orders = [("a", "1", 0), ("a", "2", 5), ("b", "3", 6), ("a", "4", 3_600_006)]
     fed(task_of(plan_of(shown()[1]["topology"]), home), orders)

@@ -69,7 +69,7 @@ def by_other_names(key: Any, value: Any, context: Any, totals: Any) -> str:
     ],
 )
 def test_a_transformer_is_asked_for_each_change(supplier: Any, stores: Any, is_there: bool) -> None:
-    """Also for deletions, and what it says to them goes on."""
+    """Deletions are changes, too. Its results are forwarded."""
     builder = StreamsBuilder()
     if is_there:
         builder.add_state_store(COUNTS)
@@ -99,7 +99,7 @@ def test_the_rows_of_a_store_are_in_its_changelog() -> None:
 
 
 def test_values_have_the_serde_of_the_topic_or_their_own() -> None:
-    """Of the topic only where they go nowhere else."""
+    """The topic's serde applies if they go nowhere else."""
     longs = Produced.with_(Serdes.string(), Serdes.long())
     for own, to in ((None, longs), (Serdes.long(), longs), (Serdes.long(), None)):
         builder = StreamsBuilder()
@@ -123,7 +123,7 @@ def test_a_transformer_cannot_forward() -> None:
 
 
 def test_a_value_stands_beside_the_one_before() -> None:
-    """In bytes: null is another thing than nothing."""
+    """In bytes, null differs from an absent value."""
     write = writing(Serdes.string().serialize, True)
     for change in (Change("new", "old"), Change("", None), Change(None, ""), Change(None, None)):
         data = write(change)

@@ -101,7 +101,8 @@ def test_no_read_was_forgotten() -> None:
 
 
 def test_a_read_raises_what_it_raises_elsewhere(client: Client) -> None:
-    """At the first entry, or at the one that cannot be read any more: nothing read ahead is given then."""
+    """It raises at the first entry, or at the first one that cannot be read; nothing read ahead is returned
+    then."""
     store = client.store()
 
     async def main() -> None:

@@ -16,7 +16,7 @@ ORDER = "customer string, amount double, address struct<city string, zip string>
 
 
 def test_pandas_has_a_column_for_each_field() -> None:
-    """Of keys and of values, and of what is nested in them; nothing where a value or a struct is null."""
+    """Keys, values and nested fields have columns. A field of a null value or struct is null."""
     key = Serdes.json("region string, number long")
     client = client_with(
         key,
@@ -52,7 +52,7 @@ def test_an_empty_store_has_the_same_columns() -> None:
 
 @pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.SESSION])
 def test_windows_have_a_start_and_an_end(kind: StoreKind) -> None:
-    """As times, in columns of their own."""
+    """They are times, in columns of their own."""
     client = WindowedClient(kind)
     client.add("ann", *([now - MINUTE, now] if kind is StoreKind.SESSION else [now]))
     frame = client.windowed().to_pandas()

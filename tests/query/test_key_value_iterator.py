@@ -82,7 +82,7 @@ def test_a_closed_iterator_says_so(client: Client) -> None:
 
 
 def test_with_closes_it_and_lets_go_of_the_store(client: Client) -> None:
-    """Whatever happens inside; the store counts no open iterator afterwards."""
+    """The block may raise. The store counts no open iterator afterwards."""
     entries = client.store().all()
 
     def read_and_fail() -> None:
@@ -195,7 +195,7 @@ def test_what_was_read_ahead_is_not_given_once_a_store_is_closed(
 
 
 def test_a_snapshot_is_read_to_its_end_though_its_thread_changes(client: Client) -> None:
-    """As long as the store is open, what was opened is consistent, and is given."""
+    """As long as the store is open, an open iterator returns a consistent view."""
     entries = client.store().all()
     next(entries)
     client.client_is("REBALANCING")
@@ -260,7 +260,7 @@ def test_a_loop_and_other_reads_share_what_was_read_ahead(full: Client) -> None:
 
 
 def test_what_a_loop_gives_is_a_key_value(full: Client) -> None:
-    """With its fields; keys() and values() have the same."""
+    """It has those fields; keys() and values() return the same."""
     store = full.store()
     assert {type(entry) for entry in store.all()} == {KeyValue}
     assert [entry.key for entry in store.all()] == KEYS == list(store.keys())
@@ -268,7 +268,7 @@ def test_what_a_loop_gives_is_a_key_value(full: Client) -> None:
 
 
 def test_closing_it_ends_a_loop(full: Client) -> None:
-    """In the middle of what was read ahead: the loop raises, and goes on raising."""
+    """The loop raises in the middle of what was read ahead, and at each later step."""
     entries = full.store().all()
     loop, found = iter(entries), list[str]()
     with pytest.raises(IllegalStateException, match="already been closed"):
@@ -280,7 +280,7 @@ def test_closing_it_ends_a_loop(full: Client) -> None:
 
 
 def test_a_store_that_closes_ends_a_loop(full: Client) -> None:
-    """Though only one of its partitions has left: no entry that was read ahead is given."""
+    """One closed partition is enough. No entry that was read ahead is returned."""
     entries = full.store().all()
     loop, found = iter(entries), list[str]()
     with pytest.raises(StateStoreMigratedException) as caught:
@@ -381,7 +381,7 @@ def test_who_merges_a_store_knows_that_it_closed_before_it_seems_to_be_at_its_en
 
 
 def test_keys_of_every_kind_of_text_are_read(full: Client) -> None:
-    """With zero bytes, none at all, beyond ASCII; and what is not UTF-8 has U+FFFD, among keys that are."""
+    """Text may have zero bytes, be empty, or be beyond ASCII. Invalid UTF-8 is read as U+FFFD."""
     odd = [b"", b"\0", b"a\0b", b"\0\0", "k\u00e9y \U0001f600".encode(), b"key-1\xff", b"\xc3("]
     for key in odd:
         put_raw(full, key, bytes(8))

@@ -16,7 +16,7 @@ def test_a_store_is_a_table_of_keys_and_values() -> None:
 
 
 def test_an_empty_store_is_an_empty_table_with_the_same_types() -> None:
-    """So that what reads it does not break."""
+    """The code that reads it does not break."""
     table = Client().store(timestamped=True).to_arrow()
     assert table.num_rows == 0
     assert table.schema == pa.schema(
@@ -25,7 +25,7 @@ def test_an_empty_store_is_an_empty_table_with_the_same_types() -> None:
 
 
 def test_a_timestamped_store_has_a_third_column() -> None:
-    """In UTC, to the millisecond."""
+    """It is in UTC, to the millisecond."""
     client = Client()
     client.put("a", timestamp=1_700_000_000_123)
     row = client.store(timestamped=True).to_arrow().to_pylist()[0]
@@ -34,7 +34,7 @@ def test_a_timestamped_store_has_a_third_column() -> None:
 
 
 def test_a_store_is_a_data_frame() -> None:
-    """With the columns of the table."""
+    """It has the columns of the table."""
     client = Client()
     client.put("a", "bb")
     frame = client.store().to_pandas()

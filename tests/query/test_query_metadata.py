@@ -95,7 +95,7 @@ def test_an_address_is_read_and_printed(text: str, host: HostInfo) -> None:
     "text", ["", "localhost", ":80", "a:", "a:0", "a:65536", "a:8x", "a b:1", "::1:80", "http://a:1", "a:-1"]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    """With the text in the message."""
+    """The message has the text."""
     with pytest.raises(ValueError, match="is not a client address"):
         HostInfo.parse(text)
 
@@ -123,7 +123,8 @@ def test_no_address_is_none() -> None:
 
 
 def test_each_client_tells_what_it_has() -> None:
-    """Its stores, active and standby, with the partitions that fill them; global ones are everywhere."""
+    """It lists its active and standby stores with the partitions that fill them. Global stores are
+    everywhere."""
     rates = TopicPartition("rates", 0)
     assert all_clients(SNAPSHOT, PLACEMENT) == (
         StreamsMetadata(
@@ -187,7 +188,7 @@ def test_the_clients_of_a_key(partition: int, active: HostInfo, standbys: set[Ho
 
 
 def test_a_windowed_store_is_partitioned_by_the_plain_key() -> None:
-    """So all windows of a key are on one client; a windowed key stands for its key."""
+    """All windows of a key are on one client, and a windowed key stands for its key."""
     plain = host_of_key(SNAPSHOT, PLACEMENT, "per-hour", key_in(1))
     assert plain == KeyQueryMetadata(B, frozenset(), 1)
     windowed = Windowed(key_in(1), TimeWindow(0, 3_600_000))
@@ -195,7 +196,7 @@ def test_a_windowed_store_is_partitioned_by_the_plain_key() -> None:
 
 
 def test_a_table_without_a_copy_is_partitioned_as_kafkas_producers_do() -> None:
-    """Unless one knows better. UtilsTest.testMurmur2 has these values."""
+    """The caller can name another partitioner. UtilsTest.testMurmur2 has these values."""
     hashes = {
         b"21": -973932308,
         b"foobar": -790332482,
@@ -232,7 +233,7 @@ def test_a_global_store_is_here() -> None:
 
 
 def test_while_nothing_is_agreed_nothing_is_available() -> None:
-    """And while it is not known which serde a store has, or whether it has partitions at all."""
+    """The same holds while a store's serde or its number of partitions is unknown."""
     assert host_of_key(SNAPSHOT, None, "counts", "x") is KeyQueryMetadata.NOT_AVAILABLE
     assert all_clients(SNAPSHOT, None) == clients_of_store(SNAPSHOT, None, "counts") == ()
     assert host_of_key(SNAPSHOT, Placement(), "counts", "x") is KeyQueryMetadata.NOT_AVAILABLE
@@ -253,7 +254,7 @@ def test_while_nothing_is_agreed_nothing_is_available() -> None:
     ],
 )
 def test_the_state_of_the_client(state: str, error: type[Exception] | None) -> None:
-    """As for `store()`; reference 1.5."""
+    """The states are those of `store()`; reference 1.5."""
     snapshot = replace(SNAPSHOT, client_state=State[state])
     for ask in (
         lambda: all_clients(snapshot, PLACEMENT),

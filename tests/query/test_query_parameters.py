@@ -14,7 +14,7 @@ TYPE = QueryableStoreTypes.key_value_store()
 
 
 def test_parameters_are_values_and_each_method_makes_new_ones() -> None:
-    """As in Kafka Streams; they compare by what they say."""
+    """Kafka Streams does the same. They compare by their contents."""
     plain = StoreQueryParameters.from_name_and_type("counts", TYPE)
     narrowed = plain.with_partition(2).enable_stale_stores()
     assert (plain.partition, plain.stale_stores_enabled) == (None, False)
@@ -41,7 +41,7 @@ def test_a_store_type_comes_from_queryable_store_types(kind: Any) -> None:
 
 @pytest.mark.parametrize(("partition", "error"), [(-1, ValueError), ("1", TypeError), (True, TypeError)])
 def test_a_partition_is_a_number(partition: Any, error: type[Exception]) -> None:
-    """From 0 on."""
+    """It is 0 or greater."""
     with pytest.raises(error, match="a partition must be"):
         StoreQueryParameters.from_name_and_type("counts", TYPE).with_partition(partition)
 

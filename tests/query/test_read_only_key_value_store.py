@@ -50,7 +50,7 @@ def client() -> Client:
 
 
 def test_get_finds_a_key_in_its_partition(client: Client) -> None:
-    """Over three local partitions; a key without a value gives None."""
+    """The store has three local partitions; a key without a value gives None."""
     store = client.store()
     assert [store.get(word) for word in WORDS] == [len(word) for word in WORDS]
     assert store.get("missing") is None
@@ -109,7 +109,7 @@ def test_entries_are_key_values(client: Client) -> None:
 
 
 def test_a_reversed_range_is_empty_and_says_so(client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """As in Kafka Streams; the end is not included either."""
+    """Kafka Streams does the same. The end is not included either."""
     for read in (client.store().range, client.store().reverse_range):
         assert list(read("c", "a")) == []
         assert list(read("c", "")) == []
@@ -124,7 +124,7 @@ def test_a_range_up_to_the_empty_key_has_the_empty_key(client: Client) -> None:
 
 
 def test_prefix_scan_gives_exactly_the_keys_with_the_prefix(client: Client) -> None:
-    """By the bytes that the key's serde, or one that is given, writes for it."""
+    """The prefix is in bytes: of the key's serde, or of the given serializer."""
     store = client.store()
     assert [key for key, _ in store.prefix_scan("a")] == ["a", "aa", "ab"]
     assert [key for key, _ in store.prefix_scan("ab")] == ["ab"]
@@ -159,7 +159,7 @@ def test_a_prefix_scan_of_the_greatest_bytes_has_no_upper_end() -> None:
 
 
 def test_the_timestamped_type_gives_value_and_timestamp(client: Client) -> None:
-    """From get, multi_get and ranges."""
+    """get, multi_get and ranges return both."""
     client.put("late", timestamp=1_700_000_000_123)
     store = client.store(timestamped=True)
     expected = ValueAndTimestamp(4, 1_700_000_000_123)
@@ -169,7 +169,7 @@ def test_the_timestamped_type_gives_value_and_timestamp(client: Client) -> None:
 
 
 def test_the_number_of_entries_is_the_sum_over_partitions(client: Client) -> None:
-    """Of those that are here."""
+    """Only local partitions are counted."""
     assert client.store().approximate_num_entries() == len(WORDS)
     only = partition_of(b"a")
     expected = sum(partition_of(word.encode()) == only for word in WORDS)
@@ -200,7 +200,7 @@ def test_a_store_behaves_like_a_mapping_where_that_is_meant(client: Client) -> N
 
 
 def test_a_handle_shows_what_it_is(client: Client) -> None:
-    """And never raises for it."""
+    """Its repr never raises."""
     store = client.store()
     assert repr(store) == (
         "<ReadOnlyKeyValueStore 'counts' (string -> long), partitions 0, 1, 2 on client 'orders-1', "
@@ -324,7 +324,8 @@ def test_a_held_handle_meets_the_state_of_its_client_at_each_read(client: Client
 
 
 def test_store_checks_everything_before_it_returns_a_handle() -> None:
-    """In Kafka's order: the client's state, the name; then type and partition, which Kafka checks later."""
+    """The order is Kafka's: the client's state, the name; then type and partition, which Kafka checks later.
+    The order is Kafka's: the client's state, the name; then type and partition, which Kafka checks later."""
     client = Client([0, 1])
     with pytest.raises(
         InvalidStateStorePartitionException, match="partition 2 of store 'counts' is not on client"
@@ -385,7 +386,7 @@ def test_a_thread_that_is_not_running_closes_its_own_partitions_only(client: Cli
 
 
 def test_while_the_client_rebalances_a_missing_partition_may_be_coming(client: Client) -> None:
-    """So a key of it is not None but rebalancing; the partitions that are here are answered."""
+    """A read of its keys raises a rebalancing error instead of returning None; local partitions are read."""
     partial = Client([0])
     partial.client_is("REBALANCING")
     store = partial.store()
@@ -402,7 +403,7 @@ def test_while_the_client_rebalances_a_missing_partition_may_be_coming(client: C
 
 
 def test_a_store_that_is_not_restored_yet_is_not_visible(client: Client) -> None:
-    """Never a value that is only partly restored, though its thread is RUNNING."""
+    """No partly restored value is returned, although its thread is RUNNING."""
     client.role_is(1, PartRole.RESTORING)
     store = client.store()
     with pytest.raises(StreamsRebalancingException, match="partition 1"):
@@ -415,7 +416,7 @@ def test_a_store_that_is_not_restored_yet_is_not_visible(client: Client) -> None
 
 
 def test_a_standby_answers_only_stale_reads(client: Client) -> None:
-    """Else its keys have no value here, as with Kafka, and its partition is a wrong one."""
+    """Other reads find no value and call its partition invalid, as in Kafka Streams."""
     client.role_is(2, PartRole.STANDBY)
     word = next(word for word in WORDS if partition_of(word.encode()) == 2)
     assert client.store().get(word) is None
@@ -430,7 +431,7 @@ def test_a_standby_answers_only_stale_reads(client: Client) -> None:
 
 
 def test_stale_reads_go_on_during_a_rebalance(client: Client) -> None:
-    """Over what is here; but not while a thread is created or shutting down."""
+    """They read what is here, but not while a thread is created or shutting down."""
     store = client.store(stale=True)
     client.change(client_state="REBALANCING")
     client.thread_is(0, "PARTITIONS_REVOKED")
@@ -607,7 +608,7 @@ def test_a_read_that_meets_a_closed_store_looks_where_it_is_now(client: Client) 
 
 
 def test_a_view_that_makes_a_new_snapshot_each_time_is_right_too(client: Client) -> None:
-    """Only slower; a closed store still ends in an exception, not in a loop."""
+    """It is only slower. A closed store still ends in an exception, not in a loop."""
     store = client.store()
     store._reader._snapshot = lambda: replace(client.snapshot())
     assert store.get("a") == 1

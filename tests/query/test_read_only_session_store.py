@@ -63,7 +63,7 @@ def entries(words: list[str], spans: list[tuple[int, int]]) -> list[tuple[Window
 
 
 def test_fetch_gives_a_keys_sessions_in_order(client: WindowedClient) -> None:
-    """By their ends; last first with backward_fetch; an unknown key has none."""
+    """They are ordered by their ends; backward_fetch returns the last first. An unknown key has none."""
     store = client.windowed()
     assert type(store) is ReadOnlySessionStore
     with store.fetch("aa") as found:
@@ -74,7 +74,7 @@ def test_fetch_gives_a_keys_sessions_in_order(client: WindowedClient) -> None:
 
 
 def test_fetch_with_two_keys_gives_a_range_in_one_order(client: WindowedClient) -> None:
-    """Over all partitions; Kafka gives one partition after the other. None is open."""
+    """The order spans all partitions; Kafka returns one partition after the other. None is an open end."""
     store = client.windowed()
     assert list(store.fetch("aa", "c")) == entries(["aa", "b", "c"], SPANS)
     assert list(store.backward_fetch("aa", "c")) == entries(["aa", "b", "c"], SPANS)[::-1]
@@ -86,7 +86,7 @@ def test_fetch_with_two_keys_gives_a_range_in_one_order(client: WindowedClient) 
 
 
 def test_find_sessions_gives_those_that_meet_a_span(client: WindowedClient) -> None:
-    """That end at the first time or later, and start at the second or earlier; datetimes or milliseconds."""
+    """They end at the first time or later, and start at the second or earlier; datetimes or milliseconds."""
     store = client.windowed()
     first, second, third = SPANS
     with warnings.catch_warnings():
@@ -118,7 +118,7 @@ def test_find_sessions_gives_those_that_meet_a_span(client: WindowedClient) -> N
 def test_a_long_session_ends_after_the_first_time_and_starts_before_the_second(
     client: WindowedClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """So a first time after the second is no mistake, and nothing is logged."""
+    """A first time after the second is no mistake, and nothing is logged."""
     number = client.add("long", now - 50 * MINUTE, now)
     store = client.windowed()
     found = list(store.find_sessions("long", now - MINUTE, now - 40 * MINUTE))
@@ -127,7 +127,7 @@ def test_a_long_session_ends_after_the_first_time_and_starts_before_the_second(
 
 
 def test_fetch_session_gives_exactly_one(client: WindowedClient) -> None:
-    """By its start and its end; None if there is none."""
+    """Its start and its end select it; None if there is none."""
     store = client.windowed()
     for word in WORDS:
         for start, end in SPANS:
@@ -156,7 +156,7 @@ def test_without_a_partition_rule_all_partitions_are_merged() -> None:
 
 
 def test_sessions_of_several_partitions_are_in_the_order_of_their_ends() -> None:
-    """Not of their starts: a long one comes after a short one that began later."""
+    """Starts do not matter: a long session comes after a short one that began later."""
     client = WindowedClient(StoreKind.SESSION, routed=False)
     client.keep_time()
     long, short = (now - 9 * MINUTE, now), (now - 5 * MINUTE, now - 4 * MINUTE)
@@ -187,7 +187,7 @@ def test_a_handle_for_one_partition_reads_only_that(client: WindowedClient) -> N
 
 
 def test_a_session_store_behaves_like_a_mapping_where_that_is_meant(client: WindowedClient) -> None:
-    """Its keys are windowed; a missing one is a KeyError."""
+    """Its keys are windowed, and a missing one is a KeyError."""
     store = client.windowed()
     key = session("aa", SPANS[1])
     assert key in store
@@ -216,7 +216,7 @@ def test_to_arrow_has_starts_and_ends(client: WindowedClient) -> None:
 
 
 def test_an_empty_store_has_an_empty_table() -> None:
-    """With the columns' types."""
+    """The columns have their types."""
     table = WindowedClient(StoreKind.SESSION).windowed().to_arrow()
     assert table.num_rows == 0
     assert [str(column.type) for column in table.columns] == [
@@ -240,13 +240,13 @@ NONE_KEYS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("form", NONE_KEYS)
 def test_a_key_that_is_needed_must_not_be_none(client: WindowedClient, form: str) -> None:
-    """Where Kafka Streams has a NullPointerException; in ranges None is open."""
+    """Kafka Streams raises a NullPointerException there. In ranges, None is an open end."""
     with pytest.raises(TypeError, match=rf"{form}\(\) of store 'counts': the key must not be None"):
         NONE_KEYS[form](client.windowed())
 
 
 def test_a_key_of_the_wrong_type_is_a_serialization_error(client: WindowedClient) -> None:
-    """In every form."""
+    """Every form of read raises it."""
     store = client.windowed()
     for read in (
         lambda: store.fetch(7),
@@ -364,7 +364,7 @@ def test_an_iterator_of_sessions_raises_the_leaf_when_its_store_goes(client: Win
 
 
 def test_store_checks_type_and_partition() -> None:
-    """Before the first read."""
+    """The checks come before the first read."""
     client = WindowedClient(StoreKind.SESSION, [0, 1])
     with pytest.raises(InvalidStateStorePartitionException):
         client.windowed(partition=2)

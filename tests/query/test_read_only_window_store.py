@@ -71,7 +71,8 @@ def test_the_type_of_the_query_picks_the_handle(client: WindowedClient) -> None:
 
 
 def test_fetch_with_a_time_gives_the_value_of_one_window(client: WindowedClient) -> None:
-    """As a datetime or in milliseconds, which is not deprecated here; None if there is no such window."""
+    """The time is a datetime or milliseconds, which are not deprecated here; None if there is no such window.
+    The time is a datetime or milliseconds, which are not deprecated here; None if there is no such window."""
     store = client.windowed()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -84,7 +85,8 @@ def test_fetch_with_a_time_gives_the_value_of_one_window(client: WindowedClient)
 
 
 def test_fetch_with_two_times_gives_the_keys_windows(client: WindowedClient) -> None:
-    """As (start in milliseconds, value); both ends are included; last first with backward_fetch."""
+    """Entries are (start in milliseconds, value); both ends are included; backward_fetch returns the last
+    first."""
     store = client.windowed()
     whole = [KeyValue(start, value_of("aa", start)) for start in STARTS]
     with store.fetch("aa", at(STARTS[0]), at(STARTS[2])) as found:
@@ -99,7 +101,8 @@ def test_fetch_with_two_times_gives_the_keys_windows(client: WindowedClient) -> 
 
 
 def test_fetch_with_two_keys_gives_a_range_in_one_order(client: WindowedClient) -> None:
-    """Over all partitions, by key and then by time; Kafka gives one partition after the other."""
+    """Entries of all partitions are ordered by key and then by time; Kafka returns one partition after the
+    other."""
     store = client.windowed()
     some = entries(["aa", "ab", "b"], STARTS[1:])
     with store.fetch("aa", "b", at(STARTS[1]), at(STARTS[2])) as found:
@@ -113,7 +116,7 @@ def test_fetch_with_two_keys_gives_a_range_in_one_order(client: WindowedClient) 
 
 
 def test_all_and_fetch_all_give_every_key(client: WindowedClient) -> None:
-    """In one order over all partitions, and the reverse of it."""
+    """They return one order over all partitions, or its reverse."""
     store = client.windowed()
     whole = entries(WORDS, STARTS)
     assert list(store.all()) == whole
@@ -126,7 +129,7 @@ def test_all_and_fetch_all_give_every_key(client: WindowedClient) -> None:
 
 
 def test_a_window_knows_its_length(client: WindowedClient) -> None:
-    """Which is the topology's; it prints as Kafka Streams' does."""
+    """The length is the topology's, and it prints as in Kafka Streams."""
     with client.windowed().all() as found:
         key = found.peek_next_key()
     assert key == Windowed("a", TimeWindow(STARTS[0], STARTS[0] + MINUTE))
@@ -135,7 +138,7 @@ def test_a_window_knows_its_length(client: WindowedClient) -> None:
 
 
 def test_what_is_older_than_the_retention_is_not_there(client: WindowedClient) -> None:
-    """By the time of its partition."""
+    """The time of its partition decides."""
     client.add("a", STARTS[0] + 60 * MINUTE)
     store = client.windowed()
     assert store.fetch("a", STARTS[0]) is None
@@ -143,7 +146,7 @@ def test_what_is_older_than_the_retention_is_not_there(client: WindowedClient) -
 
 
 def test_the_timestamped_type_gives_value_and_timestamp(client: WindowedClient) -> None:
-    """From every form."""
+    """Every form of read returns both."""
     number = client.add("late", now, timestamp=1_700_000_000_123)
     store = client.windowed(timestamped=True)
     expected = ValueAndTimestamp(number, 1_700_000_000_123)
@@ -153,7 +156,7 @@ def test_the_timestamped_type_gives_value_and_timestamp(client: WindowedClient) 
 
 
 def test_a_key_goes_straight_to_its_partition(client: WindowedClient) -> None:
-    """By the plain key's bytes: what another partition has under that key is not seen."""
+    """The plain key's bytes select it; an entry of the key in another partition is not seen."""
     wrong = (partition_of(b"x") + 1) % PARTITIONS
     client.add("x", now, partition=wrong)
     store = client.windowed()
@@ -187,7 +190,7 @@ def test_a_handle_for_one_partition_reads_only_that(client: WindowedClient) -> N
 
 
 def test_a_window_store_behaves_like_a_mapping_where_that_is_meant(client: WindowedClient) -> None:
-    """Its keys are windowed; a missing one is a KeyError."""
+    """Its keys are windowed, and a missing one is a KeyError."""
     store = client.windowed()
     key = windowed("aa", now)
     assert key in store
@@ -233,7 +236,7 @@ def test_to_pandas_has_the_same_columns(client: WindowedClient) -> None:
 
 
 def test_a_handle_says_what_it_is(client: WindowedClient) -> None:
-    """Its store, serdes, partitions and client; or why it cannot be read."""
+    """It shows its store, serdes, partitions and client, or why it cannot be read."""
     store = client.windowed()
     assert repr(store).startswith(
         "<ReadOnlyWindowStore 'counts' (string -> long), partitions 0, 1, 2 on client"
@@ -274,13 +277,13 @@ NONE_KEYS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("form", NONE_KEYS)
 def test_a_key_that_is_needed_must_not_be_none(client: WindowedClient, form: str) -> None:
-    """Where Kafka Streams has a NullPointerException; in ranges None is open."""
+    """Kafka Streams raises a NullPointerException there. In ranges, None is an open end."""
     with pytest.raises(TypeError, match=r"fetch\(\) of store 'counts': the key must not be None"):
         NONE_KEYS[form](client.windowed())
 
 
 def test_a_key_of_the_wrong_type_is_a_serialization_error(client: WindowedClient) -> None:
-    """In every form, with the serde's name."""
+    """Every form of read raises it, with the serde's name."""
     store = client.windowed()
     for read in (
         lambda: store.fetch(7, now),
@@ -321,7 +324,7 @@ def test_a_time_must_be_a_time(client: WindowedClient) -> None:
 def test_a_reversed_range_is_empty_and_says_so(
     client: WindowedClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of keys or of times; nothing is raised, as in Kafka Streams."""
+    """Keys or times may be reversed. Nothing is raised, as in Kafka Streams."""
     store = client.windowed()
     late, early = at(now), at(now) - timedelta(minutes=5)
     assert list(store.fetch("a", late, early)) == []
@@ -463,7 +466,7 @@ def leaf_of(read: Callable[[Any, str], Any], store: Any, key: str) -> tuple[type
 
 
 def test_a_key_whose_partition_was_never_here_has_no_windows() -> None:
-    """As in Kafka Streams; but nothing is known while the client may still be given it."""
+    """Kafka Streams does the same. The read raises if the client may still get the partition."""
     client = WindowedClient(StoreKind.WINDOW, [0, 1])
     store = client.windowed()
     assert store.fetch(key_in(2), now) is None
@@ -475,7 +478,7 @@ def test_a_key_whose_partition_was_never_here_has_no_windows() -> None:
 
 
 def test_store_checks_type_and_partition_and_state() -> None:
-    """Before the first read."""
+    """The checks come before the first read."""
     client = WindowedClient(StoreKind.WINDOW, [0, 1])
     with pytest.raises(InvalidStateStorePartitionException):
         client.windowed(partition=2)

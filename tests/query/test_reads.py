@@ -30,7 +30,7 @@ def stores_of(parts: list[dict[bytes, bytes]]) -> list[MemoryStore]:
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("sizes", [[0], [200], [150, 0], [200, 190], [3, 90, 170], [60, 70, 80, 300]])
 def test_partitions_are_merged_into_one_order(sizes: list[int], reverse: bool) -> None:
-    """Whatever each has; where several have the same key, that of the first partition comes first."""
+    """Partitions may have any keys. If several have the same key, that of the first partition comes first."""
     random = Random(sum(sizes))
     parts = [{random.randbytes(2): random.randbytes(1) for _ in range(size)} for size in sizes]
     shared = [random.randbytes(2) for _ in range(20)]
@@ -45,7 +45,7 @@ def test_partitions_are_merged_into_one_order(sizes: list[int], reverse: bool) -
 
 @given(st.lists(KEYS, max_size=10), KEYS)
 def test_a_prefix_is_a_range(keys: list[bytes], prefix: bytes) -> None:
-    """Also one of bytes that have no successor."""
+    """This includes a prefix of bytes that have no successor."""
     keys = [*keys, b"\xff", b"\xff\xff", b"\xff\xfe", prefix]
     for each in (prefix, b"\xff", b"\xff\xff", b"a", b""):
         following = [each[:-1] + bytes([min(255, byte + 1)]) for byte in each[-1:]]
@@ -91,6 +91,6 @@ def test_a_long_merge_reads_from_all_partitions_at_a_time(reverse: bool) -> None
 
 
 def test_the_order_of_sessions_is_by_their_ends() -> None:
-    """As a session store has them."""
+    """A session store has the same order."""
     order = order_of(StoreKind.SESSION)
     assert order(((b"a", 1, 9), b"")) < order(((b"a", 0, 10), b"")) < order(((b"b", 0, 1), b""))

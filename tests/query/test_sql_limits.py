@@ -113,7 +113,7 @@ def test_a_query_that_is_too_much_is_a_mistake_of_its_own(client: Client, query:
 
 @pytest.mark.parametrize("limit", ["", "much", "-1GB", "0", "1 PB", 7])
 def test_a_memory_limit_is_a_size(client: Client, limit: Any) -> None:
-    """As DuckDB writes them."""
+    """DuckDB's notation is used."""
     with pytest.raises(ValueError, match="such as '1GB'"):
         run_sql(client, "select 1", memory_limit=limit)
     for fits in ("100MB", "0.1 GiB", "100000000"):

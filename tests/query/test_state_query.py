@@ -145,7 +145,7 @@ def test_a_key_that_is_nowhere_has_no_result(client: Client) -> None:
 
 
 def test_a_timestamped_key_query_gives_value_and_timestamp(client: Client) -> None:
-    """As the timestamped store type does."""
+    """The timestamped store type returns the same."""
     only = run_query(client, ask(client, TimestampedKeyQuery.with_key("aa"))).only_partition_result
     assert only is not None
     assert only.result == ValueAndTimestamp(2, 5)
@@ -174,14 +174,14 @@ def test_a_range_has_each_partitions_entries_in_order(
 
 
 def test_a_timestamped_range_gives_values_and_timestamps(client: Client) -> None:
-    """In each partition."""
+    """This holds in each partition."""
     result = run_query(client, ask(client, TimestampedRangeQuery.with_range("d", "d")))
     found = [entry for each in result.partition_results.values() for entry in each.result]
     assert found == [("d", ValueAndTimestamp(1, 5))]
 
 
 def test_only_the_partitions_that_were_asked_for_answer(client: Client) -> None:
-    """And one that is not here has a reason."""
+    """A partition that is not here has a reason."""
     request = ask(client, KeyQuery.with_key("a"))
     assert request.is_all_partitions
     assert not request.with_partitions({1}).is_all_partitions
@@ -224,7 +224,7 @@ def test_an_iterator_whose_store_is_closed_says_that_it_migrated(client: Client)
 
 
 def test_an_unknown_store_is_raised_in_any_state(client: Client) -> None:
-    """As Kafka does; with the names there are."""
+    """Kafka does the same. The message has the names that exist."""
     for state in ("CREATED", "RUNNING", "NOT_RUNNING"):
         client.client_is(state)
         with pytest.raises(UnknownStateStoreException, match="'counts'"):
@@ -242,7 +242,7 @@ def test_an_unknown_store_is_raised_in_any_state(client: Client) -> None:
     ],
 )
 def test_a_client_that_cannot_answer_raises(client: Client, state: str, error: type[Exception]) -> None:
-    """Before it starts, and once it ends."""
+    """That is so before it starts, and after it has ended."""
     client.client_is(state)
     with pytest.raises(error):
         run_query(client, ask(client, KeyQuery.with_key("a")))
@@ -260,7 +260,7 @@ def test_an_active_answer_can_be_required(client: Client) -> None:
 
 
 def test_a_thread_that_does_not_run_is_named(client: Client) -> None:
-    """In Kafka's words."""
+    """The words are Kafka's."""
     client.thread_is(1, "PARTITIONS_ASSIGNED")
     request = ask(client, KeyQuery.with_key("a")).require_active()
     assert (
@@ -306,7 +306,7 @@ def test_a_partition_that_there_is_not_does_not_exist(client: Client) -> None:
     ],
 )
 def test_a_query_for_another_kind_of_store_is_unknown(client: Client, query: Query[Any]) -> None:
-    """In every partition; reading the result raises."""
+    """This is the result in every partition; reading it raises."""
     result = run_query(client, ask(client, query))
     assert set(reasons(result).values()) == {FailureReason.UNKNOWN_QUERY_TYPE}
     assert type(query).__name__ in result.partition_results[0].failure_message
@@ -392,14 +392,14 @@ def test_a_bound_counts_for_an_active_store_too(client: Client) -> None:
 
 
 def test_a_position_of_another_store_is_no_bound(client: Client) -> None:
-    """Only the store's own changelog counts: what was read elsewhere does not block it."""
+    """Only the store's own changelog counts: other positions do not block it."""
     bound = PositionBound.at(Position().with_component("other", 0, 10_000))
     result = run_query(client, ask(client, KeyQuery.with_key("a")).with_position_bound(bound))
     assert set(reasons(result).values()) == {None}
 
 
 def test_a_store_of_which_nothing_is_read_yet_is_not_up_to_any_bound() -> None:
-    """While it is restoring: that it has no value says nothing. Once it is active, it is empty."""
+    """While it is restoring, an absent value means nothing. Once it is active, the store is empty."""
     client = with_changelogs(Client([0]))
     client.role_is(0, PartRole.RESTORING)
     request = ask(client, KeyQuery.with_key("a"))
@@ -463,7 +463,7 @@ def test_partitions_of_a_global_store_can_be_asked_for(world: Client) -> None:
 
 
 def test_execution_info_says_how_a_result_came_about(client: Client) -> None:
-    """Also of a failure; nothing unless it was asked for; never a key or a value."""
+    """Failures have it, too. There is none unless requested, and it has no key and no value."""
     request = ask(client, KeyQuery.with_key("secret"))
     assert run_query(client, request).partition_results[0].execution_info == ()
     client.move_away(1)
@@ -485,14 +485,14 @@ def test_a_result_is_read_by_what_it_is() -> None:
 
 
 def test_several_results_are_not_the_only_one() -> None:
-    """As in Kafka."""
+    """Kafka Streams raises as well."""
     result = StateQueryResult({0: QueryResult(1), 2: QueryResult(1)})
     with pytest.raises(ValueError, match=r"did not return exactly one partition result: partitions \[0, 2\]"):
         _ = result.only_partition_result
 
 
 def test_positions_merge_to_the_farther_one() -> None:
-    """And are values: nothing changes the one that was merged."""
+    """Positions are values: merging does not change them."""
     one = Position.from_map({"t": {0: 3, 1: 9}})
     other = Position.empty_position().with_component("t", 0, 5).with_component("u", 0, 0)
     assert one.merge(other) == Position.from_map({"t": {0: 5, 1: 9}, "u": {0: 0}})
@@ -526,13 +526,13 @@ def test_a_position_has_offsets(offset: Any) -> None:
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(make: Any, error: type[Exception]) -> None:
-    """When it is made, not when it is sent."""
+    """The error is raised when it is created, not when it is sent."""
     with pytest.raises(error):
         make(StateQueryRequest.in_store("s").with_query(KeyQuery.with_key(1)))
 
 
 def test_times_are_datetimes_or_milliseconds() -> None:
-    """Both say the same."""
+    """Both forms mean the same."""
     at = datetime(1970, 1, 1, 0, 0, 1, 500_999, tzinfo=UTC)
     assert VersionedKeyQuery.with_key(1).as_of(at) == VersionedKeyQuery.with_key(1).as_of(1500)
 

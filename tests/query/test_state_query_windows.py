@@ -55,7 +55,7 @@ def found(client: WindowedClient, query: Query[Any]) -> list[Any]:
 
 
 def test_the_windows_of_a_key_are_found_by_their_start(windows: WindowedClient) -> None:
-    """Both ends are included; what one gets are starts and values, of the key's partition."""
+    """Both ends are included. The result has starts and values, from the key's partition."""
     query = WindowKeyQuery.with_key_and_window_start_range("b", now - MINUTE, now)
     assert found(windows, query) == [(now - MINUTE, 5), (now, 6)]
     at = datetime.fromtimestamp(now / 1000, UTC)
@@ -85,7 +85,7 @@ def test_the_last_windows_of_all_end_with_time() -> None:
 
 
 def test_the_windows_of_all_keys_are_found_by_their_start(windows: WindowedClient) -> None:
-    """With windowed keys, whose end follows from the store's size of windows."""
+    """The keys are windowed; the end follows from the store's window size."""
     entries = found(windows, WindowRangeQuery.with_window_start_range(now, now + 1))
     assert sorted(entries, key=lambda entry: entry.key.key) == [
         (Windowed(key, TimeWindow(now, now + MINUTE)), 3 * number + 3) for number, key in enumerate(KEYS)
@@ -134,7 +134,7 @@ def test_the_sessions_of_a_range_of_keys_are_found(sessions: WindowedClient) -> 
 def test_a_store_of_another_kind_does_not_know_the_query(
     kind: StoreKind, query: Query[Any], hint: str
 ) -> None:
-    """And says which form it does."""
+    """The message names the query that the store supports."""
     request = StateQueryRequest.in_store("counts").with_query(query).with_partitions({0})
     result = run_query(WindowedClient(kind), request).partition_results[0]
     assert result.failure_reason is FailureReason.UNKNOWN_QUERY_TYPE

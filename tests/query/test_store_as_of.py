@@ -56,7 +56,7 @@ def put(client: Client, at: int, **values: int | None) -> None:
 
 
 def test_a_store_is_read_as_it_was(client: Client) -> None:
-    """With every read that a handle has, over all partitions."""
+    """Every read of a handle works, over all partitions."""
     then = client.store().as_of(250)
     assert then.get("a") == 2
     assert then.multi_get(["b", "?", "c"]) == [2, None, 2]
@@ -91,12 +91,12 @@ def test_a_time_is_a_datetime_or_milliseconds(client: Client) -> None:
 
 
 def test_timestamps_are_those_of_then(client: Client) -> None:
-    """Of the record that was valid."""
+    """They belong to the record that was valid."""
     assert client.store(timestamped=True).as_of(250).get("a") == ValueAndTimestamp(2, 200)
 
 
 def test_a_late_record_changes_what_was(client: Client) -> None:
-    """Also under a handle that is there already."""
+    """An existing handle sees the change, too."""
     then = client.store().as_of(250)
     put(client, 240, a=77)
     assert then.get("a") == 77
@@ -104,7 +104,7 @@ def test_a_late_record_changes_what_was(client: Client) -> None:
 
 
 def test_a_time_before_the_history_is_refused(client: Client) -> None:
-    """When it is asked for, and at each read after the history has moved on."""
+    """The error is raised at the request, and at each read after the history has moved on."""
     then = client.store().as_of(250)
     for key in "abcdef":
         put(client, 2_000, **{key: 9})
@@ -137,7 +137,7 @@ def test_the_handle_meets_the_same_leaves(client: Client) -> None:
 
 
 def test_one_partition_can_be_asked_for(client: Client) -> None:
-    """As of any store."""
+    """Other stores allow that, too."""
     number = partition_of(b"a")
     keys = [key for key in "abcdef" if default_partition(key.encode(), PARTITIONS) == number]
     assert list(client.store(partition=number).as_of(250)) == keys

@@ -67,7 +67,7 @@ def client_with(key_serde: Serde, value_serde: Serde, *entries: tuple[Any, Any])
 def test_each_serde_has_the_type_that_holds_its_values(
     serde: Serde, values: list[Any], kind: pa.DataType
 ) -> None:
-    """As a key and as a value; and the values are those that the handle gives."""
+    """This holds for keys and values. The values are those that the handle returns."""
     store = client_with(serde, serde, *((value, value) for value in values)).store(timestamped=True)
     table = store.to_arrow()
     assert table.schema == pa.schema([("key", kind), ("value", kind), ("timestamp", TIMESTAMP)])
@@ -78,7 +78,7 @@ def test_each_serde_has_the_type_that_holds_its_values(
 
 
 def test_a_uuid_is_its_text() -> None:
-    """As it is in Spark."""
+    """Spark does the same."""
     one = uuid.uuid4()
     table = client_with(Serdes.uuid(), Serdes.uuid(), (one, one)).store().to_arrow()
     assert table.to_pydict() == {"key": [str(one)], "value": [str(one)]}
@@ -86,7 +86,7 @@ def test_a_uuid_is_its_text() -> None:
 
 
 def test_text_that_is_not_utf_8_is_read_as_its_serde_does() -> None:
-    """With U+FFFD, and without failing."""
+    """It is read with U+FFFD, without an error."""
     client = client_with(Serdes.string(), Serdes.string())
     client.stores[0].apply([(b"k\xff", b"\xfe", 1), (b"l", b"fine", 1)], 2)
     assert client.store().to_arrow().to_pydict() == {"key": ["k\ufffd", "l"], "value": ["\ufffd", "fine"]}
@@ -94,7 +94,7 @@ def test_text_that_is_not_utf_8_is_read_as_its_serde_does() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"short", b"much too long", b"twice as long as"])
 def test_bytes_of_another_serde_are_told(data: bytes) -> None:
-    """With the store's name; also when the sizes of all values together would do."""
+    """The error has the store's name, even if the total size of all values would fit."""
     client = client_with(Serdes.string(), Serdes.long())
     client.stores[0].apply([(b"a", data, 1), (b"b", b"x" * max(8 * (len(data) == 16), 16 - len(data)), 1)], 2)
     with pytest.raises(SerializationException, match="a value of store 'counts' cannot be read"):
@@ -113,7 +113,8 @@ def test_an_unreadable_value_names_its_key_and_partition() -> None:
 
 
 def test_json_values_have_the_fields_of_their_schema() -> None:
-    """Also those that no value has; numbers have the declared types; objects with any keys are maps."""
+    """Fields without any value are included. Numbers have the declared types; objects with any keys are maps.
+    Fields without any value are included. Numbers have the declared types; objects with any keys are maps."""
     serde = Serdes.json("x DOUBLE, note STRING, tags ARRAY<INT>, of MAP<STRING, BIGINT>, at TIMESTAMP")
     values = [("a", {"x": 1, "of": {"k": 7}}), ("b", {"tags": [1], "at": "2026-01-01T00:00:00.000Z"})]
     table = client_with(Serdes.string(), serde, *values).store().to_arrow()
@@ -154,7 +155,7 @@ def test_values_without_a_common_shape_are_text() -> None:
 
 @pytest.mark.parametrize("timestamped", [False, True])
 def test_an_empty_store_has_its_types(timestamped: bool) -> None:
-    """So that what reads it does not break."""
+    """The code that reads it does not break."""
     table = Client().store(timestamped=timestamped).to_arrow()
     assert table.num_rows == 0
     fields = [("key", pa.string()), ("value", pa.int64()), ("timestamp", TIMESTAMP)]
@@ -184,7 +185,7 @@ def test_a_ddl_schema_has_an_arrow_type(schema: str, kind: pa.DataType | None) -
 
 
 def test_a_struct_type_has_the_same_arrow_type() -> None:
-    """As its DDL; what Spark's JSON form calls it."""
+    """It equals that of its DDL, and that of Spark's JSON form."""
     schema = StructType(
         [
             StructField("a", IntegerType()),
@@ -253,7 +254,7 @@ def test_a_reader_that_is_read_or_dropped_leaves_nothing_open(client: Client) ->
 
 
 def test_a_store_that_leaves_under_the_reader_raises_its_leaf(client: Client) -> None:
-    """As an iterator does."""
+    """An iterator raises the same."""
     reader = client.store().to_arrow_batches(1)
     reader.read_next_batch()
     client.move_away(0)
@@ -267,7 +268,7 @@ def test_a_store_that_leaves_under_the_reader_raises_its_leaf(client: Client) ->
 
 
 def test_what_cannot_be_read_now_raises_at_once(client: Client) -> None:
-    """Before there is a reader, or a table."""
+    """The error is raised before there is a reader or a table."""
     store = client.store()
     client.thread_is(0, "PARTITIONS_REVOKED")
     for read in (store.to_arrow, store.to_arrow_batches, lambda: store.to_spark(Session())):
@@ -283,7 +284,7 @@ def test_a_batch_has_rows(client: Client, rows: Any) -> None:
 
 
 def test_later_batches_fit_the_first_or_say_so() -> None:
-    """Where only values tell a type, and they differ."""
+    """Batches can differ only if the type is known from values alone."""
     serde = JsonSerde()
     loose = client_with(Serdes.string(), serde, ("a", {"x": 1}), ("b", {"x": 2}), ("c", {"x": [1]}))
     reader = loose.store().to_arrow_batches(1)
@@ -297,7 +298,7 @@ def test_later_batches_fit_the_first_or_say_so() -> None:
 
 
 def test_windows_are_columns_in_batches_too() -> None:
-    """In order of keys, then of starts."""
+    """The order is by key, then by start."""
     client = WindowedClient(StoreKind.WINDOW)
     for key in "ba":
         for start in (now, now - MINUTE):
@@ -345,7 +346,7 @@ class Session:
 
 
 def test_to_spark_hands_over_a_table(client: Client) -> None:
-    """And what has no createDataFrame is no session."""
+    """An object without createDataFrame is no session."""
     session = Session()
     assert client.store().to_spark(session) is session
     assert session.made.equals(client.store().to_arrow())

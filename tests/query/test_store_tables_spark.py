@@ -34,7 +34,7 @@ def test_a_store_is_a_data_frame_of_spark(spark: Any) -> None:
 
 
 def test_windows_are_columns_in_spark(spark: Any) -> None:
-    """With which one can join."""
+    """A query can join with them."""
     client = WindowedClient(StoreKind.WINDOW)
     client.add("a", now)
     client.keep_time()
@@ -44,7 +44,7 @@ def test_windows_are_columns_in_spark(spark: Any) -> None:
 
 
 def test_an_empty_store_is_an_empty_data_frame(spark: Any) -> None:
-    """With its types."""
+    """It has its types."""
     frame = Client().store().to_spark(spark)
     assert frame.dtypes == [("key", "string"), ("value", "bigint")]
     assert frame.count() == 0

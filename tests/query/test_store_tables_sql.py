@@ -64,7 +64,7 @@ def rows(client: Client, query: str, parameters: Any = None) -> list[tuple[Any, 
 
 
 def test_a_store_is_a_table(client: Client) -> None:
-    """With key, value and timestamp; the answer is an Arrow table."""
+    """It has key, value and timestamp, and the answer is an Arrow table."""
     found = run_sql(client, "select key, value from counts where value > 1 order by 2 desc, 1")
     assert isinstance(found, pa.Table)
     assert found.to_pydict() == {"key": ["bbb", "aa", "ab"], "value": [3, 2, 2]}
@@ -73,7 +73,7 @@ def test_a_store_is_a_table(client: Client) -> None:
 
 
 def test_values_go_in_as_parameters(client: Client) -> None:
-    """By place, or by name: nobody has to put values into the text."""
+    """They are given by place or by name, so that no value has to be put into the text."""
     assert rows(client, "select value from counts where key = ?", ["bbb"]) == [(3,)]
     assert rows(client, "select value from counts where key = $key", {"key": "'; drop"}) == []
 
@@ -121,7 +121,7 @@ def test_stores_can_be_joined_with_themselves_and_others(client: Client) -> None
 
 
 def test_a_name_that_the_query_defines_is_no_store(client: Client) -> None:
-    """Also one that a store has."""
+    """It may even be the name of a store."""
     assert rows(client, "with mine as (select 1 as x) select x from mine") == [(1,)]
     assert rows(client, "with counts as (select 1 as x) select x from counts") == [(1,)]
     assert rows(client, "select 1 + 1") == [(2,)]
@@ -144,7 +144,7 @@ def test_a_window_store_has_its_windows_as_columns(client: Client) -> None:
 
 
 def test_a_session_store_has_its_sessions_as_columns(client: Client) -> None:
-    """From the first record to the last."""
+    """They reach from the first record to the last."""
     declaration = StoreDeclaration(
         "visits", Serdes.string(), Serdes.long(), None, 1, StoreKind.SESSION, None, 10_000
     )
@@ -194,7 +194,7 @@ def test_a_column_that_is_not_asked_for_is_not_decoded(client: Client) -> None:
 
 
 def test_an_empty_store_is_an_empty_table(client: Client) -> None:
-    """With its types."""
+    """It has its types."""
     found = run_sql(Client(), "select * from counts")
     assert found.num_rows == 0
     assert found.schema.field("value").type == pa.int64()
@@ -212,7 +212,7 @@ def test_many_entries_are_read_in_chunks(client: Client, monkeypatch: pytest.Mon
 
 
 def test_the_answer_tells_the_positions_of_what_it_saw(client: Client) -> None:
-    """By store, topic and partition: the offset of the last record that is in it."""
+    """For each store, topic and partition, it has the offset of the last record in the answer."""
     local = client.snapshot().local["counts"]
     parts = [replace(part, changelog=TopicPartition("log", part.task_id.partition)) for part in local]
     client.change(local={"counts": parts})
@@ -249,7 +249,7 @@ def test_all_stores_are_opened_before_any_is_read(client: Client) -> None:
 
 
 def test_a_table_that_is_no_store_is_an_unknown_store(client: Client) -> None:
-    """With the names there are; a variable of the program is none."""
+    """The message has the names that exist. A variable of the program is no table."""
     count = pa.table({"x": [1]})
     assert count.num_rows == 1
     with pytest.raises(UnknownStateStoreException, match=r"no state store 'count' .*Did you mean 'counts'\?"):
@@ -309,7 +309,7 @@ def test_the_settings_are_locked(client: Client) -> None:
 
 
 def test_a_query_is_text(client: Client) -> None:
-    """And nothing else."""
+    """Other types are refused."""
     with pytest.raises(TypeError, match="as text"):
         run_sql(client, 7)  # type: ignore[arg-type]
 
@@ -325,7 +325,7 @@ def test_names_that_differ_in_case_alone_cannot_be_in_one_query(client: Client) 
 
 
 def test_without_duckdb_it_says_how_to_get_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what does without."""
+    """The message also says what works without it."""
     monkeypatch.setattr(millstream.query.sql, "find_spec", lambda name: None)
     with pytest.raises(SetupException, match=r"pip install 'millstream\[sql\]'"):
         run_sql(client, "select 1")
@@ -369,7 +369,7 @@ def test_a_store_that_has_left_is_told(client: Client) -> None:
 
 
 def test_no_iterator_stays_open(client: Client) -> None:
-    """Whatever becomes of the query."""
+    """A query may succeed, fail or be interrupted."""
     for query in ("from counts", "select nothing from counts"):
         with contextlib.suppress(ValueError):
             run_sql(client, query)
@@ -401,6 +401,6 @@ def test_reading_the_stores_has_the_deadline_too(client: Client, monkeypatch: py
 
 
 def test_what_cannot_be_computed_is_duckdbs_failure(client: Client) -> None:
-    """Its words, in an exception of ours."""
+    """DuckDB's message is in an exception of ours."""
     with pytest.raises(StreamsException, match=r"failed in DuckDB.*Could not convert"):
         run_sql(client, "select key::int from counts")

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -205,7 +206,7 @@ def test_bytes_that_are_deeper_than_a_stack_are_refused(server: RegistryServer) 
 
 
 def test_a_registry_that_is_away_or_says_no_is_told_of_in_time(server: RegistryServer) -> None:
-    """With its address, and without the password."""
+    """The error has its address, without the password."""
     guarded = RegistryServer(users={"u": "secret-word"})
     with pytest.raises(SchemaRegistryException, match=r"denies access \(401\); check user and password"):
         Registry(settings(guarded.url)).latest("s")
@@ -241,7 +242,7 @@ def test_a_registry_that_is_away_or_says_no_is_told_of_in_time(server: RegistryS
     ],
 )
 def test_a_configuration_that_does_not_fit_gets_a_sentence(options: dict[str, Any], said: str) -> None:
-    """With the key's name."""
+    """The error has the key's name."""
     with pytest.raises(ConfigException, match=said):
         RegistrySettings.of(options)
 
@@ -363,7 +364,7 @@ def test_subjects_are_called_as_the_strategy_says() -> None:
 
 
 def test_a_serde_without_a_registry_or_a_schema_says_so() -> None:
-    """And what is no schema is refused where it is given."""
+    """An invalid schema is refused where it is given."""
     with pytest.raises(ConfigException, match=r"set the configuration 'schema\.registry\.url'"):
         Serdes.avro(ONE).serialize({"a": 1})
     unknown = bound(Serdes.avro(), settings("mock://nothing"), "t")
@@ -397,7 +398,7 @@ def test_the_schema_of_a_primitive_type_is_its_name() -> None:
 
 
 def test_what_a_schema_refers_to_is_put_in_once() -> None:
-    """Also what is defined within another definition, whichever of them comes first."""
+    """This includes a type defined within another definition, in either order."""
     inner = {"type": "record", "name": "Inner", "fields": [A]}
     outer = json.dumps(
         {
@@ -432,7 +433,7 @@ def test_a_record_is_described_by_its_fields() -> None:
 
 
 def test_a_column_of_another_kind_does_not_fit_a_schema() -> None:
-    """Nor if neither has fields that could differ."""
+    """This holds even if neither has fields that could differ."""
     texts = {"type": "array", "elementType": "string", "containsNull": True}
     counts = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
     nothing: dict[str, Any] = {"type": "struct", "fields": []}
@@ -464,28 +465,8 @@ def test_an_id_that_no_registry_has_is_the_records_fault(server: RegistryServer)
 
 def test_a_protobuf_schema_of_the_registry_may_import_what_nobody_has_imported() -> None:
     """Files of Protobuf's own; others are named."""
-    program = """if True:
-        import base64
-        from google.protobuf import descriptor_pb2
-        from millstream import TopologyException
-        from millstream.serdes import protobuf_types
-
-        def schema(imported):
-            file = descriptor_pb2.FileDescriptorProto(name="o.proto", syntax="proto3", dependency=[imported])
-            at = file.message_type.add(name="Order").field.add(name="at", number=1, type=11, label=1)
-            at.type_name = ".google.protobuf.Method"
-            return base64.b64encode(file.SerializeToString()).decode()
-
-        found = protobuf_types.descriptor_of(schema("google/protobuf/api.proto"), "")
-        assert found.fields[0].message_type.full_name == "google.protobuf.Method"
-        try:
-            protobuf_types.descriptor_of(schema("items.proto"), "")
-        except TopologyException as error:
-            assert "imports items.proto" in str(error)
-        else:
-            raise AssertionError
-    """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    program = Path(__file__).with_name("first_import.py")
+    subprocess.run([sys.executable, str(program)], check=True, timeout=60)
 
 
 def test_lists_are_written_as_kafkas_list_serializer_writes_them() -> None:

@@ -113,7 +113,7 @@ DEEP = "[" * 100_000
 def test_a_body_that_makes_no_sense_is_the_senders_fault(
     server: RegistryServer, body: Any, status: int, code: int | None
 ) -> None:
-    """And what is said has nothing of Python in it."""
+    """The message has nothing of Python in it."""
     answered, said = ask(server, "POST", "/subjects/t/versions", body)
     assert (answered, said.get("error_code")) == (status, code)
     assert "Error" not in said.get("message", "")

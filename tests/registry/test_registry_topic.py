@@ -25,7 +25,7 @@ def test_a_topic_that_has_nothing_yet_is_read_at_once() -> None:
 
 
 def test_a_topic_that_does_not_answer_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In time."""
+    """The error is raised in time."""
     monkeypatch.setattr(topics, "_TIMEOUT_S", 0.1)
     with pytest.raises(SchemaRegistryException, match="cannot be read to its end"):
         RegistryTopic({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}).load()

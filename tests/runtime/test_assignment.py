@@ -38,7 +38,7 @@ def check_whole(shares: dict[str, Share], names: list[str], parts: list[StorePar
 def test_everything_is_given_once_and_evenly(
     pipelines: int, tasks: set[tuple[int, int]], stores: int, threads: int
 ) -> None:
-    """Whatever there is, and whoever is there."""
+    """This holds for any work and any threads."""
     names = [f"p{number}" for number in range(pipelines)]
     parts = [part(*task, store=f"s{number}") for task in tasks for number in range(stores)]
     check_whole(share_out(names, parts, [f"t{number}" for number in range(threads)]), names, parts)

@@ -89,7 +89,8 @@ def test_nothing_in_a_clients_life_blocks_the_loop(make: Make, world: FakeWorld)
 
 @pytest.mark.parametrize("state", list(State))
 def test_waits_end_as_they_do_on_a_thread(state: State, make: Make, world: FakeWorld) -> None:
-    """With the same value or the same exception and text, in every state of the client."""
+    """They return the same value or raise the same exception with the same text, in every state of the
+    client."""
     client = make(word_count())
     put_into(state, client, world)
 
@@ -244,7 +245,7 @@ def test_a_block_that_is_cancelled_closes_the_client(make: Make, world: FakeWorl
 
 
 def test_a_close_that_is_cancelled_goes_on(make: Make, world: FakeWorld) -> None:
-    """In the background, as with a timeout; whoever asks again waits for the same end."""
+    """It continues in the background, as after a timeout; another close() waits for the same end."""
     client = make(word_count())
 
     async def main() -> None:

@@ -77,7 +77,7 @@ def test_any_file_of_a_task_counts(directory: StateDirectory) -> None:
 def test_only_old_tasks_that_are_not_owned_go(
     directory: StateDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With a line in the log; nothing else in the directory is touched."""
+    """The log has a line for each, and nothing else in the directory is touched."""
     (directory.path / "checkpoints").mkdir()
     os.utime(directory.path / "checkpoints", (0, 0))
     with caplog.at_level("INFO", "millstream.runtime.threads.cleaner"):
@@ -114,7 +114,7 @@ def test_what_cannot_be_deleted_does_not_keep_the_rest(
 
 
 def test_whoever_takes_a_task_waits_for_a_deletion_under_way(directory: StateDirectory) -> None:
-    """And no longer than its deadline."""
+    """It waits no longer than its deadline."""
     inside, go_on = threading.Event(), threading.Event()
 
     class Slow(StateDirectory):
@@ -161,7 +161,7 @@ def test_the_thread_cleans_again_and_again_and_outlives_failures(
 
 
 def test_stopping_does_not_wait_for_the_next_look(directory: StateDirectory) -> None:
-    """Nor does it mind being asked twice, or before the start."""
+    """It may be stopped twice, or before the start."""
     assert cleaner(directory, set).stop()
     waiting = cleaner(directory, set, every_s=3600)
     waiting.start()

@@ -53,7 +53,7 @@ def listened(client: KafkaStreams) -> list[tuple[State, State]]:
 
 @pytest.mark.parametrize("state", STARTED)
 def test_start_works_once_and_else_changes_nothing(state: State, make: Make, world: FakeWorld) -> None:
-    """In any state but CREATED: IllegalStateException, and the client is as it was."""
+    """In any state but CREATED, start() raises IllegalStateException, and the client is unchanged."""
     client = make()
     put_into(state, client, world)
     with pytest.raises(IllegalStateException, match=f"is {state}; start\\(\\) works once"):
@@ -64,7 +64,7 @@ def test_start_works_once_and_else_changes_nothing(state: State, make: Make, wor
 
 @pytest.mark.parametrize("state", [State.CREATED, State.REBALANCING, State.RUNNING])
 def test_close_ends_a_client_in_not_running(state: State, make: Make, world: FakeWorld) -> None:
-    """With everything it had taken closed."""
+    """Everything that it had taken is closed."""
     client = make()
     put_into(state, client, world)
     world.engine.gate.set()
@@ -157,7 +157,7 @@ def test_listeners_are_set_before_start(state: State, make: Make, world: FakeWor
 
 
 def test_none_takes_the_state_listener_away(make: Make) -> None:
-    """As in Java."""
+    """Java does the same."""
     client = make()
     told = listened(client)
     client.set_state_listener(None)
@@ -500,7 +500,7 @@ def test_a_failing_updater_ends_the_client_in_error(make: Make, world: FakeWorld
 
 
 def test_a_pipeline_that_somebody_else_stopped_is_a_failure(make: Make, world: FakeWorld) -> None:
-    """Never RUNNING with nothing running."""
+    """The client is never RUNNING with nothing running."""
     client = make()
     put_into(State.RUNNING, client, world)
     world.engine._end("p0", None)
@@ -524,7 +524,7 @@ def test_of_two_failures_the_first_is_told(make: Make, world: FakeWorld) -> None
 
 
 def test_a_thread_that_ends_without_a_decision_takes_the_client_with_it(make: Make, world: FakeWorld) -> None:
-    """Never a client that is RUNNING with nobody in it (upstream: a zombie)."""
+    """The client is never RUNNING without a thread (upstream: a zombie)."""
     client = make()
     put_into(State.RUNNING, client, world)
     client._crew.threads[0].stop()
@@ -613,7 +613,7 @@ def test_what_does_not_close_keeps_nothing_else_open(
 
 
 def test_the_context_manager_starts_and_closes(make: Make, world: FakeWorld) -> None:
-    """Also when the block raises."""
+    """It closes as well if the block raises."""
     client = make()
 
     def use() -> None:
@@ -755,7 +755,7 @@ def test_a_jvm_that_is_gone_is_replaced_with_the_thread(make: Make, world: FakeW
 def test_whoever_keeps_checkpoints_in_an_object_store_is_told_at_the_start_that_this_is_new(
     location: str, warned: bool, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before anything else, and so also by a client that then does not reach the store."""
+    """The log says so first, so also if the client then cannot reach the store."""
     client = make(checkpoint__location=location)
     with caplog.at_level(logging.WARNING):
         client.start()

@@ -21,7 +21,7 @@ def program() -> tuple[StreamsBuilder, DataFrameTable, StreamDataFrame]:
 
 
 def test_a_running_client_has_its_engine_read_a_table_anew(make: Make, world: FakeWorld) -> None:
-    """By the table or by its name; and it says how many rows have changed."""
+    """The table is named by itself or by its name, and the result says how many rows have changed."""
     builder, table, _ = program()
     client = make(builder.build())
     client.start()
@@ -33,7 +33,7 @@ def test_a_running_client_has_its_engine_read_a_table_anew(make: Make, world: Fa
 
 
 def test_a_running_client_gives_a_dataframe_of_what_it_writes(make: Make) -> None:
-    """By what to_dataframe returned or by the topic's name; options are passed on as text."""
+    """It is named by what to_dataframe returned or by the topic's name; options are passed on as text."""
     builder, _, stream = program()
     client = make(builder.build())
     client.start()
@@ -57,7 +57,7 @@ def test_without_a_running_client_there_is_neither(make: Make) -> None:
 
 
 def test_a_table_that_is_not_there_is_told_with_those_that_are(make: Make) -> None:
-    """Whatever state the client is in."""
+    """This holds in any state of the client."""
     builder, _, _ = program()
     with pytest.raises(
         TopologyException, match="no DataFrame table is called 'cities'; the program has 'words'"

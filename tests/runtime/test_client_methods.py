@@ -251,7 +251,7 @@ def test_what_cannot_be_called_is_refused_at_once(call: str, make: Make) -> None
 
 
 def test_after_start_the_state_is_what_a_setter_speaks_of(make: Make, world: FakeWorld) -> None:
-    """Not the argument, which is looked at second, as in Kafka Streams."""
+    """The state is checked before the argument, as in Kafka Streams."""
     client = make()
     put_into(State.RUNNING, client, world)
     with pytest.raises(ISE, match="Can only set UncaughtExceptionHandler"):

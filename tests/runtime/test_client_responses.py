@@ -321,7 +321,7 @@ def test_the_context_tells_where_it_happened(member: Make, world: FakeWorld) -> 
 def test_the_handler_gets_a_streams_exception_whatever_happened(
     error: BaseException, make: Make, world: FakeWorld
 ) -> None:
-    """With what happened as its cause, that which would end a program included."""
+    """The original exception is its cause, even one that would end a program."""
     handler = Handler(R.SHUTDOWN_CLIENT)
     client = make()
     client.set_uncaught_exception_handler(handler)
@@ -334,7 +334,7 @@ def test_the_handler_gets_a_streams_exception_whatever_happened(
 
 
 def test_a_failing_updater_is_a_failure_of_its_thread(make: Make, world: FakeWorld) -> None:
-    """And is replaced as well: the stores are opened anew by the next thread."""
+    """The updater is replaced as well: the next thread opens the stores anew."""
     handler = Handler(R.REPLACE_THREAD)
     client = make()
     client.set_uncaught_exception_handler(handler)
@@ -583,7 +583,7 @@ def test_when_the_budget_is_used_up_what_follows_is_then(
     world: FakeWorld,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Of a policy, or of the configuration for a plain REPLACE_THREAD."""
+    """The policy says what follows, or the configuration for a plain REPLACE_THREAD."""
     client = make(
         num__stream__threads=threads,
         replace__thread__max__failures=2,

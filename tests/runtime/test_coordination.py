@@ -204,7 +204,7 @@ def test_what_could_not_be_agreed_is_agreed_anew_for_a_thread_that_begins() -> N
 
 
 def test_an_assignment_that_cannot_be_read_fails_the_threads() -> None:
-    """As one with an error code does."""
+    """An assignment with an error code does the same."""
     error = TaskAssignmentException("garbage")
     _, done = after(member(), Assigned(error, 1))
     assert FailThread("me-StreamThread-1", error) in done
@@ -213,7 +213,7 @@ def test_an_assignment_that_cannot_be_read_fails_the_threads() -> None:
 def test_no_two_joins_say_the_same() -> None:
     """A follower that says the same as before is not listened to (Kafka's `uniqueField`, testUniqueField)."""
     state, _ = after(member(), *[Reported(1, frozenset(), frozenset(), {})] * 300)
-    assert state.group.said == 300
+    assert state.group.reports == 300
 
 
 def test_tasks_that_warm_up_are_reported_together_and_not_before_each_other() -> None:
@@ -246,7 +246,7 @@ def test_tasks_that_warm_up_are_reported_together_and_not_before_each_other() ->
 
 
 def test_a_request_to_shut_down_stays_with_its_first_reason() -> None:
-    """In each join that follows: the group may have to be asked twice."""
+    """Each later join repeats it: the group may need to be asked twice."""
     state, done = after(
         member(2),
         *(asks("me-StreamThread-1", "first"), asks("me-StreamThread-2", "second")),

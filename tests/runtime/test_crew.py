@@ -99,7 +99,7 @@ def test_a_removal_that_is_not_in_time_goes_on(two: KafkaStreams, world: FakeWor
 
 
 def test_each_removal_removes_another_thread(two: KafkaStreams, world: FakeWorld) -> None:
-    """Also while the one that was removed before is still ending."""
+    """This holds while the previously removed thread is still ending."""
     world.stop_gate.clear()
     for name in ("A-StreamThread-1", "A-StreamThread-2"):
         with pytest.raises(TimeoutException, match=name):
@@ -187,7 +187,7 @@ def test_without_its_last_thread_the_client_says_so_and_can_have_another(
 
 
 def test_the_work_of_a_client_without_threads_goes_to_others(member: Make, world: FakeWorld) -> None:
-    """And comes back, if it is shared anew, when it has a thread again."""
+    """It comes back when the client has a thread again and work is shared anew."""
     first, second = member("A"), member("B")
     running(first)
     running(second)

@@ -24,7 +24,7 @@ def two_tables() -> Topology:
 
 
 def test_a_global_store_has_a_part_for_each_partition_of_its_topic() -> None:
-    """With the number of its own subtopology, so that parts are told apart from those of tasks."""
+    """Parts have the number of the store's own subtopology, which distinguishes them from those of tasks."""
     parts = global_parts(two_tables(), {"users": 2, "cities": 1, "in": 7})
     assert [(part.task_id, part.store.name, part.changelog) for part in parts] == [
         (TaskId(0, 0), "by-id", TopicPartition("users", 0)),
@@ -34,7 +34,7 @@ def test_a_global_store_has_a_part_for_each_partition_of_its_topic() -> None:
 
 
 def test_all_topics_that_are_missing_are_named() -> None:
-    """In Kafka Streams' words, with each store; and what to do."""
+    """The message has Kafka Streams' words, each store, and what to do."""
     with pytest.raises(MissingSourceTopicException) as caught:
         global_parts(two_tables(), {"in": 1, "users": 0}, "kafka:9092")
     assert caught.value.topics == ("cities", "users")

@@ -457,7 +457,7 @@ def test_it_stays_dead_after_two_stops() -> None:
 
 
 def test_one_that_never_started_is_dead_at_once() -> None:
-    """And does not start any more."""
+    """It cannot be started afterwards."""
     scene = Scene()
     scene.thread.stop()
     assert scene.thread.state is GlobalThreadState.DEAD
@@ -483,7 +483,7 @@ def test_what_does_not_close_keeps_nothing_else_open(caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize("error", [StreamsException("refused"), OSError("boom")], ids=["streams", "other"])
 def test_a_failure_after_the_start_is_decided_about_on_the_thread(error: Exception) -> None:
-    """Before anything is closed, once, always as a StreamsException; then the thread is DEAD."""
+    """The handler gets a StreamsException, once, before anything is closed; then the thread is DEAD."""
     scene = Scene()
     scene.thread.start(SOON)
     scene.consumer.fail(error)
@@ -558,7 +558,7 @@ def test_a_topic_that_is_made_anew_is_read_anew_and_cannot_be_queried_meanwhile(
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_topic_that_is_gone_is_a_missing_source_topic(again: bool) -> None:
-    """As at the start, and not what the updater calls it; the store goes with the thread."""
+    """The error is the same as at the start, not the updater's; the store is closed with the thread."""
     scene = Scene()
     scene.thread.start(SOON)
     if again:
@@ -577,7 +577,7 @@ def test_a_topic_that_is_gone_is_a_missing_source_topic(again: bool) -> None:
 
 
 def test_the_start_waits_for_a_part_that_has_to_be_read_twice() -> None:
-    """Its topic was made anew while another partition was still being restored."""
+    """Its topic was recreated while another partition was still being restored."""
     scene = Scene()
     told: dict[str, Any] = {}
 

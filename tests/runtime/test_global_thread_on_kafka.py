@@ -192,7 +192,7 @@ def test_a_global_table_is_whole_after_the_start_and_goes_on_after_a_restart(
 
 
 def test_a_topic_that_does_not_exist_is_named_by_start(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    """And it is not created by asking for it."""
+    """The request does not create it."""
     client = Client(kafka, "nobody-made-this", tmp_path)
     with pytest.raises(
         MissingSourceTopicException, match="no partitions available for topic nobody-made-this"

@@ -72,7 +72,7 @@ def all_run_once(world: FakeWorld, pipelines: tuple[str, ...] = PIPELINES) -> bo
 def test_a_table_alone_needs_neither_spark_nor_a_place_for_checkpoints(
     make: Make, world: FakeWorld, tmp_path: Path
 ) -> None:
-    """Its clients share its partitions; none starts an engine, also where Spark is to be kept warm."""
+    """Its clients share its partitions. None starts an engine, even if Spark is to be kept warm."""
     world.topics.add("users", 4)
     world.log.append(TopicPartition("users", 0), (b"ann", b"Ann", 1))
     clients = [
@@ -148,7 +148,7 @@ def test_tasks_are_shared_too_and_each_client_can_be_asked_for_its_own(
 
 
 def test_a_client_that_closes_gives_its_work_to_the_others(member: Make, wide: FakeWorld) -> None:
-    """After it has let go of it, and without a session timeout."""
+    """They get it after the client has released it, without a session timeout."""
     first, second = member("A", two_pipelines()), member("B", two_pipelines())
     running(first, second)
     wait_until(lambda: all_run_once(wide), "each runs once", SOON_S)
@@ -192,7 +192,7 @@ def test_the_newer_claim_of_a_checkpoint_is_that_of_the_new_owner(member: Make, 
 
 
 def test_finished_offsets_are_committed_by_who_runs_the_pipeline(member: Make, world: FakeWorld) -> None:
-    """So that Kafka's own tools show the lag."""
+    """Kafka's own tools show the lag."""
     first, second = member("A"), member("B")
     running(first, second)
     wait_until(lambda: all_run_once(world, ("p0",)), "it runs", SOON_S)
@@ -293,7 +293,7 @@ def test_one_shuts_down_all_and_each_logs_who_and_why(
 def test_the_shutdown_reaches_a_client_that_was_away_when_it_comes_back(
     member: Make, world: FakeWorld
 ) -> None:
-    """As long as the one that asked waits for an answer."""
+    """The client that requested it is still waiting for an answer."""
     first, second = member("A"), member("B")
     first.set_uncaught_exception_handler(Handler(Response.SHUTDOWN_APPLICATION))
     running(first)
@@ -375,7 +375,7 @@ def test_an_error_code_reaches_the_handler_on_each_thread(
 
 @pytest.mark.parametrize("code", [1, 3, 77])
 def test_each_thread_is_replaced_after_an_error_code(code: int, member: Make, world: FakeWorld) -> None:
-    """And the client goes on, since its place in the group is the same."""
+    """The client continues, since its place in the group is the same."""
     handler = Handler(Response.REPLACE_THREAD)
     client = member("A", num__stream__threads=2)
     client.set_uncaught_exception_handler(handler)

@@ -59,7 +59,7 @@ def test_without_a_handler_the_client_shuts_down() -> None:
 
 @pytest.mark.parametrize("response", Response)
 def test_the_handlers_response_is_the_answer(response: Response) -> None:
-    """With no budget of its own."""
+    """A response has no budget of its own."""
     assert asked(lambda exception: response) == HandlerAnswer(response)
 
 
@@ -237,7 +237,7 @@ def test_what_cannot_be_called_so_is_refused_when_it_is_set(wrong: Any, told: st
 
 
 def test_a_policy_brings_its_budget() -> None:
-    """As the handler, or as what a handler returns."""
+    """The policy may be the handler, or what a handler returns."""
     policy = UncaughtExceptionPolicy.by_exception({ValueError: UncaughtExceptionPolicy.replace(3)})
     check_handler(policy)
     assert asked(policy) == HandlerAnswer(REPLACE, Budget(3))
@@ -281,7 +281,7 @@ def test_what_is_no_response_shuts_the_client_down(
 
 @pytest.mark.parametrize("problem", [ValueError("bug"), SystemExit(3), KeyboardInterrupt(), MemoryError()])
 def test_a_handler_that_raises_shuts_the_client_down(problem: BaseException) -> None:
-    """Whatever it raises; the original is in its chain."""
+    """It may raise anything; the original exception is in its chain."""
 
     def handler(exception: BaseException) -> Response:
         raise problem
@@ -340,7 +340,7 @@ RAISED = [
 def test_however_a_handler_raises_a_traceback_can_be_printed(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With both exceptions in it, and no chain without an end."""
+    """The traceback has both exceptions, and the chain has an end."""
     failed = failure()
     with caplog.at_level(logging.ERROR):
         answer = asked(functools.partial(raise_from, kind), failed)
@@ -364,7 +364,7 @@ def test_the_hook_alone_decides_nothing() -> None:
 
 
 def test_the_handler_goes_before_the_hook(caplog: pytest.LogCaptureFixture) -> None:
-    """And a warning says so, each time, in upstream's words."""
+    """A warning says so each time, in upstream's words."""
 
     def hook(args: threading.ExceptHookArgs) -> None:
         raise AssertionError("it is ignored")
@@ -392,7 +392,7 @@ def test_who_is_told() -> None:
 
 
 def test_the_hook_gets_what_threading_would_give_it() -> None:
-    """So `threading.excepthook` itself fits."""
+    """`threading.excepthook` itself can be the hook."""
     got: list[threading.ExceptHookArgs] = []
     thread = threading.current_thread()
     with pytest.raises(StreamsException) as raised:

@@ -262,7 +262,7 @@ def test_the_documented_table_is_this_one() -> None:
 
 
 def test_health_is_ready_for_json() -> None:
-    """With the facts, and without what a query quoted of a record."""
+    """It has the facts, without what a query quoted of a record."""
     facts = view(
         waiting=WAITS,
         last_failure=RECORD,

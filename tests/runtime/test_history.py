@@ -50,7 +50,7 @@ def attempt(previous: list[FailureRecord], failure: Failure, budget: Budget | No
 
 
 def test_the_first_failure_is_answered_at_once() -> None:
-    """Or after the delay that the policy asks for; that one is not random."""
+    """If the policy asks for a delay, it comes after that delay, which is not random."""
     assert plan_retry([], failed(), Budget(5), NOON, half) == Retry(1, 0.0, 5)
     assert plan_retry([], failed(), Budget(5, first_delay=3 * SECOND), NOON, half) == Retry(1, 3.0, 5)
 
@@ -143,7 +143,7 @@ def test_failures_count_for_what_failed(before: Failure, now: Failure, together:
 
 
 def test_another_pipeline_in_between_does_not_matter() -> None:
-    """Neither its failures nor its progress."""
+    """Neither failures nor progress of another pipeline count."""
     other = failed({P0: (0, 5)}, pipeline="p1")
     past = failed({P0: (9, 12)}, pipeline="p1")
     assert attempt(story(failed(), other, past, failed(), past), failed()) == 3
@@ -185,7 +185,7 @@ LATER = {P0: (90, 95), P1: (7, 7)}
 def test_only_progress_past_the_failing_records_begins_the_count_anew(
     spans: list[Spans], expected: int
 ) -> None:
-    """Not that it was RUNNING for a while; and what is not known is no progress."""
+    """Being RUNNING for a while is no progress, and neither is an unknown position."""
     *before, now = [failed(each) for each in spans]
     assert attempt(story(*before), now) == expected
 
@@ -216,7 +216,7 @@ def test_a_poison_record_never_gets_a_new_budget(spans: list[Spans]) -> None:
 
 
 def test_a_record_has_what_the_failure_had() -> None:
-    """And what was done about it."""
+    """It also has the decision."""
     error = PipelineException("x", pipeline="p0", offsets={P0: (3, 5)}, batch_id=9, task_id=TaskId(0, 1))
     made = FailureRecord.of(
         Failure.of("t1", error, is_global=True),
@@ -243,7 +243,7 @@ def test_a_record_has_what_the_failure_had() -> None:
 
 
 def test_a_history_keeps_the_last_of_each_pipeline() -> None:
-    """In the order in which they came; the count is of all there ever were."""
+    """They are in order of time; the count is of all failures ever."""
     history = FailureHistory(maxlen=2)
     assert (history.records(), history.last(), history.count) == ((), None, 0)
     quiet = record(failed(pipeline="p1"))

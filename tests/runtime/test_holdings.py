@@ -39,7 +39,7 @@ def test_the_offsets_of_tasks() -> None:
 
 
 def test_a_lost_client_claims_nothing_as_its_own() -> None:
-    """But tells how far it is."""
+    """It still reports its positions."""
     assert task_offsets(HELD, LAGS, (), lost=True) == {T0: 50, T1: 42, T2: 0}
 
 
@@ -56,7 +56,7 @@ def test_a_lost_client_claims_nothing_as_its_own() -> None:
 def test_a_task_is_up_to_date_when_all_of_its_stores_are(
     acceptable: int, caught_up: set[TopicPartition], tasks: set[TaskId]
 ) -> None:
-    """By their lag, which must be known, or because they have caught up once."""
+    """A store is if its lag is known and small, or if it has caught up once."""
     assert up_to_date(HELD, LAGS, caught_up, acceptable) == tasks
 
 

@@ -78,7 +78,8 @@ def test_a_deleted_output_is_told_to_who_writes_it_until_it_is_back(make: Make, 
 def test_a_changelog_that_is_gone_ends_all_who_keep_its_store(
     again: bool, member: Make, world: FakeWorld
 ) -> None:
-    """Also when there is another one at once; nobody is started in their place, who would fail as well."""
+    """This holds even if a new changelog exists already. No thread is replaced, because it would fail as
+    well."""
     handlers = {name: Handler(Response.REPLACE_THREAD) for name in ("A", "B")}
     clients = [member(name, num__stream__threads=2) for name in handlers]
     for client, handler in zip(clients, handlers.values(), strict=True):
@@ -104,7 +105,7 @@ def test_a_changelog_that_is_gone_ends_all_who_keep_its_store(
 def test_a_global_tables_topic_that_is_gone_is_a_missing_source_topic(
     again: bool, make: Make, world: FakeWorld
 ) -> None:
-    """On the global thread; the stream threads' handler is the same."""
+    """The global thread fails; the handler is that of the stream threads."""
     world.topics.add("users", 2)
     handler = Handler(Response.SHUTDOWN_CLIENT)
     client = make(with_global_table())

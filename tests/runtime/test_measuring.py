@@ -45,7 +45,7 @@ def test_a_running_client_knows_its_rebalance_its_tasks_and_how_long_it_took(mak
 
 
 def test_a_pipelines_reports_count_for_the_thread_that_has_it(make: Make, world: FakeWorld) -> None:
-    """And for the tasks and nodes that read the topic."""
+    """They also count for the tasks and nodes that read the topic."""
     client = make()
     client.start()
     running(client)
@@ -113,7 +113,7 @@ def test_a_replaced_thread_takes_its_figures_along_and_its_failure_is_counted(
 
 
 def test_what_reads_a_topic_is_known_by_name_by_pattern_and_for_internal_topics() -> None:
-    """As the source that Kafka Streams has for it."""
+    """The source has Kafka Streams' name."""
     readers = readers_of(word_count(), "app")
     assert readers("lines") == ((0, "KSTREAM-SOURCE-0000000000"),)
     assert readers("nothing") == ()

@@ -60,7 +60,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("state", list(State))
 def test_a_client_shows_how_it_is(state: State, make: Make, world: FakeWorld) -> None:
-    """In every state, with its health, its threads and its stores; and its failures, once it has any."""
+    """In every state it shows its health, its threads and its stores, and failures if there are any."""
     client = make(word_count())
     put_into(state, client, world)
     shown = Shown(client._repr_html_()).text
@@ -130,7 +130,7 @@ def test_a_cell_that_is_run_again_replaces_its_client(
 
 
 def test_a_program_replaces_nothing(make: Make, world: FakeWorld) -> None:
-    """Where nobody types, two clients on one state directory are a mistake, and the first one goes on."""
+    """Outside a notebook, two clients on one state directory are a mistake, and the first one continues."""
     first, second = make(word_count()), make(word_count())
     running(first)
     with pytest.raises(LockException):

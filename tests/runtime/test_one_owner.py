@@ -256,7 +256,7 @@ def test_closing_does_not_wait_for_spark(inherited: bool, member: Make, world: F
 
 @pytest.mark.usefixtures("no_patience")
 def test_what_starts_spark_may_fail_after_the_client_has_closed(make: Make, world: FakeWorld) -> None:
-    """Nobody is told."""
+    """The failure is not reported to anybody."""
     client = make()
     world.spark_gate.clear()
     client.start()

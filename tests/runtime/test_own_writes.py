@@ -135,7 +135,7 @@ def test_a_join_by_a_foreign_key_is_followed_there_and_back() -> None:
 
 
 def test_a_pipeline_that_reads_a_topic_of_its_own_is_followed_through_it() -> None:
-    """Only what it has made of that topic's records is in the store."""
+    """The store only has the results of that topic's records."""
     builder = StreamsBuilder()
     lines, others = (builder.stream(topic, LINES_SERDES) for topic in ("lines", "others"))
     near = JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5))
@@ -154,7 +154,7 @@ def test_a_pipeline_that_reads_a_topic_of_its_own_is_followed_through_it() -> No
 
 
 def test_a_pipeline_that_is_not_done_in_time_is_told() -> None:
-    """With how far it is; or that it is nowhere here."""
+    """The error says how far it is, or that it does not run here."""
     topology = word_count()
     store = topology.stores["counts"]
     with pytest.raises(TimeoutException, match=r"pipeline 'p0' .* it has finished lines-1 up to 7"):
@@ -184,7 +184,7 @@ def test_the_records_of_a_tables_own_topic_are_the_bound_themselves() -> None:
 
 
 def test_the_bound_of_now_is_the_end_of_the_changelog() -> None:
-    """Of each partition that has anything."""
+    """Each partition with a record has a bound."""
     store = word_count().stores["counts"]
     progress = Scripted({}, app_counts_changelog={0: 3, 1: 0})
     bound = bound_at_ends(store, "app", progress)
@@ -200,7 +200,7 @@ def request(key: str, bound: PositionBound) -> StateQueryRequest[int]:
 
 
 def test_a_client_reads_what_was_written(make: Make, world: FakeWorld) -> None:
-    """From the offset of a source record to its count, over Spark's progress and the changelog's end."""
+    """The path goes from a source offset over Spark's progress and the changelog's end to the count."""
     client = make(word_count())
     client.start()
     client.wait_until_running(SOON)
@@ -226,7 +226,7 @@ def test_a_client_reads_what_was_written(make: Make, world: FakeWorld) -> None:
 
 
 def test_a_query_waits_for_its_bound_and_no_longer(make: Make, world: FakeWorld) -> None:
-    """Until the store is there; at the deadline it gives what there is."""
+    """It waits until the store has reached it; at the deadline it returns what there is."""
     client = make(word_count())
     client.start()
     client.wait_until_running(SOON)
@@ -266,7 +266,7 @@ def test_a_query_waits_for_partitions_that_are_on_their_way(make: Make, world: F
 
 
 def test_a_global_store_answers_in_a_client(make: Make, world: FakeWorld) -> None:
-    """With one result, over all its partitions; its topic's offsets are its position."""
+    """It has one result over all its partitions, and its topic's offsets are its position."""
     world.topics.add("users", 2)
     world.log.append(TopicPartition("users", 1), (b"eva", b"Eva", 1))
     client = make(with_global_table())
@@ -282,7 +282,7 @@ def test_a_global_store_answers_in_a_client(make: Make, world: FakeWorld) -> Non
 
 
 def test_a_global_store_is_whole_while_stream_threads_start(make: Make, world: FakeWorld) -> None:
-    """Its partitions are all here, and on no way to anywhere."""
+    """All of its partitions are here, and none is on its way."""
     world.topics.add("users", 2)
     world.log.append(TopicPartition("users", 1), (b"eva", b"Eva", 1))
     world.gate.clear()
@@ -312,7 +312,7 @@ def test_sql_over_the_stores_of_a_client(make: Make, world: FakeWorld) -> None:
 
 
 def test_who_waits_for_records_is_told_that_the_client_closes(make: Make) -> None:
-    """At once, and not at the deadline, as if the pipeline were only slow."""
+    """The wait ends immediately, not at the deadline, as if the pipeline were only slow."""
     client = make(word_count())
     client.start()
     client.wait_until_running(SOON)

@@ -105,7 +105,7 @@ def test_many_threads_post_and_instructions_keep_the_order_of_the_steps() -> Non
 
 
 def test_who_calls_waits_for_what_another_thread_carries_out() -> None:
-    """And who posts does not."""
+    """post() does not wait."""
     at_it, go_on = threading.Event(), threading.Event()
 
     def perform(desk: Desk, instruction: Instruction) -> None:

@@ -129,7 +129,7 @@ def test_replacing_waits_for_the_topic_and_then_runs(make: Make, world: FakeWorl
 def test_a_client_that_closes_while_it_looks_at_the_topics_joins_no_group(
     make: Make, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long that took: nobody would leave it again."""
+    """The look may have taken long. A member that joined would never leave."""
     client = make()
     plan = Assembly.plan
 
@@ -146,7 +146,7 @@ def test_a_client_that_closes_while_it_looks_at_the_topics_joins_no_group(
 
 
 def test_each_of_several_missing_topics_is_named(make: Make, world: FakeWorld) -> None:
-    """In one exception."""
+    """One exception names all."""
     builder = StreamsBuilder()
     builder.stream("lines").to("out")
     builder.stream("gone").to("out")
@@ -232,7 +232,7 @@ def test_what_happened_to_a_topic_is_told(what: str, make: Make, world: FakeWorl
 
 
 def test_a_pattern_that_matches_nothing_any_more_is_told(make: Make, world: FakeWorld) -> None:
-    """With the topics that it matched."""
+    """The error has the topics that it matched."""
     world.topics.add("in-1", 1)
     world.topics.add("in-2", 1)
     client = make(of_pattern())
@@ -313,7 +313,7 @@ def test_sparks_error_stands_where_the_cluster_has_the_topic(make: Make, world: 
 
 
 def test_another_failure_is_not_called_a_missing_topic(make: Make, world: FakeWorld) -> None:
-    """Though a topic is missing too."""
+    """A topic is missing at the same time."""
     handler = Handler(Response.SHUTDOWN_CLIENT)
     client = make()
     client.set_uncaught_exception_handler(handler)

@@ -57,7 +57,7 @@ def pipeline(*chain: BaseException) -> BaseException:
 def test_a_budget_that_makes_no_sense_is_refused(
     wrong: dict[str, Any], kind: type[Exception], told: str
 ) -> None:
-    """When the policy is made, not when something fails; with what would fit."""
+    """The error is raised when the policy is created, and says what is valid."""
     with pytest.raises(kind, match=told):
         replace(**wrong)
     with pytest.raises(kind, match=told):
@@ -129,7 +129,7 @@ def test_a_plain_answer_has_the_budget_of_the_configuration() -> None:
     ],
 )
 def test_a_configuration_without_sense_is_a_config_exception(options: dict[str, Any], told: str) -> None:
-    """Before anything starts."""
+    """The error is raised before anything starts."""
     with pytest.raises(ConfigException, match=told):
         default_budget(config(**options))
 
@@ -139,7 +139,7 @@ def test_a_configuration_without_sense_is_a_config_exception(options: dict[str, 
 
 @pytest.mark.parametrize("response", Response)
 def test_always_says_the_same(response: Response) -> None:
-    """And leaves the budget to the configuration; called as a handler, it is the response alone."""
+    """The budget is that of the configuration. Called as a handler, it returns the response alone."""
     assert always(response).choose(KeyError()) == (response, None)
     assert always(response)(KeyError()) is response
     assert replace()(KeyError()) is Response.REPLACE_THREAD
@@ -199,7 +199,7 @@ A, B, C, D = Response
 def test_the_most_specific_class_decides(
     rules: dict[type[BaseException], Response], error: BaseException, expected: Response
 ) -> None:
-    """In whatever order the rules are written."""
+    """The order of the rules does not matter."""
     for order in permutations(rules.items()):
         assert by_exception(dict(order), otherwise=B)(error) is expected
 
@@ -209,13 +209,13 @@ class Both(ValueError, OSError):
 
 
 def test_of_two_parents_the_first_one_decides() -> None:
-    """As Python looks up a method."""
+    """Python looks up methods in the same way."""
     for order in permutations([(ValueError, A), (OSError, C)]):
         assert by_exception(dict(order))(Both()) is A
 
 
 def test_what_fits_none_shuts_the_client_down() -> None:
-    """Unless it is said otherwise; otherwise may be a policy."""
+    """`otherwise` changes that; it may be a policy."""
     assert by_exception({KeyError: A})(ValueError()) is Response.SHUTDOWN_CLIENT
     nested = by_exception({KeyError: A}, otherwise=replace(3))
     assert nested.choose(ValueError()) == (Response.REPLACE_THREAD, Budget(3))
@@ -251,7 +251,7 @@ def test_policies_nest_and_bring_their_budgets() -> None:
     ],
 )
 def test_rules_that_are_none_are_refused(rules: Any, told: str) -> None:
-    """When the policy is made."""
+    """The error is raised when the policy is created."""
     with pytest.raises(TypeError, match=told):
         by_exception(rules)
     with pytest.raises(TypeError, match="otherwise must be"):
@@ -282,7 +282,7 @@ def test_a_policy_is_a_frozen_value() -> None:
 
 
 def test_a_policy_reads_as_it_is_written() -> None:
-    """In logs, and in the text of an error."""
+    """Logs and errors show it so."""
     assert repr(always(A)) == "UncaughtExceptionPolicy.always(REPLACE_THREAD)"
     assert repr(replace(2)) == (
         "UncaughtExceptionPolicy.replace(max_failures=2, window=0:10:00, then=SHUTDOWN_CLIENT, "

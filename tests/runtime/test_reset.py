@@ -79,14 +79,14 @@ def test_where_input_topics_are_read_from() -> None:
 
 @given(st.integers(-50, 50), st.integers(0, 20), st.integers(0, 20))
 def test_a_position_is_always_in_its_partition(wanted: int, first: int, count: int) -> None:
-    """And is what was asked for, or says so."""
+    """It is what was requested, or the plan says so."""
     (found,) = positions(wanted, {A: first}, {A: first + count}, at_time={}, committed={})
     assert first <= found.offset <= first + count
     assert (found.offset == wanted) == (not found.note)
 
 
 def test_a_time_is_in_utc_unless_it_says_another_zone() -> None:
-    """And a duration is before now."""
+    """A duration is before now."""
     now = datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert point_in_time(datetime(2026, 1, 1, 11), now) == point_in_time(timedelta(hours=1), now)
     assert point_in_time(now, now) == 1_767_268_800_000
@@ -110,7 +110,7 @@ def test_internal_topics_are_told_from_those_of_an_application_with_a_longer_nam
 
 
 def test_pipelines_are_known_by_what_they_have_left() -> None:
-    """In their order, whatever is left."""
+    """They are in order, whatever is left."""
     names = ["p10.3", "p2", "p0.7.owner", "p1.topology.json", ".identity", "starts.json", "pp.1"]
     assert pipelines_in(names) == ("p0", "p1", "p2", "p10")
 
@@ -121,7 +121,7 @@ IN = TopicDescription("in", 2, "id-1")
 
 
 def test_where_to_begin_outlives_being_written() -> None:
-    """And what is no such file is refused, rather than begun elsewhere."""
+    """A file of another form is refused, so that reading does not begin elsewhere."""
     starts = Starts("noon", True, {"in": TopicStart("id-1", {0: 12, 1: 3})})
     files = FakeCheckpointFiles()
     assert read_starts(files, "here") is None
@@ -349,7 +349,7 @@ def test_checkpoints_that_are_elsewhere_are_reached_by_spark(world: FakeWorld, t
 
 
 def test_a_topic_in_the_wrong_place_is_refused(application: Application) -> None:
-    """Before anything is done; one that is missing is left out."""
+    """The error is raised before anything is done; a missing topic is left out."""
     with pytest.raises(ConfigException, match="'app-counts-changelog': these are internal topics"):
         application.reset(inputs=["app-counts-changelog"])
     with pytest.raises(ConfigException, match=r"'lines'.* end with -changelog, -repartition or -"):
@@ -364,7 +364,7 @@ def test_a_topic_in_the_wrong_place_is_refused(application: Application) -> None
 
 
 def test_a_reset_takes_no_rights_from_the_group(application: Application, tmp_path: Path) -> None:
-    """That the clients were told to give it."""
+    """Clients need these rights."""
     application.config = application.config.replace({"allow.os.group.write.access": True})
     (tmp_path / "app").chmod(0o770)
     application.reset()
@@ -395,7 +395,7 @@ def test_a_first_start_after_a_reset_that_fails_has_lost_nothing(
 def test_an_interrupted_reset_is_finished_before_anything_starts(
     application: Application, world: FakeWorld, make: Make
 ) -> None:
-    """Whatever step it failed at; then the application starts as if nothing had been."""
+    """It fails at each step; then the application starts as if nothing had happened."""
 
     def leave(step: str) -> None:
         world.topics.away = "internal topics" in step

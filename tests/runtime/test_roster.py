@@ -121,7 +121,7 @@ def test_nothing_is_given_before_an_assignment() -> None:
 
 
 def test_even_an_empty_share_is_given() -> None:
-    """So that a thread without work is RUNNING."""
+    """A thread without work is RUNNING."""
     roster = Office()
     a, b = crew(roster, "a-1", "a-2")
     roster.assign(["p0"], ())
@@ -148,7 +148,8 @@ def test_what_moves_is_given_when_the_other_has_let_go() -> None:
 
 
 def test_an_heir_gets_all_that_the_one_before_it_had() -> None:
-    """When that one has let go; and until then nothing, not even an empty share."""
+    """It gets it when its predecessor has released it; until then it gets nothing, not even an empty
+    share."""
     roster = Office()
     a, b = crew(roster, "a-1", "a-2")
     roster.assign(["p0", "p1"], PARTS)
@@ -184,7 +185,7 @@ def test_an_heir_of_an_heir_inherits_too() -> None:
 
 
 def test_a_pipeline_is_held_back() -> None:
-    """Its next holder is told until when, once."""
+    """Its next holder learns until when, once."""
     roster = Office()
     (a,) = crew(roster, "a-1")
     roster.assign(["p0", "p1"], ())
@@ -198,7 +199,7 @@ def test_a_pipeline_is_held_back() -> None:
 
 
 def test_after_a_loss_everybody_is_given_a_share_anew() -> None:
-    """Even the same one."""
+    """Shares are sent even if they are the same."""
     roster = Office()
     (a,) = crew(roster, "a-1")
     roster.assign(["p0"], PARTS)
@@ -228,7 +229,7 @@ def test_what_another_client_took_is_given_again_when_it_is_assigned_again() -> 
 
 
 def test_what_a_thread_lets_go_of_while_the_client_closes_goes_to_nobody() -> None:
-    """Or another thread would start the very pipeline that has failed, only to stop it."""
+    """Otherwise another thread would start the pipeline that has failed, only to stop it."""
     roster = Office()
     a, b = crew(roster, "a-1", "b-2")
     roster.assign(["p0"], PARTS)
@@ -262,7 +263,7 @@ def test_letting_go_is_told() -> None:
     [([], 1), (["c-StreamThread-1"], 2), (["c-StreamThread-2"], 1), (["x-2", "x-1", "x-4"], 3)],
 )
 def test_the_lowest_free_number_names_a_thread(names: list[str], index: int) -> None:
-    """As Kafka Streams numbers them."""
+    """Kafka Streams numbers them in the same way."""
     assert next_index(names) == index
 
 

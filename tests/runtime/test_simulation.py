@@ -83,7 +83,7 @@ def first_failure(seeds: range) -> str | None:
 
 
 def test_whatever_happens_what_must_hold_does() -> None:
-    """Only legal transitions; no answer is lost; RUNNING only when everything runs; closing ends, whole."""
+    """Transitions are legal, no answer is lost, a RUNNING client runs everything, and close() always ends."""
     found = first_failure(range(FIRST, FIRST + SCHEDULES))
     assert found is None, found
 
@@ -186,14 +186,14 @@ MUTATIONS = (
 def test_it_finds_what_is_broken(
     mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within the schedules that are tried each time."""
+    """The schedules of each run are enough for that."""
     mutation(monkeypatch)
     tried = next((seed for seed in range(600) if failure_of(seed, picks(seed, STEPS)) is not None), None)
     assert tried is not None, "no schedule finds it"
 
 
 def test_a_found_schedule_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And reads as a script."""
+    """It reads as a script."""
     answers_of_removed_threads_are_dropped(monkeypatch)
     beginning.cache_clear()
     found = first_failure(range(600))

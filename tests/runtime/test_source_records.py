@@ -60,12 +60,12 @@ MIXED = batch((b"a", GOOD), (b"b", SHORT), (b"c", None), (b"d", GOOD))
 
 
 def test_continue_drops_what_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
-    """As a pipeline does: tombstones and good records stay, and the log says where the record is."""
+    """A pipeline does the same. Tombstones and good records stay, and the log says where the record is."""
     caplog.set_level(logging.WARNING)
     kept = records(tables(), deserialization_exception_handler="continue")
-    assert [key for key, *_ in kept.kept("users", TASK, MIXED)] == [b"a", b"c", b"d"]
-    assert kept.kept("users", TASK, batch((b"a", GOOD))) == batch((b"a", GOOD)).entries
-    assert kept.kept("texts", TASK, MIXED) is MIXED.entries, "any bytes are a text"
+    assert [key for key, *_ in kept.readable("users", TASK, MIXED)] == [b"a", b"c", b"d"]
+    assert kept.readable("users", TASK, batch((b"a", GOOD))) == batch((b"a", GOOD)).entries
+    assert kept.readable("texts", TASK, MIXED) is MIXED.entries, "any bytes are a text"
     assert "store 'users': dropped 1 records of 'users-3'" in caplog.text
     assert "offset 42" in caplog.text
     assert "abc" not in caplog.text
@@ -74,7 +74,7 @@ def test_continue_drops_what_cannot_be_read(caplog: pytest.LogCaptureFixture) ->
 def test_fail_names_the_record() -> None:
     """Topic, partition and offset, in the message and as attributes."""
     with pytest.raises(SerializationException, match=r"users-3 offset 42, .*'users'.* 3 bytes") as caught:
-        records(tables()).kept("users", TASK, MIXED)
+        records(tables()).readable("users", TASK, MIXED)
     error = caught.value
     assert (error.topic, error.partition, error.offset, error.task_id) == ("users", 3, 42, TASK)
 
@@ -97,18 +97,18 @@ class Decides(DeserializationExceptionHandler):
 
 
 def test_a_handler_of_ones_own_is_asked() -> None:
-    """Also if it gives no answer, or raises."""
+    """It may return nothing valid, or raise."""
     handler = Decides()
     kept = records(tables(), deserialization_exception_handler=handler)
-    assert len(kept.kept("users", TASK, MIXED)) == 3
+    assert len(kept.readable("users", TASK, MIXED)) == 3
     assert handler.asked == ["app", ("users", 42, b"b", SHORT, SerializationException)]
     with pytest.raises(SerializationException, match="users-3 offset 40"):
-        kept.kept("users", TASK, batch((b"x", GOOD + b"9")))
+        kept.readable("users", TASK, batch((b"x", GOOD + b"9")))
     with pytest.raises(StreamsException, match=r"the handler Decides .* returned NoneType"):
-        kept.kept("users", TASK, batch((b"x", b"none")))
+        kept.readable("users", TASK, batch((b"x", b"none")))
     handler.asked = None  # type: ignore[assignment]
     with pytest.raises(StreamsException, match=r"the handler Decides .* raised AttributeError at a record"):
-        kept.kept("users", TASK, MIXED)
+        kept.readable("users", TASK, MIXED)
 
 
 def test_a_registry_that_is_away_drops_nothing() -> None:
@@ -123,14 +123,14 @@ def test_a_registry_that_is_away_drops_nothing() -> None:
     number, changes = server.state.register("s", {"schema": '"long"'})
     server.change(changes)
     good = (b"a", header_of(number) + b"\x02")
-    assert kept.kept("users", TASK, batch(good, (b"b", header_of(99)))) == batch(good).entries
+    assert kept.readable("users", TASK, batch(good, (b"b", header_of(99)))) == batch(good).entries
     server.close()
     with pytest.raises(SchemaRegistryException, match="cannot be queried"):
-        kept.kept("users", TASK, batch(good, (b"b", header_of(98))))
+        kept.readable("users", TASK, batch(good, (b"b", header_of(98))))
 
 
 def test_stores_of_a_test_driver_do_the_same() -> None:
-    """So the older value of the key stays, and scans go on."""
+    """The older value of the key stays, and scans continue."""
     for store in ("users", "all"):
         with TopologyTestDriver(tables(), {"deserialization.exception.handler": "continue"}) as driver:
             topic = driver.create_input_topic(store, Serdes.string(), Serdes.bytes())

@@ -107,7 +107,7 @@ def test_each_task_has_a_standby_on_the_other_client(member: Make, world: FakeWo
 
 
 def test_a_standby_answers_stale_reads_only(member: Make, world: FakeWorld) -> None:
-    """And a read of its partition by number says that it is there."""
+    """The error of another read by partition number says that a standby is there."""
     count(world, 1, *WORDS)
     first, second = pair(member, world)
     for client in (first, second):
@@ -125,7 +125,7 @@ def test_a_standby_answers_stale_reads_only(member: Make, world: FakeWorld) -> N
 
 
 def test_a_standby_follows_its_changelog(member: Make, world: FakeWorld) -> None:
-    """Also when the client it stands by for does nothing."""
+    """It does so even if the active client does nothing."""
     first, second = pair(member, world)
     count(world, 7, *WORDS)
     for client in (first, second):
@@ -158,7 +158,7 @@ def test_the_lag_of_a_standby_is_told(member: Make, world: FakeWorld) -> None:
 def test_too_few_clients_are_told_once(
     member: Make, world: FakeWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the leader, and not at each rebalance."""
+    """The leader logs it, and not at each rebalance."""
     with caplog.at_level(logging.WARNING):
         client = member("A", num__standby__replicas=2)
         running(client)
@@ -205,7 +205,8 @@ def _stores(client: KafkaStreams) -> tuple[object, ...]:
 
 
 def test_a_standby_is_not_read_as_active_before_it_has_caught_up(member: Make, world: FakeWorld) -> None:
-    """To the end that its changelog has when it becomes active, and not when it was opened."""
+    """It catches up to the end of the changelog at the time when it becomes active, not when it was
+    opened."""
     count(world, 1, *WORDS)
     first, second = pair(member, world)
     mine = [consumer for consumer in world.consumers if not consumer.closed]
@@ -250,7 +251,7 @@ def test_an_active_task_that_moves_leaves_a_standby(member: Make, world: FakeWor
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_rebalance_that_changes_nothing_moves_nothing(threads: int, member: Make, world: FakeWorld) -> None:
-    """Neither between clients nor between threads."""
+    """Nothing moves between clients or between threads."""
     clients = pair(member, world, num__stream__threads=threads)
     before = [client.metadata_for_local_threads() for client in clients]
     made = len(world.stores)
@@ -319,7 +320,7 @@ class Restores:
 
 
 def test_the_restore_listener_hears_of_what_becomes_active(member: Make, world: FakeWorld) -> None:
-    """And nothing of standbys, which are never done."""
+    """It does not hear of standbys, which never finish."""
     count(world, 1, *WORDS)
     listener = Restores()
     first, second = member("A", num__standby__replicas=1), member("B", num__standby__replicas=1)
@@ -462,7 +463,7 @@ def test_without_an_application_server_the_partition_is_told(member: Make, world
 
 
 def test_a_global_store_is_on_every_client(member: Make, world: FakeWorld) -> None:
-    """So the client that is asked names itself."""
+    """The client that is asked names itself."""
     world.topics.add("users", 2)
     first = member("A", with_global_table(), application__server="a:1")
     second = member("B", with_global_table(), application__server="b:2")
@@ -474,7 +475,7 @@ def test_a_global_store_is_on_every_client(member: Make, world: FakeWorld) -> No
 
 
 def test_who_asks_too_early_too_late_or_for_what_there_is_not_is_told(member: Make, world: FakeWorld) -> None:
-    """As `store()` tells it."""
+    """`store()` raises the same errors."""
     client = member("A")
     asks = (
         client.metadata_for_all_streams_clients,

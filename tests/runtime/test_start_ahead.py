@@ -73,7 +73,7 @@ def test_spark_that_was_started_for_nothing_ends(member: Make, world: FakeWorld)
 
 
 def test_what_goes_wrong_ahead_is_told_once_and_when_it_matters(member: Make, world: FakeWorld) -> None:
-    """As if the thread that needs Spark had started it: it is not tried a second time first."""
+    """The error is the same as if the thread that needs Spark had started it, without a second try."""
     world.group.hold()
     world.engine_error = SetupException("there is no Java")
     client: KafkaStreams = member("A")
@@ -91,7 +91,7 @@ def test_what_goes_wrong_ahead_is_told_once_and_when_it_matters(member: Make, wo
 
 
 def test_spark_that_starts_ahead_ends_with_its_client(member: Make, world: FakeWorld) -> None:
-    """Nobody has needed it, and nothing is left of it."""
+    """No thread has needed it, and nothing is left of it."""
     world.group.hold()
     client: KafkaStreams = member("A")
     client.start()

@@ -189,7 +189,7 @@ def test_the_global_thread_is_never_replaced(plan: Retry | Exhausted) -> None:
     ],
 )
 def test_a_budget_that_is_used_up_leads_to_what_it_names(then: Response, live: int, expected: str) -> None:
-    """With the count and the span in the log."""
+    """The log has the count and the time span."""
     failure = Failure.of("t1", PipelineException("broken", pipeline="p0"))
     plan = Exhausted(6, timedelta(minutes=10), then)
     actions = decide(
@@ -269,7 +269,7 @@ def test_the_last_thread_does_not_end_alone(is_global: bool, live: int, why: str
 
 @pytest.mark.parametrize("is_global", [False, True])
 def test_a_handler_that_failed_shuts_the_client_down(is_global: bool) -> None:
-    """And the log does not claim that it opted for anything."""
+    """The log does not claim that the handler opted for anything."""
     answer = HandlerAnswer(Response.SHUTDOWN_CLIENT, problem=ZeroDivisionError("in the handler"))
     actions = decide(answer, KINDS[is_global], View(State.RUNNING, 2, group=True))
     assert letters(actions) == "LC"
@@ -381,7 +381,7 @@ def caused(error: BaseException, cause: BaseException) -> BaseException:
     ],
 )
 def test_one_line_of_an_exception_quotes_no_record(error: BaseException, text: str) -> None:
-    """Only the first line of what Millstream worded itself, and no control characters."""
+    """It is the first line of a message of Millstream's own, without control characters."""
     assert in_short(error) == text
 
 

@@ -149,7 +149,7 @@ def test_each_topic_is_in_one_kind_of_news_at_most(
 
 
 def test_the_exception_names_each_topic_and_what_happened_to_it() -> None:
-    """And the servers, both ids, and what to do next."""
+    """It also has the servers, both ids, and what to do next."""
     error = missing_error(
         TopicNews(("m",), ("d", "e"), {"r": ("id1", "id2")}, ("logs-.*",)), "one:9092,two:9092"
     )
@@ -222,7 +222,7 @@ def test_what_a_program_writes_with_its_roles_and_pipelines() -> None:
 
 
 def test_each_pipeline_is_told_what_it_loses_and_what_to_do() -> None:
-    """With the role of each topic; what is internal weighs more than an output."""
+    """The message has the role of each topic; an internal topic matters more than an output."""
     written = (
         Written("out", TopicRole.OUTPUT, frozenset({"p0", "p1"})),
         Written("dead", TopicRole.DEAD_LETTERS, frozenset({"p1"})),
@@ -335,7 +335,7 @@ def looked(topics: Looks, times: int = 5) -> None:
 
 
 def test_a_deleted_topic_is_told_once(start: Start) -> None:
-    """However often it is looked at; and is what `look_now` and `missing_topics` say."""
+    """Later looks do not repeat it; `look_now` and `missing_topics` report it."""
     topics = Looks({"a": 1, "b": 1})
     watch, told = start(topics, "a", "b")
     assert watch.look_now() is None
@@ -369,7 +369,7 @@ def test_more_of_it_is_told_again_and_less_is_not(start: Start) -> None:
 
 
 def test_a_topic_that_was_recreated_between_two_looks_is_seen(start: Start) -> None:
-    """By its id."""
+    """Its id is another one."""
     topics = Looks({"a": 1})
     _, told = start(topics, "a")
     topics.recreate("a")
@@ -378,7 +378,7 @@ def test_a_topic_that_was_recreated_between_two_looks_is_seen(start: Start) -> N
 
 
 def test_a_missing_topic_that_comes_and_is_deleted_is_deleted(start: Start) -> None:
-    """From when it was there it is one that is read."""
+    """Once it exists, it is one of the topics that are read."""
     topics = Looks({})
     _, told = start(topics, "a")
     wait_until(lambda: told.missing, "missing")
@@ -401,7 +401,7 @@ def test_one_wrong_answer_is_no_alarm(start: Start) -> None:
 
 
 def test_partitions_that_are_added_are_told_once(start: Start) -> None:
-    """With how many there were, and which topic it is; a pattern's new topic had none."""
+    """The report has the old number and the topic; a pattern's new topic had none."""
     topics = Looks({"a": 1, "logs-1": 2})
     _, told = start(topics, "a", patterns=(LOGS,))
     topics.grow("a", 3)
@@ -437,7 +437,7 @@ def test_one_of_a_patterns_topics_that_is_gone_is_dropped_and_a_new_one_of_its_n
 
 
 def test_a_pattern_that_no_longer_matches_any_topic_is_told(start: Start) -> None:
-    """With the pattern."""
+    """The error has the pattern."""
     topics = Looks({"logs-1": 1})
     _, told = start(topics, patterns=(LOGS,))
     topics.remove("logs-1")
@@ -466,7 +466,7 @@ def test_a_cluster_that_is_away_tells_nothing(start: Start, caplog: pytest.LogCa
 def test_an_output_that_is_gone_is_told_until_it_is_back(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """To who writes it, once each time; whichever topic it is then, it is written to."""
+    """Its writers hear of it once each time. Any topic of that name is written to."""
     out = Written("out", TopicRole.OUTPUT, frozenset({"p1"}))
     topics = Looks({"a": 1, "out": 1})
     watch, told = start(topics, "a", written=(out,))
@@ -507,7 +507,7 @@ def test_an_internal_topic_that_is_gone_stays_an_incident(start: Start) -> None:
 
 
 def test_an_output_that_comes_later_is_watched_from_then_on(start: Start) -> None:
-    """Nobody has to have it before records reach it."""
+    """It need not exist before records reach it."""
     topics = Looks({"a": 1})
     watch, told = start(topics, "a", written=(Written("out", TopicRole.OUTPUT, frozenset({"p0"})),))
     looked(topics)
@@ -544,7 +544,7 @@ def test_very_many_topics_are_looked_at_in_slices(start: Start) -> None:
 
 
 def test_looking_now_does_not_wait_for_the_next_look(start: Start) -> None:
-    """And sees what has just happened, before it is told."""
+    """It sees the change before the watch reports it."""
     topics = Looks({"a": 1})
     watch, _ = start(topics, "a", interval_s=3600)
     topics.remove("a")
@@ -554,7 +554,7 @@ def test_looking_now_does_not_wait_for_the_next_look(start: Start) -> None:
 
 
 def test_looking_now_ends_at_its_deadline(start: Start) -> None:
-    """With what was confirmed last."""
+    """It returns what was confirmed last."""
     held = threading.Event()
 
     class Slow(Looks):
@@ -590,7 +590,7 @@ def test_who_is_told_may_fail_ask_and_close(start: Start) -> None:
 
 
 def test_closing_ends_it_in_any_state(start: Start) -> None:
-    """Before the start, twice, and while it waits; nothing is told afterwards."""
+    """It is closed before the start, twice, and while it waits; nothing is reported afterwards."""
     topics = Looks({"a": 1})
     watch, told = start(topics, "a", interval_s=3600)
     before = time.monotonic()

@@ -80,7 +80,7 @@ def test_it_returns_as_soon_as_the_store_can_be_read(make: Make, world: FakeWorl
 
 
 def test_a_client_that_ends_wakes_who_waits_for_its_store(make: Make, world: FakeWorld) -> None:
-    """Nobody waits for a store that will never come."""
+    """A wait for that store would never end."""
     client = make(word_count())
     put_into(State.REBALANCING, client, world)
     raised: list[BaseException] = []

@@ -48,7 +48,7 @@ def number(value: int) -> bytes:
 
 
 def test_windows_and_sessions_are_restored_and_read(make: Make, world: FakeWorld) -> None:
-    """From changelogs with Kafka's keys, over all partitions; the wrong type is told from store() on."""
+    """Changelogs have Kafka's keys, in all partitions. store() already refuses the wrong type."""
     for count, word in enumerate(["a", "b", "c", "d"], 1):
         minutes = TopicPartition("app-per-minute-changelog", partition_of(word))
         visits = TopicPartition("app-visits-changelog", partition_of(word))

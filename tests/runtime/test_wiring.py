@@ -97,7 +97,7 @@ def test_sources_can_start_so_far_back() -> None:
 
 
 def test_a_serde_of_the_configuration_is_made_of_its_name() -> None:
-    """Or given."""
+    """A serde object can be given as well."""
     assert wiring.serde_of("long").name == "long"
     assert wiring.serde_of(None) is None
     serde = Serdes.string()
@@ -106,7 +106,7 @@ def test_a_serde_of_the_configuration_is_made_of_its_name() -> None:
 
 @pytest.mark.disk
 def test_stores_are_in_rocksdb_or_in_memory(tmp_path: Path) -> None:
-    """As the topology says; `default.dsl.store` puts them all in memory."""
+    """The topology decides; `default.dsl.store` puts them all in memory."""
     task, config = TaskId(0, 0), StreamsConfig(BASE)
     in_memory = StreamsConfig({**BASE, "default.dsl.store": "in_memory"})
     made = wiring._store(Store("s"), task, tmp_path / "s", config, "id")

@@ -58,14 +58,14 @@ NO_STRUCT = ["int", "array<int>", "map<string, int>", "decimal(10, 2)"]
 
 @pytest.mark.parametrize("ddl", RIGHT)
 def test_a_schema_is_taken(ddl: str) -> None:
-    """As it is."""
+    """It is not changed."""
     assert complaint(ddl) is None
     assert Serdes.json(ddl).schema == ddl  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("ddl", WRONG)
 def test_a_wrong_schema_is_refused_where_it_is_given(ddl: str) -> None:
-    """With the line, what is wrong, and how one is written."""
+    """The error has the line, what is wrong, and an example."""
     with pytest.raises(TopologyException) as caught:
         Serdes.json(ddl)
     said = str(caught.value)
@@ -104,7 +104,7 @@ def test_spark_agrees(spark: SparkSession) -> None:
 
 @pytest.mark.spark
 def test_what_only_spark_sees_is_told_with_the_line_of_the_serde() -> None:
-    """When the topology is compiled."""
+    """The error is raised when the topology is compiled."""
     builder = StreamsBuilder()
     builder.stream("in", Consumed.with_(Serdes.string(), Serdes.json("a string; b int"))).to("out")
     with pytest.raises(TopologyException) as caught:

@@ -56,7 +56,7 @@ def struct(**fields: Any) -> Any:
     ids=lambda value: json.dumps(value)[:60],
 )
 def test_a_schema_that_allows_one_type_has_that_type(schema: dict[str, Any], type_: Any) -> None:
-    """With null beside it, in parts that all have to hold, or as the values that are allowed."""
+    """It may allow null as well, in parts that all have to hold, or list the allowed values."""
     if type_ is None:
         type_ = {"type": "map", "keyType": "string", "valueType": "double", "valueContainsNull": True}
     assert spark_type(json.dumps({**schema, **TAG})) == type_

@@ -109,7 +109,7 @@ MANY = st.one_of(
 @quick
 @given(data=st.binary(max_size=40) | ODD_JSON)
 def test_the_quick_decoder_reads_what_deserialize_reads(serde, offset, data):
-    """From an offset on, and raises where that raises."""
+    """It can start at an offset, and raises for the same bytes."""
     decode = serde.decoder(offset)
     try:
         expected = serde.deserialize(data)
@@ -127,7 +127,7 @@ def test_the_quick_decoder_reads_what_deserialize_reads(serde, offset, data):
 @quick
 @given(texts=MANY)
 def test_many_are_read_at_once_as_one_by_one(serde, offset, texts):
-    """From an offset on; and it raises if one of them cannot be read."""
+    """Reading can start at an offset, and raises if one value cannot be read."""
     decode = serde.many_decoder(offset)
     try:
         expected = [serde.deserialize(text) for text in texts]
@@ -141,7 +141,7 @@ def test_many_are_read_at_once_as_one_by_one(serde, offset, texts):
 @pytest.mark.parametrize("name", ["short", "integer", "long", "float", "double"])
 @pytest.mark.parametrize("offset", [0, 8])
 def test_numbers_of_other_lengths_are_not_taken_for_others(name, offset):
-    """Even if they have as many bytes together as they should have; none at all are no numbers."""
+    """The total number of bytes may be right. Empty bytes are no numbers."""
     serde = Serdes.of(name)
     one = serde.serialize(1)
     decode = serde.many_decoder(offset)
@@ -156,7 +156,7 @@ def test_numbers_of_other_lengths_are_not_taken_for_others(name, offset):
 @quick
 @given(value=VALUES)
 def test_the_quick_encoder_writes_what_serialize_writes(serde, value):
-    """And raises what that raises."""
+    """It raises for the same values."""
     encode = serde.encoder()
     try:
         expected = serde.serialize(value)
@@ -395,13 +395,13 @@ def test_json_serdes_differ_by_schema():
 
 @pytest.mark.parametrize("schema", ["", "  ", None, 7, dict], ids=repr)
 def test_json_refuses_what_is_no_schema(schema):
-    """Neither text nor a StructType."""
+    """Schemas are text or a StructType."""
     with pytest.raises(TopologyException, match="DDL string"):
         Serdes.json(schema)
 
 
 def test_a_custom_serde_goes_through_the_users_functions():
-    """Both ways, and its Column functions can be read."""
+    """Both functions are called, and its Column functions can be read."""
     serde = custom()
     assert serde.serialize("hey") == b"HEY"
     assert serde.deserialize(b"HEY") == "hey"
@@ -409,7 +409,7 @@ def test_a_custom_serde_goes_through_the_users_functions():
 
 
 def test_a_custom_serializer_must_return_bytes():
-    """Not text: what is stored would depend on who wrote it."""
+    """If it returned text, the stored bytes would depend on the writer."""
     with pytest.raises(SerializationException, match="returned a str"):
         custom(serialize=str).serialize(7)
 
@@ -460,7 +460,7 @@ TYPED = Serdes.json(
 
 
 def test_json_is_read_by_its_schema():
-    """With all its fields; what the schema does not have is left out. test_spark_serdes.py has more."""
+    """Missing fields are null, and unknown fields are left out. test_spark_serdes.py has more."""
     read = TYPED.deserialize(
         b'{"n":1,"day":"1969-12-31","at":"2026-01-02T03:04:05.678901+01:00","price":-1.5,"raw":"Af8=","x":{}}'
     )
@@ -481,7 +481,7 @@ def test_json_is_read_by_its_schema():
 
 
 def test_json_as_it_is_remains_for_who_passes_it_on():
-    """As JSON has it, whatever the schema."""
+    """The value is the JSON itself, whatever the schema."""
     assert TYPED.plain(b'{"day":"1969-12-31","price":1.50}') == {"day": "1969-12-31", "price": 1.5}
     assert TYPED.serialize({"n": 1, "day": "1969-12-31", "price": 1.5, "raw": "Af8="}) == (
         b'{"n":1,"day":"1969-12-31","price":1.50,"raw":"Af8="}'

@@ -44,6 +44,6 @@ def test_what_may_be_asked() -> None:
     "pattern", ["", "a b", "x:0", "x:99999", "http://x", "[", "[::1", "a:b", "10.0.0.0/99"]
 )
 def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
-    """When the configuration is read, with what one looks like."""
+    """The error is raised when the configuration is read, and shows an example."""
     with pytest.raises(ConfigException, match="looks like 'orders-1'"):
         Allowed([pattern], has_token=True)

@@ -38,6 +38,6 @@ def test_who_has_to_make_room() -> None:
 
 
 def test_the_process_keeps_most_of_its_file_descriptors() -> None:
-    """However many connections are wished for."""
+    """The configured number of connections may be larger."""
     assert most_connections(16) == 16
     assert most_connections(1 << 40) < 1 << 40

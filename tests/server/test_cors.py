@@ -53,7 +53,7 @@ def preflight(app: QueryApplication, origin: str, *more: tuple[bytes, bytes]) ->
 
 
 def test_a_browser_may_ask_whether_it_may_ask(app: QueryApplication) -> None:
-    """Without a token, which it may then send; of another page it is refused as ever."""
+    """The preflight needs no token, which may then be sent. Other origins are refused."""
     assert preflight(app, PAGE) == (204, "authorization, content-type, accept")
     assert preflight(app, "https://evil.example") == (405, None)
     assert preflight(app, PAGE, (b"origin", b"https://evil.example")) == (405, None)

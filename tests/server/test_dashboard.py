@@ -117,7 +117,7 @@ def test_what_the_page_shows_needs_the_token(page: QueryApplication) -> None:
 
 
 def test_without_ui_enabled_there_is_no_dashboard() -> None:
-    """And it says which setting to set."""
+    """The answer names the setting."""
     from server_world import application
 
     for path in ("/ui", "/ui/", "/ui/main.js", "/v1/dashboard", "/v1/dashboard/events"):
@@ -238,7 +238,7 @@ def test_events_tell_all_and_then_what_has_changed(streams: KafkaStreams, world:
 
 
 def test_what_stays_is_the_topology_and_the_state_machine(streams: KafkaStreams) -> None:
-    """As pictures with places, and as text."""
+    """They are pictures with places, and text."""
     application = QueryApplication(streams, TOKEN, ui=True)
     try:
         still = ask(application, "/v1/dashboard", token=TOKEN).body

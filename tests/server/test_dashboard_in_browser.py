@@ -195,7 +195,7 @@ def row(page: Page | Locator, *words: str) -> Locator:
 
 
 def test_a_wrong_token_shows_nothing(browser: Browser, application: Application) -> None:
-    """Neither before, nor with another one; the page says so."""
+    """No token shows nothing, either; the page says so."""
     page = Seen(browser, application.url)
     page.page.get_by_role("textbox", name="Token").fill("another")
     page.page.get_by_role("button", name="Show the dashboard").click()
@@ -221,7 +221,7 @@ def test_the_overview_shows_health_states_threads_tasks_and_pipelines(
 
 
 def test_the_topology_is_drawn_with_rates_and_lag(seen: Seen) -> None:
-    """And told in tables, and as text."""
+    """Tables and text have the same facts."""
     page = seen.show("Topology")
     drawing = page.get_by_role("region", name="Drawing of the topology")
     expect(drawing).to_contain_text("Subtopology 0 · pipeline p0")
@@ -292,7 +292,7 @@ def test_windows_and_sessions_are_read_by_key_and_time(seen: Seen) -> None:
 
 
 def test_sql_selects_from_the_stores_of_all_clients(seen: Seen) -> None:
-    """Of each kind, in one query; what is wrong with a query is told."""
+    """One query selects from stores of each kind; errors are shown."""
     page = seen.show("Stores")
     sql = card(page, "SQL")
     sql.get_by_role("textbox", name="Query").fill(
@@ -318,7 +318,7 @@ def test_failures_are_told_with_what_was_decided(seen: Seen) -> None:
 
 
 def test_batches_of_spark_are_told_and_drawn(seen: Seen, application: Application) -> None:
-    """And change while one looks."""
+    """They are updated while the page is open."""
     page = seen.show("Spark")
     pipeline = card(page, "Pipeline p0")
     expect(row(pipeline, "addBatch")).to_contain_text("120 ms")

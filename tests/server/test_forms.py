@@ -76,20 +76,20 @@ def app(world: Application) -> Iterator[QueryApplication]:
     ],
 )
 def test_what_is_liked_best_is_given(accept: str, form: MediaType) -> None:
-    """Of what there is; a browser, which likes pages, gets JSON."""
+    """The choice is among the available forms; a browser, which prefers pages, gets JSON."""
     assert form_of(BY_NAME["entries"], accept) is form
 
 
 @pytest.mark.parametrize("accept", ["application/parquet", "text/html", "application/json;q=0"])
 def test_what_there_is_not_is_told(accept: str) -> None:
-    """And what there is."""
+    """The answer lists the available forms."""
     with pytest.raises(Refused, match=r"application/json.*text/csv") as refused:
         form_of(BY_NAME["entries"], accept)
     assert refused.value.status == 406
 
 
 def test_where_there_is_one_form_it_is_given() -> None:
-    """Whatever somebody would like: an orchestrator's probe may ask for anything."""
+    """The Accept header does not matter: an orchestrator's probe may send any."""
     assert form_of(BY_NAME["live"], "text/plain") is MediaType.JSON
 
 
@@ -121,7 +121,7 @@ def test_lines_of_json_have_the_whole_range(app: QueryApplication) -> None:
 def test_the_parameters_are_those_of_a_page(
     app: QueryApplication, query: str, expected: list[str], accept: str
 ) -> None:
-    """Only that `limit` is of all of it."""
+    """Only `limit` differs: it counts for the whole stream."""
     answer = asked(app, f"/v1/stores/counts/entries?{query}", accept)
     if accept == "text/csv":
         found = [row["key"] for row in csv.DictReader(io.StringIO(answer.raw.decode()))]
@@ -133,7 +133,7 @@ def test_the_parameters_are_those_of_a_page(
 
 
 def test_csv_begins_with_the_names(app: QueryApplication) -> None:
-    """And has windows with their times."""
+    """Windows have their times."""
     rows = list(csv.reader(io.StringIO(asked(app, "/v1/stores/windows/windows/a", "text/csv").raw.decode())))
     assert rows[0] == ["key", "start", "end", "value", "timestamp"]
     assert rows[1:] == [["a", str(n * 1000), str(n * 1000 + 1000), str(n), str(n * 1000)] for n in range(5)]
@@ -186,14 +186,14 @@ def test_arrow_has_the_types_of_the_serdes(app: QueryApplication) -> None:
 
 
 def test_one_window_is_a_range_of_one(app: QueryApplication) -> None:
-    """And where there is none, it is 404, as it is in JSON."""
+    """If there is none, the status is 404, as with JSON."""
     answer = asked(app, "/v1/stores/windows/windows/a?time=1000", "application/x-ndjson")
     assert [json.loads(line)["start"] for line in answer.raw.splitlines()] == [1000]
     assert asked(app, "/v1/stores/windows/windows/a?time=1", "text/csv").status == 404
 
 
 def test_what_is_wrong_from_the_start_is_an_error(app: QueryApplication) -> None:
-    """As ever, in JSON."""
+    """The error is in JSON."""
     answer = asked(app, "/v1/stores/nosuch/entries", "text/csv")
     assert (answer.status, answer.body["error"]) == (404, "UnknownStateStoreException")
     answer = asked(app, "/v1/stores/counts/entries", "application/parquet")

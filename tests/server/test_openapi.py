@@ -40,7 +40,7 @@ def test_it_is_given_without_a_token() -> None:
 
 
 def test_each_route_is_in_it(app: QueryApplication) -> None:
-    """With all of its parameters, and a name of its own."""
+    """Each has all of its parameters and a unique name."""
     paths = document_of(app)["paths"]
     found = {
         operation["operationId"]: (path, method, {each["name"] for each in operation["parameters"]})

@@ -40,7 +40,7 @@ def test_an_endpoint_proves_the_token_and_its_name_to_who_asks_now() -> None:
 
 
 def test_two_applications_with_one_token_do_not_believe_each_other() -> None:
-    """Neither the endpoint, nor a question, nor an answer of the other one."""
+    """Endpoints, questions and answers of the other application are refused."""
     theirs = secret_of("the-token", "payments")
     assert introduced(Answerer(theirs, NAME)) is None
     asker = introduced(Answerer(theirs, NAME), secret=theirs)
@@ -117,7 +117,7 @@ def test_an_answer_is_believed_as_it_was_proved_to_its_own_question() -> None:
 
 
 def test_a_question_is_good_for_a_while_by_the_servers_clock() -> None:
-    """Whatever the asker's own clock says; what is too old, or of the future, is stale."""
+    """The client's clock may be wrong. A question that is too old, or from the future, is stale."""
     now = [5_000]
     server = Answerer(SECRET, NAME, lambda: now[0])
     asker = introduced(server)
@@ -177,7 +177,7 @@ def test_a_token_is_not_what_is_proved_with() -> None:
 
 
 def test_the_key_is_not_shown() -> None:
-    """Not by the objects that have it, wherever they are printed."""
+    """The objects that have it do not print it."""
     shown = Proven(SECRET, "a:1", "life", 0), Seal(SECRET, "mac", "body", fresh=True)
     assert not any("secret" in repr(each) or repr(SECRET) in repr(each) for each in shown)
     assert "hush" not in repr(PipelineOwner("client", "hush"))

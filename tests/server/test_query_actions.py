@@ -81,7 +81,7 @@ def test_threads_change_or_it_is_said_why_not() -> None:
 
 
 def test_threads_are_told_with_their_pipelines() -> None:
-    """As JSON; a lag that is not known is null."""
+    """The answer is JSON; an unknown lag is null."""
     at = TopicPartition("t", 0)
     thread = ThreadMetadata(
         "c-1",

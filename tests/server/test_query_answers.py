@@ -73,7 +73,7 @@ def test_the_table_has_each_leaf_of_kip_216_and_says_the_same_of_retrying() -> N
 
 
 def test_an_exception_of_ours_without_a_row_is_a_streams_exception() -> None:
-    """So that the far side never has to know all classes."""
+    """The other side need not know all classes."""
     answer = answer_to(TaskMigratedException("gone"))
     assert (answer.status, answer.body["error"], answer.body["message"]) == (500, "StreamsException", "gone")
     assert type(exception_from(500, answer.body, "s")) is StreamsException

@@ -49,7 +49,7 @@ def app(world: Application) -> Iterator[QueryApplication]:
 
 
 def test_a_key_has_its_value_and_its_timestamp(app: QueryApplication) -> None:
-    """As JSON has it."""
+    """They are JSON."""
     answer = ask(app, "/v1/stores/counts/keys/key-3")
     assert answer.status == 200
     assert answer.body == {"store": "counts", "key": "key-3", "value": 3, "timestamp": 103}
@@ -73,7 +73,7 @@ def test_a_key_and_its_value_as_bytes(app: QueryApplication) -> None:
 
 
 def test_many_keys_come_in_their_order(app: QueryApplication) -> None:
-    """With null for those that have no value."""
+    """Keys without a value have null."""
     answer = ask(app, "/v1/stores/counts/keys", body={"keys": ["key-9", "nobody", "key-1"]})
     assert [entry["value"] for entry in answer.body["entries"]] == [9, None, 1]
     assert [entry["key"] for entry in answer.body["entries"]] == ["key-9", "nobody", "key-1"]
@@ -107,7 +107,7 @@ def paged(app: QueryApplication, target: str) -> list[dict[str, Any]]:
     ],
 )
 def test_a_range_comes_in_pages(app: QueryApplication, query: str, expected: list[str]) -> None:
-    """In the order of the keys over all partitions, forwards and backwards."""
+    """The order is that of the keys over all partitions, forwards and backwards."""
     assert [entry["key"] for entry in paged(app, f"/v1/stores/counts/entries{query}")] == expected
 
 
@@ -134,14 +134,14 @@ def test_a_range_comes_in_pages(app: QueryApplication, query: str, expected: lis
     ],
 )
 def test_windows_come_in_pages(app: QueryApplication, target: str, expected: list[tuple[str, int]]) -> None:
-    """Of one key and of many, by key and then by start."""
+    """A request is for one key or many; the order is by key and then by start."""
     entries = paged(app, f"/v1/stores/windows/{target}")
     assert [(entry["key"], entry["start"]) for entry in entries] == expected
     assert all(entry["end"] == entry["start"] + 1000 for entry in entries)
 
 
 def test_one_window(app: QueryApplication) -> None:
-    """By key and start; 404 if there is none."""
+    """Key and start select it; the status is 404 if there is none."""
     answer = ask(app, "/v1/stores/windows/windows/a?time=2000")
     assert answer.body["value"] == 2
     assert (answer.body["start"], answer.body["end"]) == (2000, 3000)
@@ -159,13 +159,13 @@ def test_one_window(app: QueryApplication) -> None:
     ],
 )
 def test_sessions_come_in_pages(app: QueryApplication, target: str, expected: list[tuple[str, int]]) -> None:
-    """Of one key and of many."""
+    """A request is for one key or many."""
     entries = paged(app, f"/v1/stores/sessions/{target}")
     assert [(entry["key"], entry["start"]) for entry in entries] == expected
 
 
 def test_one_session(app: QueryApplication) -> None:
-    """By key, start and end; it has no timestamp."""
+    """Key, start and end select it; it has no timestamp."""
     answer = ask(app, "/v1/stores/sessions/sessions/a?start=1000&end=1500")
     assert answer.body == {"store": "sessions", "key": "a", "value": 1, "start": 1000, "end": 1500}
     assert ask(app, "/v1/stores/sessions/sessions/a?start=1000&end=1501").status == 404
@@ -236,7 +236,7 @@ def test_what_cannot_be_read_now_is_the_leaf_of_kip_216(
 
 
 def test_stores_are_described_in_any_state() -> None:
-    """Also before the client has started; serdes that are not known yet are null."""
+    """This holds before the client has started; serdes that are not known yet are null."""
     client = application().clients[0]
     client.publish(client_state="CREATED")
     made = QueryApplication(client)
@@ -246,7 +246,7 @@ def test_stores_are_described_in_any_state() -> None:
 
 
 def test_what_is_being_restored_answers_to_stale_reads_only() -> None:
-    """As `enable_stale_stores()`."""
+    """`enable_stale_stores()` does the same."""
     world = filled()
     client = world.clients[0]
     client.roles = {("counts", number): PartRole.RESTORING for number in range(PARTITIONS)}
@@ -275,7 +275,7 @@ def test_a_key_of_nobody_who_can_be_asked_is_misdirected() -> None:
 
 
 def test_a_global_store_is_here_as_a_whole() -> None:
-    """Nobody else is asked."""
+    """No other client is asked."""
     world = application([0], [1, 2, 3])
     world.put_at(0, "users", 0, "anna", 7)
     made = QueryApplication(world.clients[0])
@@ -319,7 +319,7 @@ def test_health_is_told_to_orchestrators_without_a_token() -> None:
 
 
 def test_head_is_get_without_a_body() -> None:
-    """As probes ask."""
+    """Probes send it."""
     made = QueryApplication(application().clients[0])
     answer = ask(made, "/healthz", method="HEAD")
     assert (answer.status, answer.raw) == (200, b"")
@@ -372,7 +372,7 @@ def test_with_the_token_one_is_let_in(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("token", ["", "a b", "a\n", "ä", "\x00", 7])
 def test_a_token_that_cannot_stand_in_a_header_is_refused(token: Any) -> None:
-    """When the application is made, and not at the first request."""
+    """The error is raised when the application is created, not at the first request."""
     with pytest.raises(ConfigException, match="printable ASCII"):
         QueryApplication(application().clients[0], token)
 
@@ -400,7 +400,7 @@ def test_a_token_that_cannot_stand_in_a_header_is_refused(token: Any) -> None:
     ],
 )
 def test_a_server_can_insist_on_its_name(host: bytes, status: int) -> None:
-    """So that a web page whose name leads to this machine reads nothing here."""
+    """A web page whose name resolves to this machine reads nothing here."""
     made = QueryApplication(application().clients[0], allowed_hosts=["localhost", "127.0.0.1", "::1"])
     assert ask(made, "/healthz", headers=[(b"host", host)]).status == status
     assert ask(made, "/healthz", headers=[]).status == 403
@@ -542,7 +542,7 @@ def test_more_requests_than_can_be_answered_are_refused_at_once() -> None:
 
 
 def test_a_client_that_does_not_take_its_answer_is_let_go(small: QueryApplication) -> None:
-    """After the time for it; the store was let go of before."""
+    """Its time runs out; the store was released before that."""
 
     async def stuck() -> None:
         async def receive() -> Any:
@@ -677,7 +677,7 @@ def test_no_request_is_an_error_of_the_server(
 @settings(deadline=None, max_examples=examples(100))
 @given(st.binary(max_size=300).filter(lambda path: path.strip(b"/?")), st.binary(max_size=100))
 def test_no_bytes_are_an_error_of_the_server(path: bytes, query: bytes) -> None:
-    """Whatever stands in the path and the query."""
+    """Path and query may have any bytes."""
     made = QueryApplication(FILLED.clients[0])
     answer = asyncio.run(call(made, "GET", path.replace(b"?", b"") + b"?" + query))
     made.close()
@@ -691,7 +691,7 @@ FILLED = filled()
 
 
 def test_it_can_be_mounted() -> None:
-    """Under a path, by servers that give the path decoded only, and with websockets refused."""
+    """It works under a path, in servers that decode the path; websockets are refused."""
     made = QueryApplication(FILLED.clients[0])
 
     async def ask_mounted(scope: dict[str, Any]) -> list[dict[str, Any]]:

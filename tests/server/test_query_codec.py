@@ -145,7 +145,7 @@ def result_of(call: Callable[[], Any]) -> Any:
 
 @given(st.binary())
 def test_base64_goes_both_ways(data: bytes) -> None:
-    """In either alphabet, padded or not."""
+    """Either alphabet works, padded or not."""
     text = to_base64(data)
     for same in (text, text.rstrip("="), text.replace("-", "+").replace("_", "/")):
         assert from_base64(same) == data
@@ -153,7 +153,7 @@ def test_base64_goes_both_ways(data: bytes) -> None:
 
 @given(st.text() | st.integers() | st.none() | st.lists(st.text()))
 def test_what_is_no_base64_is_refused(text: Any) -> None:
-    """Whatever it is: bytes, or a refusal."""
+    """Any text is bytes or is refused."""
     assert isinstance(result_of(lambda: from_base64(text)), bytes | Refused)
 
 
@@ -181,6 +181,6 @@ def test_numbers_that_json_has_not_are_marked_inside_objects_too() -> None:
 
 
 def test_stored_bytes_that_do_not_fit_are_one_exception() -> None:
-    """As a local read has it."""
+    """A local read raises the same."""
     with pytest.raises(SerializationException, match="serde 'long'"):
         shown(Serdes.long(), b"123", "json")

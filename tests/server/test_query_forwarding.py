@@ -110,7 +110,7 @@ def test_every_client_answers_for_every_key(
 
 
 def test_the_owner_is_named(three: tuple[Application, list[QueryServer]]) -> None:
-    """For clients that would rather ask it themselves; and who has what."""
+    """Clients can ask the owner themselves, and see who has what."""
     _, servers = three
     status, body = get(servers[2], f"/v1/stores/counts/owner/{key_in(1)}")
     assert status == 200
@@ -167,7 +167,7 @@ def test_clients_that_disagree_end_in_an_answer_that_says_retry() -> None:
 
 
 def test_a_partition_that_two_clients_have_is_not_read_twice() -> None:
-    """While it moves: the answer would not be the store."""
+    """It is moving, so the answer would not be the store's contents."""
     world = filled([0, 1], [2, 3])
     extra = {place: store for place, store in world.clients[0].stores.items() if place == ("counts", 0)}
     world.clients[1].stores.update(extra)
@@ -179,7 +179,7 @@ def test_a_partition_that_two_clients_have_is_not_read_twice() -> None:
 
 
 def test_a_client_that_is_gone_is_told_as_a_rebalance() -> None:
-    """Its part will be taken over; what others have is answered."""
+    """Others take over its partitions; what they have is answered."""
     world = filled([0, 1], [2, 3])
     with served(world) as servers:
         servers[1].close()

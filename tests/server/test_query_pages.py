@@ -40,7 +40,7 @@ def in_order(rows: Sequence[Row], kind: StoreKind, *, reverse: bool) -> list[Row
 def test_the_pages_of_a_range_are_the_range(
     rows: list[Row], kind: StoreKind, reverse: bool, limit: int, most_bytes: int
 ) -> None:
-    """Also where several rows have the same place, and where pages end for their size."""
+    """Several rows may have the same place, and pages may end because of their size."""
     whole = in_order(rows, kind, reverse=reverse)
     order = place_of(kind)
     found: list[Row] = []
@@ -61,7 +61,7 @@ def test_the_pages_of_a_range_are_the_range(
 def test_the_merged_pages_of_several_clients_are_all_their_rows(
     parts: list[list[Row]], kind: StoreKind, reverse: bool, limit: int, most_bytes: int
 ) -> None:
-    """Whatever each client's pages end with, and also where several have the same key."""
+    """Pages end anywhere, and several clients may have the same key."""
     order = place_of(kind)
     shares = [in_order(part, kind, reverse=reverse) for part in parts]
     found: list[Row] = []
@@ -82,7 +82,7 @@ def test_the_merged_pages_of_several_clients_are_all_their_rows(
 
 
 def test_replicas_are_taken_once() -> None:
-    """For stale reads, where a partition may be read at two clients."""
+    """Stale reads may find a partition at two clients."""
     rows = [Row(b"a", b"1"), Row(b"b", b"2"), Row(b"c", b"3")]
     order = place_of(StoreKind.KEY_VALUE)
     pages = [Page(rows), Page(rows[1:])]
@@ -104,7 +104,7 @@ def test_replicas_of_windows_with_several_values_are_taken_once(reverse: bool) -
 
 
 def test_a_row_that_is_larger_than_a_page_is_a_page() -> None:
-    """Else it could never be read."""
+    """Otherwise it could never be read."""
     rows = [Row(b"a", bytes(100)), Row(b"b", bytes(100))]
     page = page_of(rows, place_of(StoreKind.KEY_VALUE), None, reverse=False, limit=10, most_bytes=10)
     assert page.rows == rows[:1]
@@ -112,7 +112,7 @@ def test_a_row_that_is_larger_than_a_page_is_a_page() -> None:
 
 
 def test_a_long_scan_is_checked_now_and_then() -> None:
-    """So that a deadline ends it, also while rows are skipped."""
+    """A deadline ends it, also while rows are skipped."""
     checks: list[None] = []
     rows = [Row(b"a", b"", None, number) for number in range(1000)]
     place = PageStart((b"a", 998, 0))
@@ -179,7 +179,7 @@ def fits(row: Row, scan: Read) -> bool:
 
 @given(st.binary(max_size=60))
 def test_a_cursor_is_a_place_or_refused(data: bytes) -> None:
-    """Whatever a client makes of it."""
+    """A client may send anything."""
     place = None
     with contextlib.suppress(Refused):
         place = PageStart.parse(to_base64(data))

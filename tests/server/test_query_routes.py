@@ -125,13 +125,13 @@ def test_what_is_no_request_is_refused(method: str, target: str, status: int) ->
     ],
 )
 def test_a_time_is_milliseconds_or_iso_8601(text: str, expected: int) -> None:
-    """In UTC where it says nothing else."""
+    """The time zone is UTC by default."""
     request = parse_request("GET", b"/v1/stores/w/windows/a", f"time={text}".encode())
     assert request.time("time") == expected
 
 
 def test_the_flags_are_false_unless_they_are_given() -> None:
-    """And `limit` is what is usual, and never more than the most."""
+    """`limit` has a default and a maximum."""
     request = parse_request("GET", b"/v1/stores/c/entries", b"")
     assert (request.stale, request.local, request.reverse, request.format) == (False, False, False, "json")
     assert request.limit(10, 20) == 10
@@ -226,6 +226,6 @@ def test_a_read_that_is_asked_for_is_the_one_that_is_read(read: Read) -> None:
     [Read("s", partition=1), Read("s", form=ResultForm.VERSIONS), Read("s", high=b"a", high_included=False)],
 )
 def test_what_cannot_be_asked_for_is_told(read: Read) -> None:
-    """And never left out of the question."""
+    """It is not ignored."""
     with pytest.raises(ValueError, match="a query server does not support"):
         question_of(read)

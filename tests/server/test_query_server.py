@@ -155,7 +155,7 @@ def test_random_bytes_leave_it_well(server: QueryServer, caplog: pytest.LogCaptu
 
 
 def test_a_body_that_never_ends_is_cut_off(patient: QueryServer) -> None:
-    """By its size, chunk after chunk; the connection ends."""
+    """Its size is counted chunk by chunk, and the connection ends."""
     head = b"POST /v1/stores/counts/keys HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     head += b"transfer-encoding: chunked\r\n\r\n"
     received = sent(patient, head + (b"10000\r\n" + bytes(0x10000) + b"\r\n") * 40)
@@ -243,7 +243,7 @@ def test_many_connections_that_do_nothing_shut_nobody_out(server: QueryServer) -
 
 
 def test_neither_keys_nor_tokens_reach_a_log(caplog: pytest.LogCaptureFixture) -> None:
-    """At any level: of this server, of uvicorn, of asyncio."""
+    """This holds at any level for this server, uvicorn and asyncio."""
     caplog.set_level(logging.DEBUG)
     with (
         QueryServer(client_of(), token="s3cr3t-token") as server,
@@ -279,7 +279,7 @@ def test_its_threads_have_names_and_end() -> None:
 
 
 def test_it_starts_once() -> None:
-    """And closes as often as one likes, started or not."""
+    """It can be closed any number of times, started or not."""
     server = QueryServer(client_of())
     server.start()
     with pytest.raises(IllegalStateException):
@@ -297,7 +297,7 @@ def test_it_starts_once() -> None:
 def test_who_waits_for_a_slow_answer_is_told_that_the_server_closes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After the time that closing waits: the leaf for a client that is gone, and no traceback in the log."""
+    """After the closing time, the client gets the error for a client that is gone; no traceback is logged."""
     monkeypatch.setattr("millstream.server.serving._GRACE_S", 0.1)
     client, store = with_slow_store()
     server = QueryServer(client).start()
@@ -412,7 +412,7 @@ def test_without_a_token_it_goes_by_its_own_names_only(patient: QueryServer) -> 
 
 
 def test_nothing_of_it_stays_open() -> None:
-    """As many file descriptors after four servers as before; one that each of them kept would be too many."""
+    """After four servers there are as many file descriptors as before."""
     with QueryServer(client_of()) as warm:
         assert is_well(warm)
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0

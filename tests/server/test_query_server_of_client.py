@@ -131,7 +131,7 @@ def url_of(client: KafkaStreams) -> str:
 
 
 def test_a_client_answers_while_it_runs(make: Make) -> None:
-    """From start() to close(); with health, and what it knows of itself."""
+    """It answers from start() to close(), with its health and what it knows of itself."""
     client = make("A")
     assert client.query_server_url is None
     client.start()
@@ -164,7 +164,7 @@ def test_a_server_that_fails_is_told_by_the_health(make: Make) -> None:
         raise OSError("too many open files")
 
     server.on_tick = broken
-    server._loop.call_soon_threadsafe(server._told.set)
+    server._loop.call_soon_threadsafe(server._woken.set)
     wait_until(lambda: client.health.status == "degraded", "the health tells it", 10)
     assert "OSError" in client.health.reason
     assert not client.health.ready
@@ -198,7 +198,7 @@ def test_health_is_told_while_stores_are_restored(make: Make, world: FakeWorld) 
 
 
 def test_a_client_is_ready_once_its_pipelines_have_ended_a_batch(make: Make, world: FakeWorld) -> None:
-    """So a rolling update goes on only then; it is alive all the time, and its stores answer."""
+    """A rolling update waits for that. The client is alive all the time, and its stores answer."""
     world.first_batches["p0"] = FirstBatch(40.0, 154_000)
     client = make("A")
     client.start()
@@ -286,7 +286,7 @@ def test_a_member_of_the_group_without_the_token_hears_no_question(make: Make) -
 
 
 def test_an_address_in_use_ends_the_start(make: Make) -> None:
-    """As anything else that start() needs; and the client can be made again elsewhere."""
+    """Other failures of start() do the same; the client can be created again elsewhere."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         client = make("A", query__server__listen=f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(StreamsException, match="cannot listen"):
@@ -329,7 +329,7 @@ def test_a_short_token_is_told_where_others_reach_the_server(
     ],
 )
 def test_where_it_listens(listen: HostInfo | None, host: HostInfo | None, expected: HostInfo) -> None:
-    """On loopback, unless it is told otherwise by name."""
+    """The default is loopback; a setting names another address."""
     assert listening_address(listen, host) == expected
 
 
@@ -352,7 +352,7 @@ def test_an_address_that_others_do_not_reach_is_told(
 
 
 def test_the_configuration_hides_the_token(caplog: pytest.LogCaptureFixture) -> None:
-    """In its text, and in the log of a client."""
+    """Neither its text nor the log of a client shows it."""
     caplog.set_level(logging.DEBUG)
     config = StreamsConfig(
         {"application.id": "a", "bootstrap.servers": "k:1", "query.server.token": "s3cr3t-token"}

@@ -43,7 +43,7 @@ def server(files: Files) -> Iterator[QueryServer]:
 
 
 def test_a_store_is_read_over_tls(server: QueryServer, files: Files) -> None:
-    """By who believes its authority."""
+    """The reader trusts its authority."""
     assert server.url.startswith("https://localhost:")
     with RemoteStore(server.url, "counts", token="t", ca_file=files.certificate) as counts:
         assert counts["a"] == 1
@@ -125,7 +125,7 @@ def test_clients_ask_each_other_over_tls(files: Files) -> None:
 def test_what_does_not_fit_is_told_before_it_starts(
     files: Files, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And the password is in no message, log or repr."""
+    """The password is in no message, log or repr."""
     caplog.set_level(logging.DEBUG)
     wrong = [
         Tls(files.certificate, files.key, "another"),

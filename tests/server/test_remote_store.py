@@ -144,7 +144,7 @@ def test_keys_and_values_of_each_serde_come_as_they_are_read_locally(
 
 
 def test_nan_comes_as_nan(stage: Stage) -> None:
-    """Which equals nothing, so it has a test of its own."""
+    """NaN equals nothing, so it has a test of its own."""
     world = application(value_serde=Serdes.double())
     world.put_bytes("counts", b"a", Serdes.double().serialize(math.nan) or b"")
     with stage.read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (_, there):
@@ -215,7 +215,7 @@ def filled() -> Application:
 def test_each_read_of_a_key_value_store_is_the_local_one(
     stage: Stage, method: str, arguments: tuple[Any, ...]
 ) -> None:
-    """In pages of three."""
+    """Pages have three entries."""
     with stage.read_both_ways(filled(), "counts", QueryableStoreTypes.key_value_store()) as (here, there):
         assert shown(there, method, arguments) == shown(here, method, arguments)
 
@@ -290,7 +290,7 @@ SESSION_READS = [
 
 
 def test_each_read_of_a_session_store_is_the_local_one(stage: Stage) -> None:
-    """In the order of the store, and with times in both forms."""
+    """The order is the store's, and times have both forms."""
     with stage.read_both_ways(filled(), "sessions", QueryableStoreTypes.session_store()) as (here, there):
         for method, arguments in SESSION_READS:
             assert shown(there, method, arguments) == shown(here, method, arguments), (method, arguments)
@@ -326,7 +326,7 @@ NOT_OVER_HTTP = {"check"}
 
 
 def test_it_has_the_interface_of_each_kind_of_store() -> None:
-    """By name and by parameters; a method that is added to a local store is missed here."""
+    """Names and parameters are compared, so a method that is added to a local store fails here."""
     for kind in (ReadOnlyKeyValueStore, ReadOnlyWindowStore, ReadOnlySessionStore):
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             if name.startswith("_") or name in NOT_OVER_HTTP:
@@ -337,7 +337,7 @@ def test_it_has_the_interface_of_each_kind_of_store() -> None:
 
 
 def test_mistakes_are_told_as_a_local_store_tells_them(stage: Stage) -> None:
-    """Which kind of exception, for keys and times that are none."""
+    """Invalid keys and times raise the same exceptions."""
     with stage.read_both_ways(filled(), "counts", QueryableStoreTypes.key_value_store()) as (here, there):
         for store in (here, there):
             for call in (
@@ -374,7 +374,7 @@ def test_mistakes_are_told_as_a_local_store_tells_them(stage: Stage) -> None:
 
 
 def test_coroutines_close_it_as_with_does(stage: Stage) -> None:
-    """Its connections are closed beside the loop."""
+    """Its connections are closed on another thread than the loop's."""
 
     async def main(there: RemoteStore) -> tuple[Any, list[Any]]:
         async with there as store:
@@ -385,7 +385,7 @@ def test_coroutines_close_it_as_with_does(stage: Stage) -> None:
 
 
 def test_iterators_look_ahead_and_close(stage: Stage) -> None:
-    """As local ones; nothing is open at the server between two pages."""
+    """They behave as local ones; nothing is open at the server between two pages."""
     world = filled()
     with stage.read_both_ways(world, "counts", QueryableStoreTypes.key_value_store()) as (_, there):
         with there.all() as entries:
@@ -642,14 +642,14 @@ def test_threads_may_share_one() -> None:
     ],
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    """When it is made; and a password in it is not repeated."""
+    """The error is raised when it is created, and does not repeat a password."""
     with pytest.raises(ConfigException) as raised:
         RemoteStore(url, "counts")
     assert "pw" not in str(raised.value)
 
 
 def test_arguments_that_are_wrong_are_refused() -> None:
-    """When it is made."""
+    """The error is raised when it is created."""
     for arguments in ({"timeout": 5}, {"timeout": timedelta(0)}):
         with pytest.raises(TypeError):
             RemoteStore("http://localhost", "counts", **arguments)

@@ -93,7 +93,7 @@ def test_an_endpoint_that_cannot_prove_itself_hears_no_token_and_no_key(
 
 
 def test_a_standby_answers_where_the_active_one_is_not_believed() -> None:
-    """For reads that tolerate it; one key or many."""
+    """The reads tolerate stale values, of one key or many."""
     world = application([0, 1], [2, 3], [])
     for number in range(40):
         world.put(f"key-{number}", number)

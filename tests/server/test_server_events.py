@@ -28,7 +28,7 @@ def test_an_event_is_lines_of_ascii() -> None:
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a\rb", "ä"])
 def test_a_name_that_would_break_the_lines_is_refused(name: str) -> None:
-    """Before anything is sent."""
+    """The error is raised before anything is sent."""
     with pytest.raises(ValueError, match="an event's name must be printable ASCII"):
         Event(name, {}).encoded()
 
@@ -67,7 +67,7 @@ def test_what_is_silent_shows_that_it_lives() -> None:
 
 
 def test_a_stream_ends_where_its_source_ends() -> None:
-    """Without waiting for anything."""
+    """It does not wait for anything."""
 
     async def run() -> list[bytes]:
         async def source() -> AsyncGenerator[Event, None]:
@@ -127,7 +127,7 @@ async def asked(app: Any, method: str = "GET", gone: asyncio.Event | None = None
 
 
 def test_pieces_are_sent_as_they_come() -> None:
-    """Without a length, and with an end; of HEAD there is only the head."""
+    """The answer has no length, but an end; HEAD has only the head."""
 
     async def pieces() -> AsyncGenerator[bytes, None]:
         yield b"a\n"

@@ -47,7 +47,7 @@ def test_it_is_refused(token: str | None, shown: str | None, enabled: bool, stat
 
 
 def test_it_is_off_unless_it_is_switched_on() -> None:
-    """And the answer says with what."""
+    """The answer names the setting."""
     app = QueryApplication(application().clients[0], TOKEN)
     answer = asked(app, "select 1")
     app.close()
@@ -69,7 +69,7 @@ def test_it_is_off_unless_it_is_switched_on() -> None:
     ],
 )
 def test_what_is_no_query_is_refused(body: bytes) -> None:
-    """Before a process is asked."""
+    """No process is asked."""
     with pytest.raises(Refused) as refused:
         query_in(body)
     assert refused.value.status == 400
@@ -139,7 +139,7 @@ def test_the_other_forms(app: QueryApplication) -> None:
     ],
 )
 def test_what_cannot_be_answered(app: QueryApplication, query: str, status: int, error: str) -> None:
-    """With the reason, in JSON."""
+    """The answer gives the reason, in JSON."""
     answer = asked(app, query)
     assert (answer.body["error"], answer.status) == (error, status)
 

@@ -116,7 +116,7 @@ def test_a_key_that_is_not_there_yet_can_be_listened_to() -> None:
 
 
 def test_a_range_tells_what_is_different() -> None:
-    """And nothing of what stays, nor of what is outside."""
+    """Unchanged entries and those outside are not sent."""
     world = application()
     for key in ("a", "b", "c"):
         world.put(key, 1)
@@ -188,7 +188,7 @@ def test_a_client_that_ends_says_so_last() -> None:
 
 
 def test_silence_is_broken_now_and_then() -> None:
-    """So that both ends notice when the other is gone."""
+    """Both ends notice when the other is gone."""
 
     async def story(listener: Listener) -> None:
         await listener.next()
@@ -218,7 +218,7 @@ def test_a_range_that_is_too_large_is_refused_or_ends() -> None:
 
 
 def test_what_is_wrong_from_the_start_is_an_answer() -> None:
-    """And no event."""
+    """It is not an event."""
     app = QueryApplication(application().clients[0])
     accept = [(b"accept", b"text/event-stream")]
     assert ask(app, "/v1/stores/nosuch/keys/a", headers=accept).status == 404

@@ -27,9 +27,9 @@ from snapshots.trace_programs import (
     Case,
     Op,
     Record,
-    a,
     at_random,
     folded,
+    key_a,
     length,
     limit,
     numbers,
@@ -62,25 +62,25 @@ TIME_WINDOWS = (
 
 def time_cases() -> Iterator[Case]:
     tumbling, graceful, hopping = time(10, 10, 0), time(10, 10, 5), time(10, 4, 3)
-    yield "at 0 and at the edges", folded(tumbling, CONCAT), a(0, 9, 10, 19, 20)
-    yield "hopping, at 0 and at the edges", folded(hopping, CONCAT), a(0, 3, 4, 9, 10, 11, 12, 13, 14)
+    yield "at 0 and at the edges", folded(tumbling, CONCAT), key_a(0, 9, 10, 19, 20)
+    yield "hopping, at 0 and at the edges", folded(hopping, CONCAT), key_a(0, 3, 4, 9, 10, 11, 12, 13, 14)
     yield (
         "no grace: closed as soon as time is there",
         folded(tumbling, CONCAT),
-        a(0, 9, 10, 9, 11, 10, 25, 19, 20),
+        key_a(0, 9, 10, 9, 11, 10, 25, 19, 20),
     )
     yield (
         "grace: the last moment and the first too late",
         folded(graceful, CONCAT),
-        a(0, 10, 14, 9, 15, 9, 8, 10, 25, 19),
+        key_a(0, 10, 14, 9, 15, 9, 8, 10, 25, 19),
     )
     yield (
         "hopping: late for some of its windows",
         folded(hopping, CONCAT),
-        a(0, 20, 12, 13, 10, 9, 8, 7, 6, 21, 10),
+        key_a(0, 20, 12, 13, 10, 9, 8, 7, 6, 21, 10),
     )
-    yield "equal times", folded(hopping, CONCAT), a(5, 5, 5, 5, 40, 40)
-    yield "falling times", folded(time(10, 10, 100), CONCAT), a(29, 28, 19, 18, 9, 8, 0)
+    yield "equal times", folded(hopping, CONCAT), key_a(5, 5, 5, 5, 40, 40)
+    yield "falling times", folded(time(10, 10, 100), CONCAT), key_a(29, 28, 19, 18, 9, 8, 0)
     yield (
         "the largest time of a window, not the last",
         folded(graceful, SUM),
@@ -107,12 +107,12 @@ def time_cases() -> Iterator[Case]:
     yield "a large jump", folded(graceful, CONCAT), jump
     yield "a large jump, long retention", folded(graceful, CONCAT, retention=LONG), jump
     yield "a large jump, in memory", folded(graceful, CONCAT, kind="in memory"), jump
-    yield "in memory", folded(hopping, CONCAT, kind="in memory"), a(0, 5, 3, 20, 11, 40, 33, 27)
+    yield "in memory", folded(hopping, CONCAT, kind="in memory"), key_a(0, 5, 3, 20, 11, 40, 33, 27)
     minutes = time(60_000, 60_000, 300_000)
     yield (
         "minutes of grace",
         folded(minutes, CONCAT),
-        a(
+        key_a(
             0,
             59_999,
             60_000,
@@ -146,22 +146,26 @@ SLIDING_WINDOWS = (
 
 def sliding_cases() -> Iterator[Case]:
     plenty = sliding(10, 1000)
-    yield "at 0", folded(plenty, CONCAT), a(0, 0, 1, 10, 11)
-    yield "earlier than the difference", folded(plenty, CONCAT), a(3, 5, 2, 9, 0, 13, 14)
-    yield "exactly the difference apart", folded(plenty, CONCAT), a(20, 30, 40, 31, 21)
-    yield "rising", folded(plenty, CONCAT), a(100, 105, 110, 111, 120, 131, 142)
-    yield "falling", folded(plenty, CONCAT), a(142, 131, 120, 111, 110, 105, 100)
-    yield "between two", folded(plenty, CONCAT), a(100, 120, 110, 105, 115, 109, 111)
-    yield "equal times", folded(plenty, CONCAT), a(50, 50, 45, 45, 55, 55, 50)
-    yield "the left window is empty but for the record", folded(plenty, COUNT), a(100, 130, 119, 141, 120)
-    yield "no grace", folded(sliding(10, 0), CONCAT), a(20, 25, 15, 14, 31, 30, 21, 20, 32)
+    yield "at 0", folded(plenty, CONCAT), key_a(0, 0, 1, 10, 11)
+    yield "earlier than the difference", folded(plenty, CONCAT), key_a(3, 5, 2, 9, 0, 13, 14)
+    yield "exactly the difference apart", folded(plenty, CONCAT), key_a(20, 30, 40, 31, 21)
+    yield "rising", folded(plenty, CONCAT), key_a(100, 105, 110, 111, 120, 131, 142)
+    yield "falling", folded(plenty, CONCAT), key_a(142, 131, 120, 111, 110, 105, 100)
+    yield "between two", folded(plenty, CONCAT), key_a(100, 120, 110, 105, 115, 109, 111)
+    yield "equal times", folded(plenty, CONCAT), key_a(50, 50, 45, 45, 55, 55, 50)
+    yield (
+        "the left window is empty but for the record",
+        folded(plenty, COUNT),
+        key_a(100, 130, 119, 141, 120),
+    )
+    yield "no grace", folded(sliding(10, 0), CONCAT), key_a(20, 25, 15, 14, 31, 30, 21, 20, 32)
     yield (
         "grace: the last moment and the first too late",
         folded(sliding(10, 5), CONCAT),
-        a(20, 40, 30, 25, 24, 26, 41, 26, 25),
+        key_a(20, 40, 30, 25, 24, 26, 41, 26, 25),
     )
-    yield "late for its left window", folded(sliding(10, 0), CONCAT), a(100, 111, 101, 100, 102)
-    yield "early and late", folded(sliding(10, 5), CONCAT), a(2, 7, 15, 5, 0, 1, 16, 1, 2)
+    yield "late for its left window", folded(sliding(10, 0), CONCAT), key_a(100, 111, 101, 100, 102)
+    yield "early and late", folded(sliding(10, 5), CONCAT), key_a(2, 7, 15, 5, 0, 1, 16, 1, 2)
     yield (
         "other keys let time go on",
         folded(sliding(10, 0), CONCAT),
@@ -182,11 +186,15 @@ def sliding_cases() -> Iterator[Case]:
     for fold in (SUM, MIN, MAX):
         values = rows("a=5@20 a=-2@25 a=9@22 a=null@23 a=1@30 a=0@21")
         yield f"{fold['function']}", folded(plenty, fold), values
-    yield "difference 0", folded(sliding(0, 10), CONCAT), a(0, 0, 1, 1, 0, 5, 11, 1, 0)
+    yield "difference 0", folded(sliding(0, 10), CONCAT), key_a(0, 0, 1, 1, 0, 5, 11, 1, 0)
     jump = rows("a=x@0 b=y@1 a=z@1000000 b=v@999995 b=w@5 a=u@1000001")
     yield "a large jump", folded(sliding(10, 5), CONCAT), jump
     yield "a large jump, long retention", folded(sliding(10, 5), CONCAT, retention=LONG), jump
-    yield "in memory", folded(sliding(10, 5), CONCAT, kind="in memory"), a(0, 5, 3, 20, 16, 11, 40, 33, 27)
+    yield (
+        "in memory",
+        folded(sliding(10, 5), CONCAT, kind="in memory"),
+        key_a(0, 5, 3, 20, 16, 11, 40, 33, 27),
+    )
     yield from at_random("sliding", 36, SLIDING_WINDOWS)
 
 
@@ -205,47 +213,51 @@ SESSION_WINDOWS = (
 
 def session_cases() -> Iterator[Case]:
     plenty = session(10, 1000)
-    yield "at 0", folded(plenty, CONCAT), a(0, 0, 1, 11, 22)
-    yield "exactly the gap apart, and one more", folded(plenty, CONCAT), a(100, 110, 121, 90, 79)
-    yield "two become one", folded(plenty, CONCAT), a(100, 120, 110)
-    yield "three become one", folded(session(10, 1000), CONCAT), a(100, 111, 122, 106, 116, 90)
+    yield "at 0", folded(plenty, CONCAT), key_a(0, 0, 1, 11, 22)
+    yield "exactly the gap apart, and one more", folded(plenty, CONCAT), key_a(100, 110, 121, 90, 79)
+    yield "two become one", folded(plenty, CONCAT), key_a(100, 120, 110)
+    yield "three become one", folded(session(10, 1000), CONCAT), key_a(100, 111, 122, 106, 116, 90)
     yield (
         "five become one, at once",
         folded(session(10, 1000), CONCAT),
-        a(100, 120, 140, 160, 180, 110, 150, 130, 170),
+        key_a(100, 120, 140, 160, 180, 110, 150, 130, 170),
     )
-    yield "within a session", folded(plenty, CONCAT), a(100, 110, 105, 105, 100, 110)
-    yield "equal times", folded(plenty, CONCAT), a(5, 5, 5, 40, 40)
-    yield "falling", folded(plenty, CONCAT), a(142, 131, 121, 111, 110, 105, 100)
-    yield "the time of a tombstone", folded(plenty, COUNT), a(0, 500, 490, 5, 480, 10, 8, 505)
-    yield "no grace", folded(session(10, 0), CONCAT), a(0, 10, 21, 9, 10, 11, 31, 20, 42, 31, 32)
+    yield "within a session", folded(plenty, CONCAT), key_a(100, 110, 105, 105, 100, 110)
+    yield "equal times", folded(plenty, CONCAT), key_a(5, 5, 5, 40, 40)
+    yield "falling", folded(plenty, CONCAT), key_a(142, 131, 121, 111, 110, 105, 100)
+    yield "the time of a tombstone", folded(plenty, COUNT), key_a(0, 500, 490, 5, 480, 10, 8, 505)
+    yield "no grace", folded(session(10, 0), CONCAT), key_a(0, 10, 21, 9, 10, 11, 31, 20, 42, 31, 32)
     yield (
         "no grace, long retention",
         folded(session(10, 0), CONCAT, retention=LONG),
-        a(0, 10, 21, 9, 10, 11, 31, 20, 42, 31, 32),
+        key_a(0, 10, 21, 9, 10, 11, 31, 20, 42, 31, 32),
     )
     yield (
         "grace: the last moment and the first too late",
         folded(session(10, 5), CONCAT),
-        a(0, 30, 15, 14, 16, 31, 15, 14, 16),
+        key_a(0, 30, 15, 14, 16, 31, 15, 14, 16),
     )
     yield (
         "late, but within an open session",
         folded(session(10, 0), CONCAT, retention=LONG),
-        a(0, 10, 20, 30, 40, 35, 25, 5, 0, 60, 39),
+        key_a(0, 10, 20, 30, 40, 35, 25, 5, 0, 60, 39),
     )
     yield (
         "late, beside an open session",
         folded(session(10, 3), CONCAT, retention=LONG),
-        a(0, 15, 7, 40, 5, 29, 28),
+        key_a(0, 15, 7, 40, 5, 29, 28),
     )
-    yield "dropped by the store's retention", folded(session(10, 3), CONCAT), a(0, 15, 7)
+    yield "dropped by the store's retention", folded(session(10, 3), CONCAT), key_a(0, 15, 7)
     yield (
         "dropped by the store's retention, merged otherwise",
         folded(session(7, 2), CONCAT),
-        a(0, 7, 11, 3, 18, 12, 30),
+        key_a(0, 7, 11, 3, 18, 12, 30),
     )
-    yield "the same, in memory", folded(session(7, 2), CONCAT, kind="in memory"), a(0, 7, 11, 3, 18, 12, 30)
+    yield (
+        "the same, in memory",
+        folded(session(7, 2), CONCAT, kind="in memory"),
+        key_a(0, 7, 11, 3, 18, 12, 30),
+    )
     yield (
         "other keys let time go on",
         folded(session(10, 0), CONCAT),
@@ -267,7 +279,7 @@ def session_cases() -> Iterator[Case]:
         folded(plenty, FORGET),
         rows("a=x@20 a=-@25 a=y@22 a=-@50 a=z@41 a=v@33 a=-@33"),
     )
-    yield "gap 0", folded(session(0, 10), CONCAT), a(0, 0, 1, 1, 0, 5, 11, 1, 0)
+    yield "gap 0", folded(session(0, 10), CONCAT), key_a(0, 0, 1, 1, 0, 5, 11, 1, 0)
     jump = rows("a=x@0 b=y@1 a=z@1000000 b=v@999995 b=w@5 a=u@1000001")
     yield "a large jump", folded(session(10, 5), CONCAT), jump
     yield "a large jump, long retention", folded(session(10, 5), CONCAT, retention=LONG), jump
@@ -291,7 +303,7 @@ def session_cases() -> Iterator[Case]:
             345_000,
             470_000,
         )
-        yield f"minutes{kind}", folded(minutes, CONCAT, **more), a(*times)
+        yield f"minutes{kind}", folded(minutes, CONCAT, **more), key_a(*times)
     yield from at_random("session", 36, SESSION_WINDOWS)
 
 
@@ -299,7 +311,7 @@ def session_cases() -> Iterator[Case]:
 
 
 def unwindowed_cases() -> Iterator[Case]:
-    yield "times out of order", folded(None, CONCAT), a(5, 3, 9, 0, 9, 20, 1)
+    yield "times out of order", folded(None, CONCAT), key_a(5, 3, 9, 0, 9, 20, 1)
     yield ("times out of order, sum", folded(None, SUM), rows("a=1@5 a=2@3 b=7@1 a=3@9 b=1@0"))
     nulls = rows("a=null@9 a=x@3 a=null@7 null=y@8 b=z@1 a=v@4")
     for fold in (COUNT, CONCAT, LAST, FIRST):
@@ -407,11 +419,11 @@ def close_cases() -> Iterator[Case]:
     for each in windows:
         name = " ".join(f"{value}" for value in list(each.values())[1:])
         yield f"two keys, {name}", closing(each, CONCAT), two
-        yield f"one by one, {name}", closing(each, CONCAT), a(*range(0, 40, 3), 70, 110)
+        yield f"one by one, {name}", closing(each, CONCAT), key_a(*range(0, 40, 3), 70, 110)
         yield (
             f"the last moment and the first too late, {name}",
             closing(each, CONCAT),
-            a(0, 9, 10, 9, 14, 9, 15, 9, 20, 15, 36, 20),
+            key_a(0, 9, 10, 9, 14, 9, 15, 9, 20, 15, 36, 20),
         )
         jump = rows("b=x@3 a=y@0 a=z@25 a=v@1000000 b=w@999999 a=u@2000000")
         yield f"a large jump, {name}", closing(each, CONCAT), jump
@@ -428,12 +440,12 @@ def close_cases() -> Iterator[Case]:
         yield (
             f"Kafka's own retention, {name}",
             folded(each, CONCAT, emit="close"),
-            a(0, 3, 12, 24, 40, 61, 62, 200, 260),
+            key_a(0, 3, 12, 24, 40, 61, 62, 200, 260),
         )
     yield (
         "in memory",
         folded(time(10, 10, 5), CONCAT, emit="close", kind="in memory", retention=LONG),
-        a(0, 3, 12, 24, 40),
+        key_a(0, 3, 12, 24, 40),
     )
     several = closing(time(10, 10, 0), CONCAT)
     yield (
@@ -450,7 +462,7 @@ def close_cases() -> Iterator[Case]:
     yield (
         "minutes",
         closing(time(60_000, 60_000, 60_000), CONCAT),
-        a(0, 59_999, 60_000, 119_999, 120_000, 61_000, 400_000, 60_000),
+        key_a(0, 59_999, 60_000, 119_999, 120_000, 61_000, 400_000, 60_000),
     )
     for number in range(54):
         fold = FOLDS[number % len(FOLDS)]
@@ -478,14 +490,14 @@ def suppress_cases() -> Iterator[Case]:
     for each in (tumbling, time(10, 10, 0), hopping, sessions, session(5, 0), sliding(5, 5)):
         name = " ".join(f"{value}" for value in list(each.values())[1:])
         yield f"window closes, {name}", closed(each, CONCAT), edges
-        yield f"window closes, one by one, {name}", closed(each, COUNT), a(*range(0, 40, 3), 70, 110)
+        yield f"window closes, one by one, {name}", closed(each, COUNT), key_a(*range(0, 40, 3), 70, 110)
     forgets = rows("a=x@0 a=-@1 b=y@3 b=-@12 b=z@13 a=-@30 c=v@60 a=u@99")
     yield "window closes, a fold that gives null", closed(tumbling, FORGET), forgets
     yield "window closes, a fold of sessions that gives null", closed(sessions, FORGET), forgets
     yield (
         "window closes, sessions that merge",
         closed(session(5, 20), CONCAT),
-        a(0, 10, 5, 20, 15, 60, 50, 90),
+        key_a(0, 10, 5, 20, 15, 60, 50, 90),
     )
     yield (
         "window closes, a large jump",
@@ -528,7 +540,7 @@ def suppress_cases() -> Iterator[Case]:
         yield f"time limit, {size} bytes", table(limit(100, bytes=size)), changes
     yield "time limit, records and bytes", table(limit(100, records=3, bytes=80)), changes
     yield "time limit, bytes, stops when full", table(limit(100, bytes=100, full="stop")), changes
-    yield "time limit, times out of order", table(limit(5)), a(10, 3, 12, 15, 9, 17, 16, 8, 22, 30)
+    yield "time limit, times out of order", table(limit(5)), key_a(10, 3, 12, 15, 9, 17, 16, 8, 22, 30)
     yield (
         "time limit, a tombstone of a key never sent",
         table(limit(5)),
@@ -669,7 +681,7 @@ def chain_cases() -> Iterator[Case]:
 
 def moments(times: str) -> list[Record]:
     """Records of the key a at these times of 2026."""
-    return a(*(int(datetime.fromisoformat(f"2026-{each}").timestamp() * 1000) for each in times.split()))
+    return key_a(*(int(datetime.fromisoformat(f"2026-{each}").timestamp() * 1000) for each in times.split()))
 
 
 def own_windows_cases() -> Iterator[Case]:
@@ -705,7 +717,11 @@ def own_windows_cases() -> Iterator[Case]:
         yield name, [*folded(days, CONCAT, retention=100 * hour), text], moments(times)
     from_some_time = {"op": "windowed_by", "windows": "unlimited", "start": 100, "grace": 0}
     by_start = {"op": "select_key", "key": "key and start"}
-    yield "from a time on", [*folded(from_some_time, CONCAT), by_start], a(99, 100, 0, 1_000_000, 5, 101)
+    yield (
+        "from a time on",
+        [*folded(from_some_time, CONCAT), by_start],
+        key_a(99, 100, 0, 1_000_000, 5, 101),
+    )
 
 
 def transformed_cases() -> Iterator[Case]:

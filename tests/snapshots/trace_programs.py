@@ -133,7 +133,7 @@ def rows(text: str) -> list[Record]:
     return records
 
 
-def a(*times: int) -> list[Record]:
+def key_a(*times: int) -> list[Record]:
     """Records of the key a at these times; their values are x1, x2, ..."""
     return [["a", f"x{number}", at] for number, at in enumerate(times, 1)]
 

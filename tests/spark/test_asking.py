@@ -162,7 +162,8 @@ def test_what_a_handler_raised_in_a_worker_is_the_cause() -> None:
     asking = Asking({"processing": Raising}, {}, PLACES, None)
     with pytest.raises(HandlerError) as raised:
         asking.answers([replace(QUESTION, value=None)])
-    text = f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {_traceback_of(raised.value).decode()}"
+    traceback = _traceback_of(raised.value).decode()
+    text = f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {traceback}"
     report = Report("[STREAM_FAILED] Job aborted", (("io.millstream.kernel.python.PythonException", text),))
     error = translate("p0", ("in",), RuntimeError("Spark's"), report=report)
     assert str(error).startswith(

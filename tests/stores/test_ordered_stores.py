@@ -51,7 +51,7 @@ def test_a_range_goes_with_the_write_that_replaces_it(store: Any) -> None:
 
 
 def test_several_ranges_come_one_after_the_other_or_merged(store: Any) -> None:
-    """By the whole key, or by what follows its first bytes; forwards and backwards."""
+    """The order is by the whole key, or by the bytes after its prefix; forwards and backwards."""
     store.apply([(bytes([part]) + key, b"", 1) for part in (0, 1, 2) for key in (b"a", b"b", b"c")], 1)
 
     def scan(ranges: list[KeyRange], **options: Any) -> list[bytes]:

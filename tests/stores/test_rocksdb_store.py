@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,7 +109,7 @@ def test_a_store_that_is_open_cannot_be_opened_again(tmp_path: Path) -> None:
 
 
 def test_a_path_of_which_many_parents_are_missing_is_one_cause() -> None:
-    """Not one more for each directory that could not be created on the way."""
+    """The chain has no entry for each directory that could not be created."""
     missing = Path("/proc/nonesuch/state/app/global/rocksdb/counts")  # no one may create anything there
     with pytest.raises(ProcessorStateException, match="could not be opened") as caught:
         open_at(missing)
@@ -264,7 +263,8 @@ def test_a_damaged_block_is_an_error_and_never_a_missing_entry(tmp_path: Path, r
 
 
 def test_writes_wait_while_rocksdb_stalls_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tiny buffers and one compaction at a time RocksDB refuses writes again and again; none is lost."""
+    """With tiny buffers and one compaction at a time, RocksDB refuses writes again and again; none is
+    lost."""
     normal = rocksdb_store._options
 
     def tiny() -> rocksdict.Options:
@@ -330,29 +330,9 @@ def test_a_deleted_directory_under_an_open_store_does_not_hang_close(tmp_path: P
 def test_a_full_disk_is_a_processor_state_exception_and_loses_nothing(tmp_path: Path) -> None:
     """In a process that may not write large files (as good as a full disk), apply fails with path and
     cause; what had been applied is there afterwards, with its position."""
-    script = textwrap.dedent(
-        """
-        import os, resource, sys
-        from pathlib import Path
-        from millstream.errors import ProcessorStateException
-        from millstream.model import TaskId
-        from millstream.stores.rocksdb_store import RocksDBStore
-        store = RocksDBStore("counts", TaskId(1, 3), Path(sys.argv[1]))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-        applied = 0
-        try:
-            for batch in range(1, 100):
-                store.apply([(b"%d-%d" % (batch, i), os.urandom(1000), 1) for i in range(50)], batch)
-                applied = batch
-        except ProcessorStateException as error:
-            assert sys.argv[1] in str(error) and error.__cause__ is not None, error
-            assert len(list(store.range(None, None))) >= applied * 50
-            print(applied, str(error).replace(chr(10), " "))
-        os._exit(0)
-        """
-    )
+    program = Path(__file__).with_name("full_disk.py")
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
     )
     applied, message = done.stdout.split(maxsplit=1)
     assert "check the space and the permissions" in message

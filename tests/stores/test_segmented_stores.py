@@ -85,7 +85,7 @@ def test_a_window_is_found_by_key_and_start(windows: Any) -> None:
 
 @pytest.mark.parametrize("far", [-1, MAX_TIME_MS + 1, -(2**70)])
 def test_a_time_that_no_window_can_have_has_none(windows: Any, sessions: Any, far: int) -> None:
-    """Before the epoch, or after the last time of Kafka."""
+    """It is before the epoch, or after the last time of Kafka."""
     windows.apply([record(b"a", 0)], 1)
     sessions.apply([record(b"a", 0, 0)], 1)
     assert windows.fetch_one(b"a", far) is None
@@ -104,7 +104,7 @@ def test_the_last_time_of_all_is_a_time_like_any_other(windows: Any) -> None:
 
 
 def test_one_keys_windows_come_in_the_order_of_time(windows: Any) -> None:
-    """Over several segments, both ends included, forwards and backwards; other keys are not there."""
+    """They span several segments, both ends included, forwards and backwards; other keys are left out."""
     starts = [n * MINUTE for n in (9, 1, 4, 2, 8, 5)]
     windows.apply([record(key, start) for start in starts for key in (b"a", b"aa", b"", b"b", b"a\0")], 1)
 
@@ -202,7 +202,7 @@ def test_one_duplicate_is_deleted_and_the_others_stay(open_one: Open) -> None:
 
 
 def test_what_is_older_than_the_retention_is_not_there(windows: Any) -> None:
-    """To the millisecond, by the newest start of any key; at once, before a segment is dropped."""
+    """The limit is exact, by the newest start of any key, and applies before a segment is dropped."""
     windows.apply([record(b"a", 0), record(b"a", 1)], 1)
     windows.apply([record(b"b", RETENTION - 1)], 2)
     assert keys(windows.fetch(b"a", b"a", None, None)) == [(b"a", 0), (b"a", 1)]
@@ -223,7 +223,7 @@ def test_a_session_is_as_old_as_its_end(sessions: Any) -> None:
 
 
 def test_a_tombstone_moves_the_time_as_well(windows: Any) -> None:
-    """As when Kafka Streams restores: the record is there, whatever its value."""
+    """Kafka Streams does the same when it restores: the record counts, whatever its value."""
     windows.apply([record(b"a", 0)], 1)
     windows.apply([record(b"b", RETENTION, value=None)], 2)
     assert windows.stream_time_ms == RETENTION
@@ -307,7 +307,7 @@ def test_a_session_is_found_by_key_start_and_end(sessions: Any) -> None:
 
 
 def test_sessions_are_found_by_the_span_they_meet(sessions: Any) -> None:
-    """That end at one time or later, and start at another or earlier; by end, and then by start."""
+    """They end at one time or later, and start at another or earlier; the order is by end, then by start."""
     spans = [(0, 10), (20, 30), (5, 30), (40, 5 * MINUTE), (6 * MINUTE, 6 * MINUTE)]
     sessions.apply([record(key, *span) for span in spans for key in (b"a", b"aa", b"b")], 9)
 
@@ -393,7 +393,7 @@ def test_a_long_scan_is_complete_in_both_directions(windows: Any) -> None:
 
 
 def test_a_scan_that_leaves_out_nearly_everything_still_finds_the_rest(windows: Any) -> None:
-    """However many entries of other times are read before it, in the same segment."""
+    """Many entries of other times, in the same segment, are read before it."""
     windows.apply([record(b"%04d" % key, MINUTE) for key in range(3000)] + [record(b"x", 2 * MINUTE)], 1)
     assert keys(windows.fetch(None, None, 2 * MINUTE, 2 * MINUTE)) == [(b"x", 2 * MINUTE)]
     assert keys(windows.fetch(None, b"x", 2 * MINUTE, None, reverse=True)) == [(b"x", 2 * MINUTE)]
@@ -453,7 +453,7 @@ CALLS: dict[str, tuple[StoreKind, Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_closed_store_raises_only_closed_store_error(open_one: Open, call: str) -> None:
-    """From every method; `close` itself is idempotent."""
+    """Every method raises it; `close` itself is idempotent."""
     kind, method = CALLS[call]
     store = open_one(kind)
     store.apply([record(b"a", *([1] if kind is WINDOW else [1, 1]))], 1)

@@ -30,7 +30,7 @@ def test_nothing_is_made_before_the_lock_is_taken(tmp_path: Path) -> None:
 
 
 def test_the_layout_is_state_dir_application_task_rocksdb_store(tmp_path: Path) -> None:
-    """As in Kafka Streams."""
+    """Kafka Streams has the same."""
     directory = StateDirectory(str(tmp_path), "app")
     assert directory.task_path(TaskId(1, 12)) == tmp_path / "app" / "1_12"
     expected = tmp_path / "app" / "1_12" / "rocksdb" / "KSTREAM-AGGREGATE-STATE-STORE-0000000003"
@@ -58,7 +58,7 @@ def test_a_global_store_has_a_directory_for_each_partition(tmp_path: Path) -> No
 
 
 def test_clean_all_deletes_the_global_tables_too(tmp_path: Path) -> None:
-    """As KafkaStreams.cleanUp() does; cleaning tasks does not."""
+    """KafkaStreams.cleanUp() does the same; cleaning tasks does not."""
     directory = StateDirectory(tmp_path, "app")
     (directory.global_store_path("users", 0)).mkdir(parents=True)
     make_state(directory)
@@ -90,7 +90,7 @@ def test_two_clients_cannot_use_one_directory(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_another_process_names_its_pid_and_ends_with_it(tmp_path: Path) -> None:
-    """Even when that process is killed: the lock is the operating system's."""
+    """It ends even if that process is killed: the lock is the operating system's."""
     script = (
         "import sys; from millstream.stores.directory import StateDirectory\n"
         "held = StateDirectory(sys.argv[1], 'app'); held.lock()\n"
@@ -151,7 +151,7 @@ def make_state(directory: StateDirectory) -> None:
 
 
 def test_tasks_are_the_directories_that_name_one(tmp_path: Path) -> None:
-    """In numeric order; files and other directories are none."""
+    """They are in numeric order; files and other directories are ignored."""
     directory = StateDirectory(tmp_path, "app")
     make_state(directory)
     assert directory.tasks() == (TaskId(0, 2), TaskId(1, 9), TaskId(1, 10))

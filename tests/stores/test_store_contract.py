@@ -217,7 +217,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_closed_store_raises_only_closed_store_error(store: Any, call: str) -> None:
-    """From every method; `close` itself is idempotent."""
+    """Every method raises it; `close` itself is idempotent."""
     put(store, b"a")
     store.close()
     store.close()

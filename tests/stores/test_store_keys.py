@@ -52,7 +52,7 @@ def test_too_few_bytes_are_no_key() -> None:
 
 @given(KEYS, TIMES, TIMES)
 def test_what_is_written_is_read_again(key: bytes, first: int, second: int) -> None:
-    """Both layouts of the changelog, and the escaping of ours."""
+    """Both layouts of the changelog and the escaping of ours are checked."""
     assert window_key_parts(window_key(key, first)) == (key, first, 0)
     assert session_key_parts(session_key(key, first, second)) == (key, first, second)
     assert unescaped(escaped(key)) == key
@@ -69,12 +69,12 @@ def test_our_layout_of_a_key_is_these_bytes() -> None:
 def test_our_layout_is_in_the_order_of_keys_and_then_times(
     key: bytes, time: int, other_key: bytes, other_time: int
 ) -> None:
-    """Whatever the bytes of the keys, and the times."""
+    """Keys may have any bytes, and times any value."""
     ours, others = escaped(key) + pack_time(time), escaped(other_key) + pack_time(other_time)
     assert (ours < others) == ((key, time) < (other_key, other_time))
     assert (ours == others) == ((key, time) == (other_key, other_time))
 
 
 def test_kafkas_layout_does_not_keep_the_order_of_keys() -> None:
-    """Which is why there is another one."""
+    """This is why there is another one."""
     assert window_key(b"a\0", 0) < window_key(b"a", 2**56)

@@ -46,7 +46,7 @@ COUNTS = st.lists(st.integers(1, 9), max_size=5)
 
 @given(RUNS, COUNTS, st.booleans())
 def test_merged_reads_are_one_sorted_read(runs: list[list[bytes]], counts: list[int], reverse: bool) -> None:
-    """In the order of the keys without their first bytes, whatever the portions."""
+    """The order is that of the keys without their prefix, for portions of any size."""
     sources = [
         [(bytes([number]) + key, b"v") for key in sorted(set(run), reverse=reverse)]
         for number, run in enumerate(runs)

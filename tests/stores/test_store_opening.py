@@ -32,7 +32,7 @@ TYPES = {
 
 @pytest.mark.parametrize("store", [KEY_VALUE, WINDOW, SESSION], ids=str)
 def test_each_kind_is_what_it_says(store: Store, tmp_path: Path) -> None:
-    """On disk in the directory that is given; RocksDB's figures are there for all of them."""
+    """A store on disk is in the given directory and has RocksDB's figures."""
     opened = open_store(store, TASK, tmp_path / "s")
     assert type(opened) is TYPES[store.kind]
     assert (opened.name, opened.task_id, opened.is_open) == ("s", TASK, True)
@@ -45,7 +45,7 @@ def test_each_kind_is_what_it_says(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize("store", [KEY_VALUE, WINDOW, SESSION], ids=str)
 @pytest.mark.parametrize("how", ["in_memory", "not persistent", "no path"])
 def test_a_store_in_memory_leaves_nothing_on_disk(store: Store, how: str, tmp_path: Path) -> None:
-    """By configuration, by declaration, or because there is no place; it has no figures of RocksDB."""
+    """The configuration, the declaration or a missing path puts it there; it has no figures of RocksDB."""
     declared = replace(store, persistent=how != "not persistent")
     path = None if how == "no path" else tmp_path / "s"
     opened = open_store(declared, TASK, path, in_memory=how == "in_memory")
@@ -84,7 +84,7 @@ def test_a_store_of_another_kind_starts_afresh(
 
 
 def test_a_store_that_is_open_elsewhere_is_not_opened(tmp_path: Path) -> None:
-    """Of any kind; the one that is open goes on."""
+    """This holds for any kind; the open store continues."""
     store = open_store(WINDOW, TASK, tmp_path)
     for other in (KEY_VALUE, WINDOW, SESSION):
         with pytest.raises(LockException):

@@ -120,7 +120,7 @@ def world() -> Iterator[World]:
 def test_a_store_starts_at_its_position_if_the_log_still_has_it(
     position: int | None, beginning: int, end: int, expected: Start
 ) -> None:
-    """Else it is wiped and starts at the beginning; without a position it always does."""
+    """Otherwise it is wiped and starts at the beginning, as does a store without a position."""
     assert where_to_start(position, beginning, end) == expected
 
 
@@ -203,7 +203,7 @@ def test_a_log_that_ends_in_offsets_that_are_no_records_is_restored(world: World
 
 
 def test_restoring_goes_on_in_bounded_batches() -> None:
-    """As many records at once as `max_records`, so memory does not grow with the changelog."""
+    """A batch has `max_records` at most, so memory does not grow with the changelog."""
     world = World(max_records=10)
     world.log.append(P0, *records(0, 35))
     world.add(P0)
@@ -281,7 +281,7 @@ def test_stores_come_and_go_while_it_runs(world: World) -> None:
 
 
 def test_remove_waits_for_the_batch_that_is_being_applied(world: World) -> None:
-    """So that the store can be closed when it returns; at its deadline it says that it could not."""
+    """The store can be closed when it returns; at its deadline it says that it could not wait."""
     applying, go_on = threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
@@ -342,7 +342,7 @@ def test_a_partition_fills_one_store(world: World) -> None:
 
 
 def test_a_broker_that_is_away_is_waited_for(world: World) -> None:
-    """Not restored at the deadline, restored once it is back."""
+    """The store is not restored at the deadline, and is restored once the broker is back."""
     world.log.append(P0, *records(0, 3))
     world.consumer.hold()
     world.add(P0)
@@ -354,7 +354,7 @@ def test_a_broker_that_is_away_is_waited_for(world: World) -> None:
 
 
 def test_a_failure_ends_it_and_is_told_once(world: World) -> None:
-    """On its thread; waiters get it, the consumer is closed, the stores are not."""
+    """The failure is reported on its thread; waiters get it, the consumer is closed, the stores are not."""
     store = world.add(P0)
     world.updater.start()
     assert world.updater.wait_until_restored(SOON)
@@ -427,7 +427,7 @@ def test_a_position_lost_for_a_removed_store_is_nobodys_failure(world: World) ->
 
 
 def test_a_listener_that_raises_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """As every listener of users."""
+    """This holds for every listener of users."""
 
     class Bad:
         def on_restore_start(self, *_: Any) -> None:
@@ -464,7 +464,7 @@ def test_close_ends_the_thread_and_the_consumer(world: World) -> None:
 
 
 def test_close_before_start_closes_the_consumer(world: World) -> None:
-    """And a waiter does not wait for what will not come."""
+    """A waiter does not wait for what will not come."""
     world.add(P0)
     world.updater.close()
     assert world.consumer.closed
@@ -473,7 +473,7 @@ def test_close_before_start_closes_the_consumer(world: World) -> None:
 
 
 def test_the_owner_may_close_and_remove_from_a_callback() -> None:
-    """On the updater's own thread they do not wait for themselves."""
+    """On the updater's own thread these calls do not wait for themselves."""
     log = FakeLog()
     done = threading.Event()
 

@@ -148,7 +148,7 @@ def test_a_changelog_that_was_made_anew_while_the_client_was_away_is_restored_an
 
 
 def test_closing_takes_no_longer_than_a_moment(changelog: Changelog, tmp_path: Path) -> None:
-    """While it waits for records that do not come."""
+    """It is waiting for records that do not come."""
     client = Client(changelog, tmp_path)
     assert client.updater.wait_until_restored(SOON)
     started = time.monotonic()

@@ -77,7 +77,8 @@ def inner_entries(store: VersionedStore) -> int:
 
 
 def test_a_key_has_the_value_that_it_had_then(store: VersionedStore) -> None:
-    """From its timestamp on, up to the next one; a deletion ends it; before the first there is none."""
+    """A value is valid from its timestamp to the next one; a deletion ends it; before the first there is
+    none."""
     put(store, (b"k", b"a", 10), (b"k", b"b", 20), (b"k", None, 30), (b"k", b"c", 40))
     found = {at: seen(store.get_as_of(b"k", at)) for at in (9, 10, 19, 20, 29, 30, 39, 40, 10_000)}
     assert found == {
@@ -139,7 +140,8 @@ class FullDisk(MemoryStore):
 
 
 def test_a_batch_that_was_not_written_counts_for_nothing() -> None:
-    """Neither keys nor horizon, and what it would have forgotten is forgotten when it is written."""
+    """It changes neither keys nor horizon, and what it would have forgotten is forgotten when it is
+    written."""
     inner = FullDisk("prices", TASK)
     store = VersionedStore(inner, HISTORY)
     put(store, (b"k", b"a", 10), (b"k", b"b", 20))
@@ -167,7 +169,7 @@ def test_what_is_before_the_history_cannot_be_asked_for(store: VersionedStore) -
 
 
 def test_what_was_valid_only_before_the_history_is_forgotten(store: VersionedStore) -> None:
-    """In the write that moves the horizon; what is still valid there is kept, however old."""
+    """The write that moves the horizon removes it; what is still valid there is kept, however old."""
     for at in range(0, 1000, 10):
         put(store, (b"k", b"%d" % at, at), (b"old", b"1", 0))
     kept = inner_entries(store)
@@ -216,7 +218,7 @@ def test_one_record_of_the_far_future_does_not_stop_the_table(store: VersionedSt
 
 
 def test_versions_of_a_key_come_newest_first(store: VersionedStore) -> None:
-    """With the time until which each was valid; deletions end one and are none."""
+    """Each has the time until which it was valid; a deletion ends one and is none."""
     put(store, (b"k", b"a", 10), (b"k", b"b", 20), (b"k", None, 30), (b"k", b"c", 40), (b"kk", b"x", 15))
     all_of = [(value_of(each.stored), each.timestamp, each.valid_to) for each in store.versions(b"k")]
     assert all_of == [(b"c", 40, None), (b"b", 20, 30), (b"a", 10, 20)]
@@ -239,7 +241,7 @@ def test_a_version_says_until_when_it_was_valid(store: VersionedStore) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_range_as_of_a_time_is_in_key_order(store: VersionedStore, reverse: bool) -> None:
-    """Whatever bytes the keys have; with open and closed ends."""
+    """Keys may have any bytes; ends are open or closed."""
     keys = sorted([b"", b"\0", b"\0\0", b"\0\xff", b"a", b"a\0", b"a\0b", b"ab", b"b", b"\xff", b"\xff" * 12])
     put(store, *((key, b"1", 10) for key in keys))
     put(store, *((key, b"2", 20) for key in keys[::2]))
@@ -262,7 +264,7 @@ def test_a_range_as_of_a_time_is_in_key_order(store: VersionedStore, reverse: bo
 
 
 def test_an_iterator_is_a_snapshot(store: VersionedStore) -> None:
-    """Of the latest values, and as of a time; whatever is written or forgotten meanwhile."""
+    """This holds for the latest values and as of a time, whatever is written or forgotten meanwhile."""
     put(store, *((b"k%03d" % each, b"old", 10) for each in range(100)))
     latest, then = store.range(None, None), store.range_as_of(None, None, 10)
     next(latest), next(then)
@@ -272,7 +274,7 @@ def test_an_iterator_is_a_snapshot(store: VersionedStore) -> None:
 
 
 def test_a_closed_iterator_ends_and_a_closed_store_raises(store: VersionedStore) -> None:
-    """As those of any store do."""
+    """Other stores do the same."""
     put(store, (b"a", b"1", 1), (b"b", b"1", 1))
     closed, open_one = store.range(None, None), store.range_as_of(None, None, 1)
     closed.close()  # type: ignore[attr-defined]
@@ -314,7 +316,7 @@ def test_no_iterator_stays_open(tmp_path: Path) -> None:
 
 @pytest.mark.disk
 def test_history_survives_a_restart(tmp_path: Path) -> None:
-    """On disk, with its position, its epoch, its time and its number of entries."""
+    """The store on disk keeps its position, its epoch, its time and its number of entries."""
 
     def opened(history_ms: int) -> VersionedStore:
         return VersionedStore(RocksDBStore("prices", TASK, tmp_path / "prices"), history_ms)
@@ -545,7 +547,7 @@ def test_readers_see_each_batch_whole_while_it_is_written(open_store: Open) -> N
 
 
 def test_a_deletion_that_is_newer_is_not_forgotten_with_an_older_one(store: VersionedStore) -> None:
-    """Both were noted; a late record between them is still one of the past."""
+    """Both are stored; a late record between them is still one of the past."""
     put(store, (b"k", None, 10))
     put(store, (b"k", None, 60))
     put(store, (b"x", b"1", 120))
@@ -624,7 +626,7 @@ class Counting(MemoryStore):
 
 
 def test_the_latest_value_is_one_read_however_long_the_past_is() -> None:
-    """So that `get` costs what it costs without a history; the version of a time is a look and a scan."""
+    """`get` costs the same as without a history; reading a version takes a lookup and a scan."""
     inner = Counting("prices", TASK)
     store = VersionedStore(inner, 1_000_000)
     for at in range(500):

@@ -34,7 +34,7 @@ READS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("read", READS)
 def test_a_damaged_block_is_an_error_and_never_a_missing_window(tmp_path: Path, read: str) -> None:
-    """In whichever segment it is; the next open begins afresh, to be restored."""
+    """Any segment may be damaged; the next open starts empty, to be restored."""
     store = open_segmented(StoreKind.WINDOW, tmp_path)
     store.apply([record(key, start, value=b"value " * 20) for start in STARTS for key in KEYS], 5)
     store._inner._db.flush()

@@ -31,7 +31,7 @@ def numbers(store: Any, kind: StoreKind) -> list[int]:
 def test_it_is_restored_followed_and_goes_on_after_a_restart(
     kind: StoreKind, place: str, tmp_path: Path
 ) -> None:
-    """With a retention of ten minutes; a store on disk is not restored again, one in memory is."""
+    """The retention is ten minutes. A store on disk is not restored again, one in memory is."""
     path = tmp_path if place == "rocksdb" else None
     world = World()
     world.log.append(P0, *changes(kind, 1, 31))

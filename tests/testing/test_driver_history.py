@@ -27,7 +27,7 @@ def at(minutes: int) -> datetime:
 
 
 def test_a_count_and_a_table_are_read_as_they_were() -> None:
-    """By the records' timestamps; a store that was not asked to keep its past does not."""
+    """The records' timestamps count; other stores do not keep their past."""
     builder = StreamsBuilder()
     builder.stream("lines", STRINGS).group_by_key().count(Materialized.as_("counts").with_history(HOUR))
     builder.table("users", STRINGS, Materialized.as_("users").with_history(HOUR))

@@ -93,7 +93,7 @@ def test_everyone_is_told_what_everyone_said(group: FakeGroup) -> None:
 
 
 def test_a_rejoin_in_a_callback_comes_after_it(group: FakeGroup) -> None:
-    """Never re-entrantly, and never lost."""
+    """It is never re-entrant, and never lost."""
     client = Client()
     client.ask_again = 3
     client.membership = group.join(client)
@@ -104,7 +104,7 @@ def test_a_rejoin_in_a_callback_comes_after_it(group: FakeGroup) -> None:
 
 
 def test_nothing_is_agreed_while_the_group_is_held(group: FakeGroup) -> None:
-    """As when the broker is away; one rebalance follows."""
+    """The broker is away; one rebalance follows."""
     [(client, membership)] = started(group, 1)
     before = group.generation
     group.hold()

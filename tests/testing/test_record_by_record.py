@@ -59,7 +59,7 @@ def test_records_of_several_topics_can_be_one_batch() -> None:
 
 
 def test_each_record_can_be_a_batch_of_its_own() -> None:
-    """On its way through an internal topic too: each gives its update, cache or no cache."""
+    """This holds through an internal topic too: each record gives its update, with and without a cache."""
     for config in ({}, {"statestore.cache.max.bytes": 0}):
         with TopologyTestDriver(counting(), config, record_by_record=True) as driver:
             pipe(driver, "left", ("a", "x"), ("b", "x"), ("a", "x"))
@@ -105,7 +105,7 @@ def test_what_waits_in_several_topics_is_taken_by_its_time(monkeypatch: pytest.M
 
 
 def test_the_drivers_clock_goes_on_when_it_is_told_to() -> None:
-    """For topics that are created afterwards, as with Kafka Streams' driver."""
+    """This holds for topics that are created afterwards, as in Kafka Streams' driver."""
     start = datetime(2024, 5, 1, tzinfo=UTC)
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to("out")

@@ -80,7 +80,8 @@ def test_records_are_piped_in_every_form_and_stamped_as_told() -> None:
 
 
 def test_output_is_read_once_in_every_form() -> None:
-    """By record, key and value, or value; one by one, as lists, or as the last value of each key."""
+    """It is read as records, key and value, or value; one by one, as lists, or as the last value of each
+    key."""
     with TopologyTestDriver(counting()) as driver:
         out = driver.create_output_topic("copy", "string", "string")
         assert out.is_empty
@@ -106,7 +107,7 @@ def test_output_is_read_once_in_every_form() -> None:
 
 
 def test_stores_are_read_as_a_client_reads_them() -> None:
-    """By get, range, all and their like, with and without timestamps; contents change with each record."""
+    """get, range, all and others work, with and without timestamps; contents change with each record."""
     with TopologyTestDriver(counting()) as driver:
         pipe(driver, "in", ("a", "x", 1), ("b", "x", 2), ("c", "x", 3), ("a", "x", 4))
         counts = driver.get_key_value_store("counts")
@@ -191,7 +192,7 @@ def test_a_program_that_feeds_itself_is_stopped_with_a_sentence() -> None:
 
 
 def test_records_of_several_inputs_that_one_batch_wrote_are_one_batch() -> None:
-    """So a pipeline behind two internal topics gives one update for a key that is in both."""
+    """A pipeline behind two internal topics gives one update for a key that is in both."""
     builder = StreamsBuilder()
     stream = builder.stream("in", STRINGS)
     left, right = stream.repartition(named="left"), stream.repartition(named="right")

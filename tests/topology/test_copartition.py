@@ -26,7 +26,7 @@ def groups(builder):
 
 
 def test_what_is_joined_is_a_group(builder):
-    """With all that is read for either side; who is in two groups is in one."""
+    """The group has all topics that are read for either side. A topic in two groups unites them."""
     one, two = builder.stream("one"), builder.stream("two")
     merged = one.merge(two)
     merged.join(builder.table("users"), both, named="first")
@@ -40,7 +40,7 @@ def test_what_is_joined_is_a_group(builder):
 
 
 def test_a_repartition_is_in_the_group_in_place_of_its_source(builder):
-    """And a global table is in none: every client has all of it."""
+    """A global table is in no group: every client has all of it."""
     changed = builder.stream("in").select_key(same)
     changed.join(builder.table("users"), both, named="joined")
     builder.stream("other").join(builder.global_table("cities"), same, both)
@@ -48,7 +48,7 @@ def test_a_repartition_is_in_the_group_in_place_of_its_source(builder):
 
 
 def test_sources_with_other_counts_are_refused(builder):
-    """With both names and numbers, and the join."""
+    """The error has both names and numbers, and the join."""
     builder.stream("clicks").join(builder.table("users"), both, named="by-user")
     with refused("Topics not co-partitioned: clicks has 2, users has 3 partitions; by-user", "repartition()"):
         plan(builder, clicks=2, users=3)
@@ -84,7 +84,7 @@ def test_a_repartition_topic_takes_the_count_of_the_other_side(builder, users):
 
 
 def test_two_repartition_topics_take_the_larger_count(builder):
-    """As nobody else has one."""
+    """No other topic determines it."""
     one, two = builder.stream("one").select_key(same), builder.stream("two").select_key(same)
     one.join(two, both, FIVE, named="joined")
     planned = plan(builder, one=2, two=4)
@@ -159,7 +159,7 @@ def test_changelogs_of_a_join_of_streams(builder):
 
 
 def test_without_logging_a_join_of_streams_has_no_changelogs(builder):
-    """Neither for its sides nor for what waits."""
+    """Neither its sides nor its waiting records have one."""
     one = builder.stream("one")
     one.outer_join(builder.stream("two"), both, FIVE, StreamJoined.as_("s").with_logging_disabled())
     planned = plan(builder, one=2, two=2)
@@ -168,7 +168,7 @@ def test_without_logging_a_join_of_streams_has_no_changelogs(builder):
 
 
 def test_joined_tables_are_in_one_subtopology(builder):
-    """So that a task has the rows of both, and stores are where they are looked up."""
+    """A task has the rows of both, and stores are where they are looked up."""
     builder.table("a").join(builder.table("b"), both, Materialized.as_("joined"))
     topology = builder.build()
     (subtopology,) = topology.subtopologies

@@ -944,7 +944,7 @@ def test_describe_is_kafka_streams_text(name):
 
 @pytest.mark.parametrize("name", sorted(TOPOLOGIES))
 def test_describe_of_what_is_written_node_by_node_is_kafka_streams_text(name):
-    """So is that of a topology without the DSL."""
+    """Topologies without the DSL are compared."""
     written = Topology()
     TOPOLOGIES[name](written)
     assert str(written.describe()) == (SNAPSHOTS / f"{name}.txt").read_text()

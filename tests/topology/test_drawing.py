@@ -41,7 +41,7 @@ def test_a_drawing_has_topics_processors_and_stores() -> None:
 
 
 def test_a_global_table_is_a_group_without_a_pipeline() -> None:
-    """And so is a table that stores read themselves."""
+    """A table that stores read themselves is one as well."""
     builder = StreamsBuilder()
     builder.global_table("users", materialized=Materialized.as_("users"))
     builder.table("items", materialized=Materialized.as_("items"))
@@ -87,7 +87,7 @@ def overlapping(places: list[BoxPlace]) -> list[tuple[BoxPlace, BoxPlace]]:
     ],
 )
 def test_no_box_covers_another_and_arrows_go_down(arrows: list[str]) -> None:
-    """Whatever leads where; in a circle one arrow goes up."""
+    """This holds for any graph; in a circle one arrow goes up."""
     sizes = {each: (40.0 + 10 * number, 20.0) for number, each in enumerate("abcdefg")}
     placed = layered(sizes, [(each[0], each[1]) for each in arrows])
     assert overlapping(list(placed.places.values())) == []
@@ -102,7 +102,7 @@ def ported() -> list[str]:
 
 
 def test_each_ported_program_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As well-formed SVG with all its boxes, each inside the picture, and none over another."""
+    """The SVG is well-formed and has all boxes, each inside the picture, and none over another."""
     monkeypatch.setattr(sys, "path", [str(PORTED), *sys.path])
     wrong = []
     for name in ported():

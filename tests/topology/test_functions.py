@@ -91,7 +91,7 @@ def test_arity_is_what_a_function_wants(function, count):
 
 
 def test_arity_has_a_limit_that_one_can_set():
-    """For functions of one thing."""
+    """The limit is for functions of one argument."""
     assert arity(lambda a, b: 0, most=1) is None
     assert arity(lambda *args: 0, most=1) == 1
 
@@ -223,7 +223,7 @@ class NotCallable:
     ],
 )
 def test_the_name_of_what_was_called_is_found_where_it_failed(function, name):
-    """Whatever else is called in the same line."""
+    """The same line may have other calls."""
     with pytest.raises(TypeError) as caught:
         function(NotCallable())
     trace = caught.value.__traceback__

@@ -31,7 +31,7 @@ def only_global():
 
 
 def test_they_take_numbers_and_are_no_subtopologies(mixed):
-    """So tasks have the ids that they have in Kafka Streams."""
+    """Tasks have the same ids as in Kafka Streams."""
     assert [each.id for each in mixed.subtopologies] == [1, 3]
     assert [each.id for each in mixed.global_subtopologies] == [0, 2]
     assert [each.is_global for each in (*mixed.subtopologies, *mixed.global_subtopologies)] == [
@@ -64,7 +64,7 @@ def test_no_pipeline_runs_them(mixed, only_global):
 
 
 def test_they_make_no_tasks_and_no_internal_topics(mixed, only_global):
-    """Nor does their topic have to be in the plan's sources."""
+    """Their topic need not be in the plan's sources."""
     plan = plan_internal_topics(mixed, "app", {"in": 2, "b": 1})
     assert plan.task_ids == (TaskId(1, 0), TaskId(1, 1), TaskId(3, 0))
     assert [topic.name for topic in plan.topics] == ["app-counts-changelog"]
@@ -74,7 +74,7 @@ def test_they_make_no_tasks_and_no_internal_topics(mixed, only_global):
 
 
 def test_a_description_has_them_as_data(mixed):
-    """As TopologyDescription.globalStores() does."""
+    """TopologyDescription.globalStores() does the same."""
     description = mixed.describe()
     assert [each.id for each in description.subtopologies] == [1, 3]
     first, second = description.global_stores
@@ -104,7 +104,7 @@ def test_explain_lists_them_after_the_pipelines(mixed):
 
 
 def test_explain_has_no_pipelines_to_show_for_global_tables_alone(only_global):
-    """Only their own part."""
+    """It only has their own part."""
     assert only_global.explain().startswith("Global tables:\n  Global table: KTABLE-SOURCE-0000000001")
     assert "Pipelines" not in only_global.explain()
 

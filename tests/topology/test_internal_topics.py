@@ -107,7 +107,7 @@ def test_patterns_count_the_topics_they_match(builder):
 
 
 def test_a_pattern_that_matches_nothing_has_no_tasks_yet(builder):
-    """Nor a changelog: how many partitions it will need is not known."""
+    """It has no changelog either: its number of partitions is unknown."""
     builder.stream(re.compile("orders.*")).group_by_key().count(Materialized.as_("c"))
     found = plan(builder)
     assert found.tasks == {0: 0}
@@ -116,7 +116,7 @@ def test_a_pattern_that_matches_nothing_has_no_tasks_yet(builder):
 
 
 def test_a_repartition_behind_a_pattern_that_matches_nothing_is_refused(builder):
-    """Its partition count depends on it."""
+    """Its partition count depends on the pattern's topics."""
     builder.stream(re.compile("orders.*")).repartition(named="r").to("out")
     with pytest.raises(MissingSourceTopicException, match=r"r-repartition is unknown.*orders\.\*"):
         plan(builder)

@@ -37,7 +37,7 @@ def test_both_sides_are_in_one_query(builder, join):
 
 @JOINS
 def test_a_repartition_behind_a_join_is_a_topic(builder, join):
-    """Its results come in an order that a shuffle would lose; with no change of keys there is none."""
+    """The results have an order that a shuffle would lose; without a change of keys there is none."""
     joined = join(builder)
     joined.group_by_key().count(Materialized.as_("near"))
     joined.group_by(same).count(Materialized.as_("far"))
@@ -51,7 +51,7 @@ def test_a_repartition_behind_a_join_is_a_topic(builder, join):
 
 
 def test_a_repartition_before_a_join_is_a_shuffle(builder):
-    """As before an aggregation: one query, and no topic."""
+    """Before an aggregation it is, too: one query, and no topic."""
     builder.stream("one").select_key(same).join(builder.table("two"), both, named="joined").to("out")
     (pipeline,) = builder.build().pipelines
     assert pipeline.subtopologies == (0, 1)

@@ -66,7 +66,7 @@ def test_a_store_that_is_connected_later_reaches_every_node_behind() -> None:
 
 
 def test_what_the_dsl_built_can_be_gone_on_with() -> None:
-    """As in Kafka Streams: nodes of the DSL are parents by their names, and its stores are there."""
+    """Kafka Streams allows the same: nodes of the DSL are parents by name, and its stores exist."""
     builder = StreamsBuilder()
     builder.add_state_store(store("counts"))
     builder.stream("in").process(Nothing, "counts", named="one")
@@ -150,7 +150,7 @@ class WithField(Nothing):
     ],
 )
 def test_a_global_store_is_found_by_its_name_in_the_code(supplier: Any) -> None:
-    """In a method, in a variable that it names, in what is inherited, in a field, or as a parameter."""
+    """The name may be in a method, a variable, inherited code, a field or a parameter."""
     topology = Topology().add_source("in", "in")
     topology.add_global_store(store("users").with_logging_disabled(), "read", "u", "fill", Nothing)
     topology.add_global_store(store("others").with_logging_disabled(), "r", "o", "f", Nothing)

@@ -125,7 +125,7 @@ def test_a_table_read_in_order_is_no_state(builder):
 
 
 def test_aggregations_side_by_side_stay_in_one_query(builder):
-    """Only behind each other they would be chained."""
+    """They would only be chained if one followed the other."""
     stream = builder.stream("in")
     stream.group_by(same).count()
     stream.group_by(same).count()
@@ -246,7 +246,7 @@ def test_explain_shows_every_pipeline_and_why_it_is_cut(builder):
 
 
 def test_a_table_that_nothing_comes_after_needs_no_query(builder):
-    """Its store is a view of the topic. A table that something is made of needs one."""
+    """Its store is a view of the topic. A table that others are computed from needs one."""
     builder.table("alone", Materialized.as_("alone"))
     builder.table("not-even-kept")
     builder.table("filtered", Materialized.as_("filtered")).filter(same, Materialized.as_("some"))
@@ -268,7 +268,7 @@ def test_explain_tells_of_a_history(builder):
 
 
 def test_who_writes_an_internal_topic_is_compiled_before_who_reads_it(builder):
-    """Whatever their numbers are: the reader takes the serdes that the writer has settled."""
+    """Their numbers do not matter: the reader takes the serdes that the writer has settled."""
     first = builder.stream("a")
     first.merge(builder.stream("b").repartition()).to("out")
     pipelines = builder.build().pipelines

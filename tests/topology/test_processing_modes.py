@@ -117,7 +117,7 @@ def test_the_configuration_can_stand_in_the_way_and_name_what_is_not_there() -> 
 
 @pytest.mark.parametrize(("spark", "runs"), [("4.2.0", False), ("4.3.0", True), ("5.0.0.dev1", True)])
 def test_spark_before_its_shuffles_in_real_time_mode_stands_in_the_way(spark: str, runs: bool) -> None:
-    """Whatever else the configuration says."""
+    """The configuration does not matter."""
     config = StreamsConfig({"application.id": "a", "bootstrap.servers": "localhost:1"})
     against = modes_of(config, spark).against
     assert against == (
@@ -126,6 +126,6 @@ def test_spark_before_its_shuffles_in_real_time_mode_stands_in_the_way(spark: st
 
 
 def test_what_is_read_twice_is_found() -> None:
-    """By what the sources of a query read."""
+    """The sources of a query decide."""
     assert twice([Scan("a", ("x",)), Scan("b"), Scan("a")]) == ("a",)
     assert twice([Scan("a", ("x",)), Scan("b", ("x",))]) == ()

@@ -100,13 +100,13 @@ def refused(*, by_mypy: bool) -> Iterator[tuple[str, int]]:
 
 
 def test_pyright_refuses_what_a_topology_would_and_nothing_else(strict: set[tuple[str, int]]) -> None:
-    """In its strict mode, in which nothing may be of an unknown type."""
+    """The mode is strict, so nothing may have an unknown type."""
     assert len(list(refused(by_mypy=False))) > 40
     assert strict == set(refused(by_mypy=False))
 
 
 def test_mypy_refuses_what_a_topology_would_and_nothing_else(programs: list[Path]) -> None:
-    """In its strict mode, by the settings of pyproject.toml."""
+    """The mode is strict, with the settings of pyproject.toml."""
     files = [str(file) for file in (*programs, *WRONG)]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--no-pretty", *files],
@@ -131,7 +131,7 @@ def public_names() -> frozenset[str]:
 
 
 def test_no_public_name_is_of_an_unknown_type() -> None:
-    """Nor is anything that a public class has: `basedpyright --verifytypes millstream` says so."""
+    """The members of public classes are known, too: `basedpyright --verifytypes millstream` checks it."""
     said = pyright("--verifytypes", "millstream", "--ignoreexternal")["typeCompleteness"]
     seen, unknown = set(), []
     for symbol in said["symbols"]:

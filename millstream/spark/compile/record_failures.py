@@ -168,7 +168,7 @@ def _asked_whether_writable(
     return replace(lane, keep=flow.with_column("f", flow.belongs_to(lane) & ~F.col(failed))), key, value
 
 
-# --- what becomes of it ------------------------------------------------------------------------------------
+# --- what happens to it -------------------------------------------------------------------------------------
 
 
 def drop(

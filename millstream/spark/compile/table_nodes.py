@@ -42,8 +42,8 @@ def note_remembering(building: Building) -> None:
 
 
 def _is_emitted(building: Building, node: Node) -> bool:
-    """Whether anybody hears of each change of a table; not, where its rows are only joined: joins keep the
-    rows of their sides, and so know what has not changed (join_nodes.py)."""
+    """Whether each change of a table is emitted to a node or a store. It is not if its rows are only joined,
+    because joins keep the rows of their sides, so they know what has not changed (join_nodes.py)."""
     if node.store is not None:
         return True
     for child in building.pipeline.nodes:

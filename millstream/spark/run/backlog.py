@@ -83,8 +83,8 @@ class Backlog:
 
 
 def _planned(checkpoint: CheckpointFiles) -> tuple[list[str], bool]:
-    """Where the sources of a query go on: the newest file of Spark's offset log, by line; and whether the
-    batch of that file is to be repeated."""
+    """The positions at which a query's sources continue: the newest file of Spark's offset log, by line; and
+    whether the batch of that file has to be repeated."""
     planned = max((int(name) for name in checkpoint.list("offsets") if name.isdecimal()), default=None)
     content = None if planned is None else checkpoint.read(f"offsets/{planned}")
     if content is None:

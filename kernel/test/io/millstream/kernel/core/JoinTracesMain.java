@@ -28,8 +28,8 @@ import java.util.function.UnaryOperator;
  * record goes through the whole program before the next one, and a table's change says what was there before.
  *
  * <p>A line of the input has "program", in which a filter has "is_quiet" if it emits nothing for a row that was and
- * is absent; "records"; "batches", how many records each micro-batch has, which is 1 unless it is there; and "capacity",
- * of the caches. A step is what a micro-batch led to; "kept" in it says how much there is afterwards.
+ * is absent; "records"; "batches", how many records each micro-batch has, by default 1; and "capacity", of the
+ * caches. A step is what a micro-batch led to; "kept" in it says how much there is afterwards.
  */
 public final class JoinTracesMain {
     private static final ObjectMapper MAPPER = new ObjectMapper();

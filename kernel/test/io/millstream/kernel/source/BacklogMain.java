@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 
-/** Prints the limits that the sources of a query get, and what is reported of its first batch. No broker is asked for times. */
+/** Prints the limits of the sources of a query, and the report of its first batch. No broker is asked for times. */
 public final class BacklogMain {
     private static final String RUN = "run";
     private static final String A = "{\"a\":{\"0\":%d,\"1\":%d}}";

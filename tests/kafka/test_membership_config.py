@@ -147,12 +147,12 @@ def test_what_came_before_the_end_of_a_connection_is_read() -> None:
 @given(st.binary(max_size=200))
 def test_bytes_of_strangers_are_user_data_or_nothing(data: bytes) -> None:
     """Members and leaders may send any bytes."""
-    assert isinstance(coordinator._said_by("m", data), bytes)
+    assert isinstance(coordinator._user_data_of("m", data), bytes)
     assert isinstance(coordinator._decided_in(data), bytes)
 
 
 @given(st.binary(max_size=200))
 def test_user_data_goes_both_ways_unchanged(data: bytes) -> None:
     """It is in the consumer's own formats, which Kafka's tools read."""
-    assert coordinator._said_by("m", ConsumerProtocolSubscription(0, ["t"], data).encode()) == data
+    assert coordinator._user_data_of("m", ConsumerProtocolSubscription(0, ["t"], data).encode()) == data
     assert coordinator._decided_in(ConsumerProtocolAssignment(0, [("t", [0])], data).encode()) == data

@@ -88,7 +88,7 @@ class Pipelines:
             if self._starter is None:
                 engine, self._engine, self._compiled = self._engine, None, None
                 if engine is not None:
-                    self._go_on(lambda: self._end(engine))
+                    self._run_on_starter(lambda: self._end(engine))
 
     def start(
         self,
@@ -196,9 +196,9 @@ class Pipelines:
     def _begin(self) -> None:
         self._error = None
         engine, unwanted = self._engine, self._unwanted
-        self._go_on(lambda: self._start_engine(engine, unwanted))
+        self._run_on_starter(lambda: self._start_engine(engine, unwanted))
 
-    def _go_on(self, work: Callable[[], None]) -> None:
+    def _run_on_starter(self, work: Callable[[], None]) -> None:
         """Runs on the thread that starts Spark: one at a time, which takes the lock before it ends."""
         starter = threading.Thread(target=work, name=self._name, daemon=True)
         starter.start()

@@ -97,7 +97,7 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
             f"it has an aggregate function that cannot be. There are {MERGEABLE}"
         ) from without_plan(error)
     if len(taken.parts) == 1 and _function(expression) == cutter.function:
-        taken.of_result = _TELL_ALL.get(cutter.function or "")
+        taken.of_result = _INVERTIBLE.get(cutter.function or "")
     return taken
 
 
@@ -349,7 +349,7 @@ def _as_it_is(result: Column, at: Column) -> Column:
     return result
 
 
-_TELL_ALL: dict[str, Callable[[Column, Column], Column]] = dict.fromkeys(
+_INVERTIBLE: dict[str, Callable[[Column, Column], Column]] = dict.fromkeys(
     (
         *("count", "count_if", "sum", "product", *_SAME, "collect_list", "array_agg", "collect_set"),
         *("hll_sketch_agg", "hll_union_agg"),

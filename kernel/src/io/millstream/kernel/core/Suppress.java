@@ -148,18 +148,18 @@ public final class Suppress extends Core {
         } else {
             table.mark(slice);
         }
-        held.take(clock.streamTime - limits.delay).forEach(this::goOn);
+        held.take(clock.streamTime - limits.delay).forEach(this::release);
         while (clock.own[RECORDS] > limits.records || clock.own[BYTES] > limits.bytes) {
             if (limits.stops) {
                 throw new IllegalStateException(String.format(
                         "%s buffer exceeded its max capacity. Currently [%d/%d] records and [%d/%d] bytes.",
                         limits.name, clock.own[RECORDS], limits.records, clock.own[BYTES], limits.bytes));
             }
-            goOn(held.first());
+            release(held.first());
         }
     }
 
-    private void goOn(Due.Entry entry) {
+    private void release(Due.Entry entry) {
         table.makeRoom();
         byte[] name = entry.key();
         Window window = table.slice(name, 0).windows.get(0);

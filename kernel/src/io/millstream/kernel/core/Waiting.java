@@ -39,10 +39,10 @@ public final class Waiting extends Core {
         }
         table.add(slice, new Window(at, slice.windows.size(), at, record.clone()));
         table.mark(slice);
-        waiting.take(clock.streamTime).forEach(this::goOn);
+        waiting.take(clock.streamTime).forEach(this::release);
     }
 
-    private void goOn(Due.Entry entry) {
+    private void release(Due.Entry entry) {
         table.makeRoom();
         for (Window window : List.copyOf(table.slice(entry.key(), entry.number()).windows)) {
             lookup.record(entry.key(), window.at, window.parts);

@@ -265,7 +265,7 @@ final class RecordsWriter implements DataWriter<InternalRow> {
 
     private void report(Queue<Failure> queue, Failure failure) {
         queue.add(failure);
-        if (!mayGoOn(failure)) {
+        if (!mayContinue(failure)) {
             failed = true;
             if (options.realTimeRun() != null) {
                 Batches.turn(options.realTimeRun()); // otherwise it shows at the next row, or at the end of the batch
@@ -304,14 +304,14 @@ final class RecordsWriter implements DataWriter<InternalRow> {
     private Failure worst() {
         Failure worst = failures.peek();
         for (Failure failure : failures) {
-            if (!mayGoOn(failure) && (mayGoOn(worst) || failure.verdict.compareTo(worst.verdict) < 0)) {
+            if (!mayContinue(failure) && (mayContinue(worst) || failure.verdict.compareTo(worst.verdict) < 0)) {
                 worst = failure;
             }
         }
         return worst;
     }
 
-    private boolean mayGoOn(Failure failure) {
+    private boolean mayContinue(Failure failure) {
         Sent sent = failure.sent;
         if (sent.fromHandler && failure.verdict == Verdict.REFUSED) {
             return false;

@@ -29,7 +29,7 @@ _JOINS = (
     "millstream/spark/compile/join_nodes.py",
     "millstream/spark/compile/kernel_joins.py",
 )
-_COMPILER = ("millstream/spark/compile/", "millstream/topology/", "examples/")
+_COMPILER = ("millstream/spark/compile/", "millstream/topology/", "examples/ported/", "examples/tutorials/")
 _OBJECTS = ("kernel/src/io/millstream/kernel/files/", "millstream/checkpoints/object_fencing.py")
 
 NIGHTLY: Mapping[str, tuple[str, ...]] = {

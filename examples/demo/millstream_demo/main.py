@@ -136,9 +136,15 @@ def _demo(
 
     console = Console(highlight=False)
     console.print(title(corpus), soft_wrap=not console.is_terminal)
-    machine.prepare()
+    # Python ends by the signal, whatever its exit code should be, once a KeyboardInterrupt has passed through
+    # code that it compiles from text, as dataclasses do when a module is imported.
+    interrupts.quiet = True
     from millstream_demo.run import DemoRun
 
+    interrupts.quiet = False
+    if interrupts.seen:
+        raise KeyboardInterrupt
+    machine.prepare()
     interrupts.quiet = True
     with _logging_to(log or folder / "millstream.log") as log_file:
         run = DemoRun(corpus, folder, machine, began=began)

@@ -161,7 +161,8 @@ def topic(kafka: EmbeddedKafka) -> str:
 
 
 def write(kafka: EmbeddedKafka, topic: str, *records: tuple[bytes | None, bytes | None]) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    # Idempotent, because a batch that is sent again would else come behind a later one.
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
     for key, value in records:
         producer.produce(topic, value, key)
     assert producer.flush(SOON) == 0

@@ -35,6 +35,11 @@ _OBJECTS = ("kernel/src/io/millstream/kernel/files/", "millstream/checkpoints/ob
 NIGHTLY: Mapping[str, tuple[str, ...]] = {
     "tests/cluster/test_chaos.py::test_counts_are_exact_after_one_fault_of_each_kind": _CLUSTER,
     "tests/cluster/test_chaos.py::test_each_record_is_there_once_after_faults": _CLUSTER,
+    "tests/cluster/test_frames_killed.py": (
+        "millstream/dsl/frames.py",
+        "millstream/spark/compile/frame_columns.py",
+        "millstream/spark/run/streaming_query.py",
+    ),
     "tests/cluster/test_joins_killed.py": _JOINS,
     "tests/cluster/test_object_store.py::test_a_checkpoint_in_an_object_store_changes_hands_and_nothing_is_"
     "counted_twice": _OBJECTS,
@@ -42,6 +47,10 @@ NIGHTLY: Mapping[str, tuple[str, ...]] = {
     "tests/cluster/test_standalone.py": (
         "millstream/spark/jvm/executors.py",
         "millstream/spark/jvm/package.py",
+    ),
+    "tests/kafka/test_embedded_kafka.py::test_an_archive_is_made_once_used_and_never_in_the_way": (
+        "millstream/broker/",
+        "millstream/class_data.py",
     ),
     "tests/spark/test_executors.py::test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on": (
         "millstream/spark/jvm/executors.py",

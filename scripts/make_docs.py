@@ -117,13 +117,18 @@ def ported() -> str:
     return "\n".join(rows)
 
 
+def text_of(module: Path) -> str:
+    """A module's docstring."""
+    return ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+
+
 def docstring_of(program: Path) -> tuple[str, str, str]:
     """The first sentence of a ported program's docstring, its source, and what it cost.
 
     Raises:
         ValueError: one of them is missing.
     """
-    text = ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or ""
+    text = text_of(program)
     does = text.split("\n\n", 1)[0]
     parts = [re.search(rf"^{head}: (.*(?:\n +.*)*)", text, re.MULTILINE) for head in PORTED_HEADS]
     if not does or None in parts:
@@ -134,7 +139,7 @@ def docstring_of(program: Path) -> tuple[str, str, str]:
 
 def tree_of_exceptions() -> str:
     """The tree as it is drawn at the top of errors.py."""
-    text = ast.get_docstring(ast.parse((ROOT / "millstream" / "errors.py").read_text(encoding="utf-8"))) or ""
+    text = text_of(ROOT / "millstream" / "errors.py")
     drawn = [line for line in text.splitlines() if line.startswith("    ")]
     return "\n".join(["```text", *(line[4:] for line in drawn), "```"])
 
@@ -154,7 +159,7 @@ def modules() -> str:
 
 def first_sentence(path: Path) -> str:
     """The first sentence of a module's docstring."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = text_of(path)
     first = " ".join(text.split("\n\n", 1)[0].split()).replace("|", "\\|")
     return re.split(r"(?<=[.!?]) (?=[A-Z`])", first, maxsplit=1)[0]
 

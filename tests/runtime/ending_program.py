@@ -49,8 +49,8 @@ def says(text: object) -> None:
     print(text, flush=True)
 
 
-def wait_forever() -> None:
-    threading.Event().wait()
+def wait_for_a_signal() -> None:
+    threading.Event().wait(SOON.total_seconds())
 
 
 # --- the end of the program ------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def two_clients(how: str) -> None:
         raise ValueError("of the program")
     if how == "interrupted":
         send(signal.SIGINT)
-        wait_forever()
+        wait_for_a_signal()
 
 
 def a_client_hangs() -> None:
@@ -101,7 +101,7 @@ def sigterm_in_with() -> None:
         STREAMS.wait_until_running(SOON)
         send(signal.SIGTERM)
         try:
-            wait_forever()  # not in wait(): in the program's own code
+            wait_for_a_signal()  # not in wait(): in the program's own code
         finally:
             says("finally")
     says("not reached")
@@ -131,7 +131,7 @@ def in_asyncio(name: str) -> None:
 def sigterm_while_starting() -> None:
     def opening(assembly: Assembly, is_wanted: Callable[[], bool]) -> None:
         send(signal.SIGTERM)
-        wait_forever()
+        wait_for_a_signal()
 
     Assembly.open = opening  # type: ignore[method-assign]
     STREAMS.start()
@@ -142,7 +142,7 @@ def two_signals(first: str, second: str) -> None:
         if new is State.PENDING_SHUTDOWN:
             says("closing")
             os.kill(os.getpid(), signal.Signals[second])
-            wait_forever()
+            wait_for_a_signal()
 
     STREAMS.set_state_listener(listen)
     started()

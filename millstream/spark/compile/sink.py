@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.kernel.constants import OPTION_RUN
 from millstream.model import EPOCH_HEADER, PARTS_HEADER
 from millstream.spark.compile.flow import (
     HEADERS,
@@ -35,7 +36,6 @@ from millstream.spark.compile.flow import (
     Lane,
 )
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
-from millstream.spark.run.real_time_batches import RUN
 
 __all__ = [
     "FENCED",
@@ -282,7 +282,7 @@ def sink_options(
     options |= {f"complete.{topic}": "true" for topic in partitions if topic.endswith("-changelog")}
     options["run"] = run
     if real_time is not None:
-        options[RUN] = real_time
+        options[OPTION_RUN] = real_time
     if transactions is not None:
         options |= {
             "transactional.prefix": transactions.prefix,

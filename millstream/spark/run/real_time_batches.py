@@ -21,7 +21,6 @@ from millstream.spark.jvm.executors import is_cluster
 from millstream.spark.jvm.java_names import java_class
 
 __all__ = [
-    "RUN",
     "SQL",
     "RealTimeRun",
     "has_clock",
@@ -30,9 +29,6 @@ __all__ = [
     "launch_defaults",
     "read_options",
 ]
-
-RUN = OPTION_RUN
-"""The option by which the kernel's source and sink know which run they belong to."""
 
 _BATCHES = "io.millstream.kernel.realtime.Batches"
 _SLOTS = 256
@@ -61,7 +57,7 @@ SQL: Mapping[str, str] = {
 def read_options(run: str) -> dict[str, str]:
     """Further options of the run's sources."""
     # A record ends the wait at once. Micro-batches have a short one: they wait at the end of a partition.
-    return {RUN: run, "kafka.fetch.max.wait.ms": "500"}
+    return {OPTION_RUN: run, "kafka.fetch.max.wait.ms": "500"}
 
 
 def launch_defaults(cores: int | None = None) -> dict[str, str]:

@@ -1,5 +1,6 @@
 package io.millstream.kernel.sink;
 
+import io.millstream.kernel.Constants;
 import java.io.Serializable;
 import java.util.Map;
 import java.util.Set;
@@ -76,7 +77,7 @@ record Options(
                 given.get("marker.topic"),
                 Long.parseLong(given.getOrDefault("epoch", "0")),
                 given.getOrDefault("run", ""),
-                given.get("real.time.run"),
+                given.get(Constants.OPTION_RUN),
                 given.getOrDefault("query", ""));
     }
 

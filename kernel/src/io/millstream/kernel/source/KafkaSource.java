@@ -39,12 +39,6 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * progress report say how many bytes were read. Everything else is Spark's.
  */
 public final class KafkaSource implements TableProvider {
-    private static final String RUN = Constants.OPTION_RUN;
-    /** The run whose limit this source shares. */
-    private static final String SHARED = Constants.OPTION_SHARED;
-    /** Whether the time of a record is the one that Kafka keeps: true or false. */
-    private static final String HAS_TIMES = Constants.OPTION_HAS_TIMES;
-
     private static final String KAFKAS = "kafka.";
     private static final String SPARKS = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
     private static final String HEADERS = "includeHeaders";
@@ -104,14 +98,14 @@ public final class KafkaSource implements TableProvider {
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpoint) {
             MicroBatchStream stream = sparks.toMicroBatchStream(checkpoint);
-            Backlog backlog = Backlog.of(options.get(SHARED));
+            Backlog backlog = Backlog.of(options.get(Constants.OPTION_SHARED));
             UnaryOperator<Offset> endsAt = null;
             if (backlog != null) {
                 int number = Integer.parseInt(checkpoint.substring(checkpoint.lastIndexOf('/') + 1));
-                backlog.add(number, stream, client(options), options.getBoolean(HAS_TIMES, true));
+                backlog.add(number, stream, client(options), options.getBoolean(Constants.OPTION_HAS_TIMES, true));
                 endsAt = start -> backlog.end(number, start);
             }
-            return sorted(stream, endsAt, options.get(RUN), options.getBoolean(HEADERS, false));
+            return sorted(stream, endsAt, options.get(Constants.OPTION_RUN), options.getBoolean(HEADERS, false));
         }
     }
 
@@ -164,7 +158,7 @@ public final class KafkaSource implements TableProvider {
     private static Map<Object, Object> with(Object metrics, String bytes) {
         Map<Object, Object> all = new TreeMap<>((Map<?, ?>) metrics);
         if (bytes != null) {
-            all.put(ReadBytes.METRIC, bytes);
+            all.put(Constants.METRIC_BYTES, bytes);
         }
         return all;
     }

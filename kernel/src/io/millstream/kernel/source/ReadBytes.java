@@ -1,6 +1,5 @@
 package io.millstream.kernel.source;
 
-import io.millstream.kernel.Constants;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
@@ -24,9 +23,6 @@ import org.apache.spark.util.CollectionAccumulator;
  * plan or in a task that is repeated, counts once, as it does by the offsets.
  */
 final class ReadBytes {
-    /** What it is called among the source's metrics in a progress report. */
-    static final String METRIC = Constants.METRIC_BYTES;
-
     private static final Pattern RANGE =
             Pattern.compile("[A-Za-z]+\\([A-Za-z]+\\(([A-Za-z0-9._-]+)-([0-9]+),(-?[0-9]+),");
 

@@ -213,7 +213,7 @@ class Registry:
         timeout_s = max(0.001, timeout_s)
         until = time.monotonic() + timeout_s
         with self._opener.open(request, timeout=timeout_s) as reply:
-            said = json.loads(_body(reply, until))
+            said = json.loads(_body(reply, url, until))
         if not isinstance(said, dict):
             raise ValueError("its answer is not a JSON object")
         return said
@@ -227,7 +227,7 @@ class _Straight(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _body(reply: Any, until: float) -> bytes:
+def _body(reply: Any, url: str, until: float) -> bytes:
     """The whole response. The deadline also holds for a response that arrives in small pieces."""
     parts: list[bytes] = []
     size = 0
@@ -235,7 +235,10 @@ def _body(reply: Any, until: float) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _MOST_BYTES:
-            raise ValueError(f"its answer has more than {_MOST_BYTES >> 20} MiB")
+            # Not tried again: the next answer would be as long.
+            raise SchemaRegistryException(
+                f"the answer of the schema registry to {url} has more than {_MOST_BYTES >> 20} MiB"
+            )
         if time.monotonic() > until:
             raise TimeoutError("its answer did not end in time")
     return b"".join(parts)

@@ -27,13 +27,13 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** The aggregations of one operator, as described by Python. */
-final class Plan implements Serializable {
+public final class Plan implements Serializable {
     private static final long serialVersionUID = 1;
 
     /** The name of a core, before that of its time zone. */
     private static final String DAILY = "daily ";
 
-    final List<Item> items = new ArrayList<>();
+    public final List<Item> items = new ArrayList<>();
 
     /**
      * One aggregation.
@@ -46,7 +46,7 @@ final class Plan implements Serializable {
      * @param place its name in messages
      * @param of the number of the aggregation whose updates it holds back; -1 if it gets rows
      */
-    record Item(
+    public record Item(
             String core,
             HashMap<String, Long> settings,
             boolean atOnce,
@@ -57,7 +57,7 @@ final class Plan implements Serializable {
             String place,
             int of)
             implements Serializable {
-        long setting(String name) {
+        public long setting(String name) {
             return settings.getOrDefault(name, 0L);
         }
 
@@ -67,7 +67,7 @@ final class Plan implements Serializable {
         }
 
         /** Whether both sides of a join of tables or streams are the same item. */
-        boolean isOfOne() {
+        public boolean isOfOne() {
             return settings.containsKey("left") && link("left") == link("right");
         }
 
@@ -76,52 +76,52 @@ final class Plan implements Serializable {
         }
 
         /** Whether a key has slices of several windows each, instead of one value. */
-        boolean isSliced() {
+        public boolean isSliced() {
             return !core.equals("whole") && !core.equals("latest");
         }
 
         /** Whether its slices are dropped when their time has come. */
-        boolean isWindowed() {
+        public boolean isWindowed() {
             return isSliced() && !core.equals("references");
         }
 
         /** Whether it has state. */
-        boolean hasState() {
+        public boolean hasState() {
             return !List.of("lookup", "table_join", "changes").contains(core);
         }
 
         /** Whether its parts leave unchanged, because nothing reads them. */
-        boolean isOpaque() {
+        public boolean isOpaque() {
             return isLookup() || List.of("latest", "versions", "records", "references").contains(core);
         }
 
         /** Whether it looks up rows, immediately or after a grace period. */
-        boolean isLookup() {
+        public boolean isLookup() {
             return core.equals("lookup") || core.equals("waiting");
         }
 
         /** Whether its slices are forgotten when their time has come. */
-        boolean isDue() {
+        public boolean isDue() {
             return isWindowed() && !List.of("suppress", "pairs", "waiting").contains(core);
         }
 
         /** Whether each change includes the previous value. */
-        boolean remembers() {
+        public boolean remembers() {
             return setting("old") != 0;
         }
 
         /** The prefixes of its parts' names in the output. */
-        List<String> prefixes() {
+        public List<String> prefixes() {
             return of >= 0 ? List.of() : remembers() ? List.of("", "old_") : List.of("");
         }
 
         /** Whether windows are emitted when they close, or are held back. */
-        boolean isOnClose() {
+        public boolean isOnClose() {
             return setting("on_close") != 0 || List.of("suppress", "pairs", "waiting").contains(core);
         }
 
         /** The span of time whose due entries are kept together; a few hundred such spans are open. */
-        long span() {
+        public long span() {
             return switch (isDaily() ? "fixed" : core) {
                 case "fixed" -> Math.max(setting("advance"), (setting("size") + setting("grace")) / 256);
                 case "sliding" -> (setting("difference") + setting("grace")) / 256;
@@ -139,7 +139,7 @@ final class Plan implements Serializable {
             return settings.getOrDefault("retention", least + setting("grace"));
         }
 
-        Parts parts() {
+        public Parts parts() {
             List<Parts.Rule> made = new ArrayList<>();
             for (int i = 0; i < rules.size(); i++) {
                 made.add(Rules.of(rules.get(i), types.get(i).catalogString()));
@@ -147,7 +147,7 @@ final class Plan implements Serializable {
             return new Parts(made);
         }
 
-        Core core(Task task) {
+        public Core core(Task task) {
             return switch (core) {
                 case "whole" -> new WholeTime(task);
                 case "latest" -> new Latest(task);
@@ -206,7 +206,7 @@ final class Plan implements Serializable {
     }
 
     /** The capacity of its cache, in slices: small if rows are only looked up. */
-    int capacity(int tag) {
+    public int capacity(int tag) {
         return isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
     }
 
@@ -222,12 +222,12 @@ final class Plan implements Serializable {
         return (isLookedUp(tag) || isJoined(tag)) && item.core.equals("latest") && isOfBytes;
     }
 
-    int place(int tag) {
+    public int place(int tag) {
         return places.get(tag);
     }
 
     /** Where its previous parts begin, if it remembers them. */
-    int placeOfOld(int tag) {
+    public int placeOfOld(int tag) {
         return place(tag) + items.get(tag).names.size();
     }
 
@@ -255,7 +255,7 @@ final class Plan implements Serializable {
         }
     }
 
-    static Plan of(String json, StructType input) {
+    public static Plan of(String json, StructType input) {
         Plan plan = new Plan();
         try {
             for (JsonNode node : new ObjectMapper().readTree(json)) {

@@ -1,0 +1,96 @@
+package io.millstream.kernel.task;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * How the tasks of one subtopology read, write and commit, as Python has decided it. It is sent to where they run.
+ *
+ * @param run the name of one run of the query, under which its source, operators and sink meet
+ * @param application the application.id, which is the group whose offsets are committed
+ * @param subtopology its number
+ * @param topics what is read, each with the same number of partitions, or fewer
+ * @param consumer settings of the consumer, by Kafka's names
+ * @param producer settings of the producer, likewise
+ * @param isExactlyOnce whether outputs are part of the transaction; the state and the offsets are in any case
+ * @param commitMs the shortest time from one commit to the next
+ * @param idleMs how long a partition without records is waited for while others have some
+ * @param hasHeaders whether headers of records are read
+ * @param directory where the state of its tasks is kept between runs
+ * @param stores its stores, in the order of their numbers
+ */
+public record TaskPlan(
+        String run,
+        String application,
+        int subtopology,
+        List<String> topics,
+        Map<String, String> consumer,
+        Map<String, String> producer,
+        boolean isExactlyOnce,
+        long commitMs,
+        long idleMs,
+        boolean hasHeaders,
+        String directory,
+        List<Store> stores)
+        implements Serializable {
+
+    /**
+     * Part of a task's state.
+     *
+     * @param changelog the topic that it is logged to; empty: to none
+     * @param isInMemory whether it is not kept on disk
+     */
+    public record Store(String name, String changelog, boolean isInMemory) implements Serializable {
+        boolean isLogged() {
+            return !changelog.isEmpty();
+        }
+    }
+
+    /** From Python's description. */
+    public static TaskPlan of(String json) {
+        JsonNode node;
+        try {
+            node = new ObjectMapper().readTree(json);
+        } catch (JsonProcessingException error) {
+            throw new IllegalArgumentException("the description of a task is not JSON", error);
+        }
+        List<String> topics = new ArrayList<>();
+        node.get("topics").forEach(topic -> topics.add(topic.asText()));
+        List<Store> stores = new ArrayList<>();
+        node.get("stores")
+                .forEach(store -> stores.add(new Store(
+                        store.get("name").asText(),
+                        store.get("changelog").asText(),
+                        store.get("in_memory").asBoolean())));
+        return new TaskPlan(
+                node.get("run").asText(),
+                node.get("application").asText(),
+                node.get("subtopology").asInt(),
+                topics,
+                texts(node.get("consumer")),
+                texts(node.get("producer")),
+                node.get("exactly_once").asBoolean(),
+                node.get("commit_ms").asLong(),
+                node.get("idle_ms").asLong(),
+                node.get("headers").asBoolean(),
+                node.get("directory").asText(),
+                stores);
+    }
+
+    private static Map<String, String> texts(JsonNode node) {
+        Map<String, String> texts = new TreeMap<>();
+        node.properties().forEach(entry -> texts.put(entry.getKey(), entry.getValue().asText()));
+        return texts;
+    }
+
+    /** The name of a task, as Kafka Streams writes it. */
+    String name(int partition) {
+        return subtopology + "_" + partition;
+    }
+}

@@ -1,0 +1,266 @@
+package io.millstream.kernel.task;
+
+import java.io.Serializable;
+import java.io.UncheckedIOException;
+import java.io.InterruptedIOException;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
+import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The tasks of a subtopology as Spark's source and sink, in one query. The name of this class is passed to
+ * {@code format}; the options are `plan`, and `partitions`, the numbers of the tasks.
+ *
+ * <p>Progress is in Kafka, so Spark's offsets only count batches, and its checkpoint is thrown away.
+ */
+public final class TaskTable implements TableProvider {
+    private static final String PLAN = "plan.secret"; // it may have passwords, and Spark does not show such an option
+    private static final String PARTITIONS = "partitions";
+
+    @Override
+    public StructType inferSchema(CaseInsensitiveStringMap options) {
+        return RecordRow.SCHEMA;
+    }
+
+    @Override
+    public boolean supportsExternalMetadata() {
+        return true;
+    }
+
+    @Override
+    public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+        return new Both(schema);
+    }
+
+    private record Both(StructType schema) implements SupportsRead, SupportsWrite {
+        @Override
+        public String name() {
+            return "tasks";
+        }
+
+        @Override
+        public Set<TableCapability> capabilities() {
+            return Set.of(
+                    TableCapability.MICRO_BATCH_READ,
+                    TableCapability.STREAMING_WRITE,
+                    TableCapability.ACCEPT_ANY_SCHEMA);
+        }
+
+        @Override
+        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+            TaskPlan plan = TaskPlan.of(options.get(PLAN));
+            List<Integer> partitions = Arrays.stream(options.get(PARTITIONS).split(","))
+                    .map(Integer::valueOf)
+                    .toList();
+            return () -> new Source(plan, partitions);
+        }
+
+        @Override
+        public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+            return new Building(info.options().get("run"), TaskRows.in(info.schema()));
+        }
+    }
+
+    // --- reading ---------------------------------------------------------------------------------------
+
+    private record Source(TaskPlan plan, List<Integer> partitions) implements Scan {
+        @Override
+        public StructType readSchema() {
+            return RecordRow.SCHEMA;
+        }
+
+        @Override
+        public MicroBatchStream toMicroBatchStream(String checkpoint) {
+            return new Stream(plan, partitions);
+        }
+    }
+
+    private static final class Count extends Offset implements PartitionOffset {
+        private static final long serialVersionUID = 1;
+        private final long number;
+
+        Count(long number) {
+            this.number = number;
+        }
+
+        @Override
+        public String json() {
+            return Long.toString(number);
+        }
+    }
+
+    private record Part(TaskPlan plan, int partition, int number, int batch) implements InputPartition {}
+
+    private static final class Stream implements MicroBatchStream, SupportsRealTimeMode {
+        /** How long a query is held after its last batch, so that it can be stopped. */
+        private static final long HELD_MS = 30_000;
+
+        private final TaskPlan plan;
+        private final List<Integer> partitions;
+        private final Tasks tasks;
+        private long number;
+
+        Stream(TaskPlan plan, List<Integer> partitions) {
+            this.plan = plan;
+            this.partitions = partitions;
+            this.tasks = Tasks.of(plan.run());
+        }
+
+        @Override
+        public Offset initialOffset() {
+            return new Count(0);
+        }
+
+        @Override
+        public Offset latestOffset() {
+            holdIfOver();
+            return new Count(++number);
+        }
+
+        /** After the last batch the query waits to be stopped. */
+        private void holdIfOver() {
+            if (!tasks.isEnding()) {
+                return;
+            }
+            tasks.settle();
+            try {
+                Thread.sleep(HELD_MS);
+            } catch (InterruptedException stopped) {
+                Thread.currentThread().interrupt();
+                InterruptedIOException wanted = new InterruptedIOException("the query is being stopped");
+                wanted.initCause(stopped);
+                throw new UncheckedIOException(wanted); // in this form, Spark knows that the end is intended
+            }
+        }
+
+        @Override
+        public Offset deserializeOffset(String json) {
+            number = Math.max(number, Long.parseLong(json));
+            return new Count(Long.parseLong(json));
+        }
+
+        @Override
+        public InputPartition[] planInputPartitions(Offset start, Offset end) {
+            return planInputPartitions(start);
+        }
+
+        @Override
+        public InputPartition[] planInputPartitions(Offset start) {
+            tasks.begin();
+            InputPartition[] parts = new InputPartition[partitions.size()];
+            for (int i = 0; i < parts.length; i++) {
+                parts[i] = new Part(plan, partitions.get(i), i, tasks.batch());
+            }
+            return parts;
+        }
+
+        @Override
+        public Offset mergeOffsets(PartitionOffset[] ends) {
+            return new Count(++number);
+        }
+
+        @Override
+        public PartitionReaderFactory createReaderFactory() {
+            return new Readers();
+        }
+
+        @Override
+        public void commit(Offset end) {
+            // the tasks have committed
+        }
+
+        @Override
+        public void stop() {
+            Tasks.close(plan.run());
+        }
+    }
+
+    private record Readers() implements PartitionReaderFactory {
+        @Override
+        public PartitionReader<InternalRow> createReader(InputPartition partition) {
+            Part part = (Part) partition;
+            return new TaskReader(part.plan, part.partition, part.number);
+        }
+    }
+
+    static PartitionOffset ended(int number) {
+        return new Count(number);
+    }
+
+    // --- writing ---------------------------------------------------------------------------------------
+
+    private record Building(String run, TaskRows rows) implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
+        @Override
+        public WriteBuilder truncate() {
+            return this;
+        }
+
+        @Override
+        public Write build() {
+            return new Write() {
+                @Override
+                public StreamingWrite toStreaming() {
+                    return new Sink(new Writers(run, rows));
+                }
+            };
+        }
+    }
+
+    private record Sink(Writers writers) implements StreamingWrite {
+        @Override
+        public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
+            return writers;
+        }
+
+        @Override
+        public boolean useCommitCoordinator() {
+            return false;
+        }
+
+        @Override
+        public void commit(long batch, WriterCommitMessage[] messages) {
+            // the tasks have committed
+        }
+
+        @Override
+        public void abort(long batch, WriterCommitMessage[] messages) {
+            // the tasks have seen to it
+        }
+    }
+
+    private record Writers(String run, TaskRows rows) implements StreamingDataWriterFactory, Serializable {
+        @Override
+        public DataWriter<InternalRow> createWriter(int partition, long id, long epoch) {
+            return new TaskWriter(run, rows);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+package io.millstream.kernel.task;
+
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+
+/** The sink of one task: it sends what comes, and commits when the control comes. */
+final class TaskWriter implements DataWriter<InternalRow> {
+    private final String run;
+    private final TaskRows rows;
+    private Task task;
+
+    private record Done() implements WriterCommitMessage {}
+
+    TaskWriter(String run, TaskRows rows) {
+        this.run = run;
+        this.rows = rows;
+    }
+
+    @Override
+    public void write(InternalRow row) {
+        if (task == null) {
+            task = Tasks.current(run);
+        }
+        if (row.getInt(rows.control()) == Task.COMMIT) {
+            task.commit();
+            return;
+        }
+        for (int i = 0; i < rows.outputs(); i++) {
+            ProducerRecord<byte[], byte[]> record = rows.record(row, i);
+            if (record != null) {
+                task.send(record);
+            }
+        }
+    }
+
+    @Override
+    public WriterCommitMessage commit() {
+        return new Done();
+    }
+
+    @Override
+    public void abort() {
+        // the reader gives the task up
+    }
+
+    @Override
+    public void close() {
+        // the reader does
+    }
+}

@@ -40,7 +40,7 @@ lint: setup ## Check style, format and types, in seconds
 	@$(BIN)/mypy
 	@$(BIN)/python kernel/build.py --check
 
-check: lint ## Run lint and the tests that need no engine, in half a minute
+check: lint ## Run lint and the tests that need no engine, in a minute
 	@$(BIN)/python scripts/run_tests.py --tiers pure
 
 bench: setup ## Compare with Kafka Streams, Spark and Quix Streams: 15 minutes (ARGS="--quick", 4; ARGS="latency")

@@ -42,6 +42,13 @@ class Tier:
     yields: bool = False
     """Whether it leaves the CPU to other tiers that need it."""
 
+    @property
+    def words(self) -> str:
+        """The markers that a file with tests of this tier names; for a database it needs none (tiers.py)."""
+        words = self.markers.split()
+        named = [word for before, word in zip(["", *words], words, strict=False) if before != "not"]
+        return " ".join(word for word in named if word not in ("and", "not", "disk"))
+
 
 TIERS = {
     tier.name: tier
@@ -63,8 +70,13 @@ THEN = ("cluster", "spark", "end-to-end", "kafka", "disk")
 LANES = min(len(THEN), max(2, (os.cpu_count() or 2) // 2))
 """How many run at the same time."""
 
-WORKERS = min(4, max(2, os.cpu_count() or 2))
-"""Not one for each of many cores, because each of them imports and collects all tests."""
+WORKERS = min(4, max(3, os.cpu_count() or 3))
+"""More than two cores have, because some tests wait; not one for each of many, because each of them imports
+and collects all tests."""
+
+MARKERS = "MILLSTREAM_TEST_MARKERS"
+"""The variable with the markers of a tier. A file that names none of its tests so is not even imported, which
+takes longer than some tiers' tests (tests/conftest.py)."""
 
 EVERYTHING = bool(os.environ.get("ALL"))
 """Whether the tests that wait for the night run as well (tests/nightly.py)."""
@@ -225,7 +237,7 @@ class Run:
             process = subprocess.Popen(
                 [*BEHIND_OTHERS, *command] if tier.yields and not self._alone else command,
                 cwd=ROOT,
-                env=environment(),
+                env=environment() | {MARKERS: tier.words},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=None if output is None else subprocess.STDOUT,

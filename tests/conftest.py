@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import logging
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -28,6 +29,15 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 DISK = DiskGuard()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the files without tests of the tier that runs (scripts/run_tests.py): imports take long."""
+    words = os.environ.get("MILLSTREAM_TEST_MARKERS", "").split()
+    if not words or not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return True if any(f"mark.{word}" not in text for word in words) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the markers

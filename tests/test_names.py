@@ -66,9 +66,10 @@ def _source(path: Path) -> Source:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     lines = text.splitlines()
+    nodes = list(ast.walk(tree))
     documented: set[int] = set()
     parts: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             documented.add(id(node.value))
             for number in range(node.lineno - 1, node.end_lineno or 0):
@@ -76,7 +77,7 @@ def _source(path: Path) -> Source:
         if isinstance(node, ast.JoinedStr):
             parts |= {id(each) for each in node.values}
     texts = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in documented or id(node) in parts:
             continue
         if isinstance(node, ast.JoinedStr):

@@ -63,5 +63,6 @@ def test_each_row_of_the_table_leads_to_a_test_and_to_its_subjects() -> None:
     """A row whose test has another name now would let it run every time."""
     for row in nightly.NIGHTLY:
         file, _, test = row.partition("::")
-        assert f"def {test}" in (nightly.ROOT / file).read_text(encoding="utf-8"), row
+        name = test.partition("[")[0]
+        assert f"def {name}" in (nightly.ROOT / file).read_text(encoding="utf-8"), row
         assert nightly.as_it_is(row)

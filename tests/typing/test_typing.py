@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.disk
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = ROOT / "tests" / "typing"
 WRONG = sorted((HERE / "wrong").glob("*.py"))

@@ -82,3 +82,6 @@ METRIC_BYTES = "bytes"
 """A metric of the Kafka source: the bytes that it has read."""
 METRIC_WRITTEN = "written:"
 """How the names of the sink's metrics of a topic begin."""
+
+HEADER_PARTS = "millstream.parts"
+"""The header of a changelog's record with what the value was merged from."""

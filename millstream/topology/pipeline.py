@@ -148,14 +148,16 @@ def input_label(node: Source | TableSource | Repartition) -> str:
     return node.topic
 
 
-def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) -> tuple[Pipeline, ...]:
-    """The pipelines of a topology: the subtopologies that shuffles connect.
+def plan_pipelines(
+    nodes: Sequence[Node], subtopologies: Sequence[Subtopology], *, by_task: bool = False
+) -> tuple[Pipeline, ...]:
+    """The pipelines of a topology: the subtopologies that shuffles connect; `by_task`: each subtopology.
 
     `nodes` has parents before children. Global tables are omitted: no query runs them.
     """
     tables = [node for node in nodes if isinstance(node, GlobalTable)]
     nodes = [node for node in nodes if not isinstance(node, GlobalTable)]
-    cuts = _cuts(nodes)
+    cuts = _topics_between(nodes) if by_task else _cuts(nodes)
     home = {processor.name: each.id for each in subtopologies for processor in each.processors}
     groups = DisjointSets(each.id for each in subtopologies)
     for node in nodes:
@@ -302,6 +304,13 @@ def global_read(join: StreamGlobalTableJoin, inputs: Iterable[Node]) -> GlobalRe
     table = join.parents[1]
     assert isinstance(table, GlobalTable)
     return next((each for each in inputs if isinstance(each, GlobalRead) and each.topic == table.topic), None)
+
+
+def _topics_between(nodes: Sequence[Node]) -> dict[Node, str]:
+    """Every repartition has a topic, as in Kafka Streams."""
+    return {
+        node: f"The topic '{node.topic}' is between them." for node in nodes if isinstance(node, Repartition)
+    }
 
 
 def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:

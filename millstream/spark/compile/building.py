@@ -43,7 +43,7 @@ from millstream.topology.nodes import (
     StreamJoin,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline, global_read, global_stores_of
+from millstream.topology.pipeline import Pipeline, Scan, global_read, global_stores_of, input_label
 
 __all__ = [
     "Building",
@@ -172,6 +172,15 @@ class Building:
     """The number of flags for dropped records."""
     places: list[FailurePlace] = field(default_factory=list)
     """The places of records that may fail and that the user's own handlers decide about."""
+
+    owns_sources = True
+    """Whether each source has a flow of its own, whose bytes can be dropped when they have been read."""
+
+    def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
+        """The flow with the records of an input, and a lane of these: `key` and `value` in bytes."""
+        flow = Flow(self.context.read(node), self.names, scans=(Scan(input_label(node)),))
+        self.flows.append(flow)
+        return flow, Lane("key", "value")
 
     def parents(self, node: Node) -> tuple[Node, ...]:
         """What must be built before a node, including the reads of its global tables."""

@@ -67,7 +67,20 @@ from millstream.topology.windows import (
     UnlimitedWindows,
 )
 
-__all__ = ["Item", "LateRows", "Results", "aggregate", "bucket_names", "item_of", "layout"]
+__all__ = [
+    "Item",
+    "LateRows",
+    "Results",
+    "aggregate",
+    "bucket_names",
+    "described",
+    "item_of",
+    "key_bytes",
+    "layout",
+    "put_lanes",
+    "unpacked",
+    "with_own",
+]
 
 PASSED = -1
 """The value of the column `tag` in rows that pass through the operator; other rows have an item's number."""
@@ -217,7 +230,7 @@ def item_of(
 
     def cut() -> Mergeable | NotMergeableError:
         try:
-            return take_apart(_with_own(df, [item]), column, [key], names)
+            return take_apart(with_own(df, [item]), column, [key], names)
         except NotMergeableError as error:
             return error  # not a mistake in the user's function
 
@@ -285,7 +298,7 @@ def aggregate(
         any_order = not (passing or held_back or as_they_come) and all(map(_is_of_any_order, items))
         description = json.dumps(
             [
-                *(_described(item, items) for item in items),
+                *(described(item, items) for item in items),
                 *(_holding(node, number) for number, node in held_back),
             ]
         )
@@ -305,7 +318,7 @@ def aggregate(
     called = {name: names.new(name[0]) for name in _OWN}
     df = df.withColumnsRenamed(called)
     df = df.withColumn(called["at"], F.timestamp_millis(called["at"]))
-    df = df.withColumn(HEADERS, _unpacked(F.col(called["headers"]))).drop(called["headers"])
+    df = df.withColumn(HEADERS, unpacked(F.col(called["headers"]))).drop(called["headers"])
     new = Flow(with_context(df, called["at"]), names)
     results = Results((new, {}))
     has_kinds = (
@@ -332,7 +345,7 @@ def aggregate(
                 item, items, new, mine, called["time"], called["start"]
             )
         else:
-            _put_lanes(item, number, behind, results, called, has_kinds=bool(has_kinds))
+            put_lanes(item, number, behind, results, called, has_kinds=bool(has_kinds))
     if passing:
         passed = names.new("o"), new.with_column("f", F.col(called["tag"]) == PASSED)
         new.df = new.df.withColumnRenamed("passed", passed[0])
@@ -340,7 +353,7 @@ def aggregate(
     return results
 
 
-def _put_lanes(
+def put_lanes(
     item: Item,
     number: int,
     behind: Mapping[int, Suppress],
@@ -480,7 +493,7 @@ def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> An
     return python_program(spark, Folding(folds), patience_ms) if folds else None
 
 
-def _with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
+def with_own(df: DataFrame, items: Sequence[Item]) -> DataFrame:
     """Add each item's key and value columns, NULL in the rows of other items: its expressions must not see
     their values."""
     columns = {}
@@ -535,7 +548,7 @@ def _rows_of(
     letters: bool,
 ) -> DataFrame:
     """The rows of one flow. They have a column for `every` part, of all items."""
-    df = _with_own(flow.df, [item for _, item in items])
+    df = with_own(flow.df, [item for _, item in items])
     for place, (number, item) in enumerate(items):
         if item.old is not None and item.using is None:
             df, taken = of_both(df, item.value, item.old, item.parts.parts)
@@ -553,13 +566,19 @@ def _rows_of(
     if len(items) == 1 and not passing:
         ((number, item),) = items
         df = df.where(item.pending.belongs)
-        row = [F.lit(number).alias("tag"), _key(item, df).alias("key"), at, headers, *_parts_of(item, every)]
+        row = [
+            F.lit(number).alias("tag"),
+            key_bytes(item, df).alias("key"),
+            at,
+            headers,
+            *_parts_of(item, every),
+        ]
         return df.select(*row, _since(item)) if has_since else df.select(*row)
     df = df.withColumns({"at": at, "headers": headers})
     type_ = written_type(letters)  # one type for all: a column may be NULL in one output only
     elements = []
     for number, item in items:
-        fields = [F.lit(number).alias("tag"), _key(item, df).alias("key"), *_parts_of(item, every)]
+        fields = [F.lit(number).alias("tag"), key_bytes(item, df).alias("key"), *_parts_of(item, every)]
         if has_since:
             fields.append(_since(item))
         if passing:
@@ -619,7 +638,7 @@ def _in_buckets(rows: DataFrame, items: Sequence[Item]) -> DataFrame:
     return rows.select(bucket.alias("bucket"), "*")
 
 
-def _key(item: Item, df: DataFrame) -> Column:
+def key_bytes(item: Item, df: DataFrame) -> Column:
     return serde_columns.to_bytes(
         item.key_serde, F.col(item.key), df.schema[item.key].dataType, f"{item.pending.node.name}: the key"
     )
@@ -669,7 +688,7 @@ def _packed(headers: Column) -> Column:
     return Column(_of_kernel("Headers").packed(headers._jc))
 
 
-def _unpacked(content: Column) -> Column:
+def unpacked(content: Column) -> Column:
     return Column(_of_kernel("Headers").unpacked(content._jc))
 
 
@@ -705,7 +724,7 @@ def _core(pending: Pending) -> tuple[str, dict[str, int]]:
     return "whole", old
 
 
-def _described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
+def described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
     """The description of an item for the kernel."""
     places = {each.pending.node: number for number, each in enumerate(items)}
     links = {name: places[node] for name, node in item.links.items()}

@@ -39,7 +39,9 @@ __all__ = [
     "BY_SPARK",
     "PassedThrough",
     "build_operators",
+    "item_of_pending",
     "operators",
+    "pending_of",
 ]
 
 
@@ -74,7 +76,7 @@ def build_operators(building: Building) -> set[Node]:
 
 def _build(building: Building, flows: list[Flow]) -> set[Node]:
     """Build the operators of what waits in these flows; returns the nodes that are then complete."""
-    mine = [_pending(building, node) for node in building.pending if _flow_of(building, node) in flows]
+    mine = [pending_of(building, node) for node in building.pending if _flow_of(building, node) in flows]
     for flow in flows:
         flow.count_dropped()
     on_kernel, by_spark = _taken_apart(building, mine)
@@ -175,7 +177,7 @@ def _groups(building: Building) -> list[list[Flow]]:
     return list(together.values())
 
 
-def _pending(building: Building, node: Node) -> Pending:
+def pending_of(building: Building, node: Node) -> Pending:
     flow = _flow_of(building, node)
     lane = flow.lanes[building.sides[node][0] if isinstance(node, OfSides) else node]
     remembers = building.stands_for.get(node, node) in building.remembering
@@ -228,7 +230,7 @@ def _taken_apart(building: Building, pending: list[Pending]) -> tuple[list[Item]
     items, others = [], []
     for each in pending:
         try:
-            items.append(_item(building, each))
+            items.append(item_of_pending(building, each))
         except NotMergeableError as error:
             if each.windows is not None:
                 raise TopologyException(
@@ -241,7 +243,7 @@ def _taken_apart(building: Building, pending: list[Pending]) -> tuple[list[Item]
     return sorted(items, key=lambda item: not item.has_state), others
 
 
-def _item(building: Building, pending: Pending) -> Item:
+def item_of_pending(building: Building, pending: Pending) -> Item:
     """One of the operator's items.
 
     Raises:

@@ -34,7 +34,7 @@ from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import FrameRead, Function, GlobalRead, Node, Repartition, Source, TableSource
-from millstream.topology.pipeline import Pipeline, Scan, input_label
+from millstream.topology.pipeline import Pipeline
 
 __all__ = [
     "WrittenBack",
@@ -99,12 +99,11 @@ def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Ser
 
 
 def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -> tuple[Flow, Lane]:
-    flow = Flow(building.context.read(node), building.names, scans=(Scan(input_label(node)),))
+    flow, read = building.open(node)
     where = place_of_record()
     where_key, where_value = F.concat(where, F.lit(" key")), F.concat(where, F.lit(" value"))
-    read_key = serde_columns.from_bytes(key_serde, F.col("key"), where_key)
-    read_value = serde_columns.from_bytes(value_serde, F.col("value"), where_value)
-    building.flows.append(flow)
+    read_key = serde_columns.from_bytes(key_serde, flow.own(read, F.col("key")), where_key)
+    read_value = serde_columns.from_bytes(value_serde, flow.own(read, F.col("value")), where_value)
     if not building.context.handlers.deserialization:
         key = flow.with_column("k", serde_columns.once(key_serde, read_key))
         value = flow.with_column("v", serde_columns.once(value_serde, read_value))
@@ -112,7 +111,7 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
             building.raw[key] = flow.with_column("r", F.col("key"))
             building.raw[value] = flow.with_column("r", F.col("value"))
         _forget_raw(building, flow)
-        return flow, _stamped(building, node, flow, Lane(key, value, None, key_serde, value_serde))
+        return flow, _stamped(building, node, flow, Lane(key, value, read.keep, key_serde, value_serde))
     tried_key = flow.with_column("t", serde_columns.once(key_serde, attempt(F.lit(True), read_key)))
     tried_value = flow.with_column("t", serde_columns.once(value_serde, attempt(F.lit(True), read_value)))
     key = flow.with_column("k", F.col(tried_key)["r0"])
@@ -131,7 +130,8 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
         ask(building, node, flow, failed, place, exception, message, (nothing, nothing))
     else:
         drop(building, node, flow, failed, "deserialization", exception, message)
-    lane = flow.narrow(Lane(key, value, None, key_serde, value_serde), ~F.col(failed), alone=not flow.lanes)
+    lane = Lane(key, value, read.keep, key_serde, value_serde)
+    lane = flow.narrow(lane, ~F.col(failed), alone=not flow.lanes)
     return flow, _stamped(building, node, flow, lane)
 
 
@@ -155,6 +155,8 @@ def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
 
 def _forget_raw(building: Building, flow: Flow) -> tuple[str, str]:
     """Drop the bytes that were read, unless dead letters need them; returns their columns' names."""
+    if RAW_KEY in flow.df.columns or not building.owns_sources:
+        return RAW_KEY, RAW_VALUE
     if building.context.handlers.needs_source:
         flow.df = flow.df.withColumnsRenamed({"key": RAW_KEY, "value": RAW_VALUE})
     else:

@@ -72,6 +72,8 @@ public final class Constants {
     public static final String METRIC_BYTES = "bytes";
     /** How the names of the sink's metrics of a topic begin. */
     public static final String METRIC_WRITTEN = "written:";
+    /** The header of a changelog's record with what the value was merged from. */
+    public static final String HEADER_PARTS = "millstream.parts";
 
     private Constants() {}
 }

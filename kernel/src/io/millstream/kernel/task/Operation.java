@@ -32,6 +32,7 @@ final class Operation {
      * @param control the place of `control`
      * @param timestamp that of the time, in ms
      * @param columns how many there are
+     * @param passes how many of them go on, which are the first ones
      */
     record Spec(
             String run,
@@ -41,13 +42,14 @@ final class Operation {
             ArrayList<Integer> stores,
             int control,
             int timestamp,
-            int columns)
+            int columns,
+            int passes)
             implements Serializable {
 
         /**
          * From Python's description.
          *
-         * @param description JSON: `run`, `number`, and `items`: each as {@link Plan#of} has it, and the names of
+         * @param description JSON: `run`, `number`, `passes`, `at`, the name of the column with the time in ms, and `items`: each as {@link Plan#of} has it, and the names of
          *     columns: `on`, whether a row is for it, and `key`; and the number of its `store`
          */
         static Spec of(String description, StructType rows) {
@@ -68,8 +70,9 @@ final class Operation {
                         entries,
                         stores,
                         rows.fieldIndex("control"),
-                        rows.fieldIndex("timestamp"),
-                        rows.size());
+                        rows.fieldIndex(node.get("at").asText()),
+                        rows.size(),
+                        node.get("passes").asInt());
             } catch (JsonProcessingException error) {
                 throw new IllegalArgumentException("the description of an operator is not JSON", error);
             }
@@ -80,6 +83,7 @@ final class Operation {
     record Entry(int on, int key) implements Serializable {}
 
     private final Spec spec;
+    private final StoredValues stored;
     private final Core[] cores;
     private final Packing[][] packings;
     private final int[] places;
@@ -89,8 +93,9 @@ final class Operation {
     private final InternalRow passedOwn;
     private final JoinedRow joined = new JoinedRow();
 
-    private Operation(Spec spec, Task task) {
+    private Operation(Spec spec, StoredValues stored, Task task) {
         this.spec = spec;
+        this.stored = stored;
         List<Plan.Item> items = spec.plan.items;
         this.cores = new Core[items.size()];
         this.packings = new Packing[items.size()][];
@@ -104,7 +109,7 @@ final class Operation {
             for (int part = 0; part < packings[i].length; part++) {
                 packings[i][part] = Packing.of(item.types().get(part));
             }
-            Slices slices = new Slices(task.state, spec.stores.get(i), packings[i]);
+            Slices slices = new Slices(task.state, spec.stores.get(i), packings[i], values(i));
             Results output = new Results(i, item);
             var table = new io.millstream.kernel.core.Table(
                     slices, output, item.atOnce(), spec.plan.capacity(i));
@@ -121,9 +126,26 @@ final class Operation {
     }
 
     /** That of the task whose rows the calling thread has. */
-    static Operation of(Spec spec) {
+    static Operation of(Spec spec, StoredValues stored) {
         Task task = Tasks.current(spec.run);
-        return (Operation) task.operations.computeIfAbsent(spec.number, number -> new Operation(spec, task));
+        return (Operation) task.operations.computeIfAbsent(spec.number, number -> new Operation(spec, stored, task));
+    }
+
+    /** The values of an item's store. */
+    private Slices.Values values(int item) {
+        return (key, window) -> {
+            Object[] own = new Object[width];
+            own[0] = item;
+            own[1] = io.millstream.kernel.Constants.KIND_UPDATE;
+            own[2] = key;
+            own[3] = window.start;
+            own[4] = window.end;
+            own[5] = window.at;
+            for (int i = 0; i < window.parts.length; i++) {
+                own[places[item] + i] = window.parts[i] == null ? null : packings[item][i].column(window.parts[i]);
+            }
+            return stored.of(item, new JoinedRow(new GenericInternalRow(own), nothing));
+        };
     }
 
     void process(InternalRow row) {

@@ -7,6 +7,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.execution.SparkPlan;
 import scala.collection.Iterator;
 import scala.collection.immutable.IndexedSeq;
@@ -23,38 +24,46 @@ public final class OperatorExec extends SparkPlan {
 
     private final Operation.Spec spec;
     private final Seq<Attribute> own;
+    /** For each item, the bytes of a value of its store, from a row of its own. */
+    private final Seq<Expression> stored;
+
     private final SparkPlan child;
 
-    public OperatorExec(Operation.Spec spec, Seq<Attribute> own, SparkPlan child) {
+    public OperatorExec(Operation.Spec spec, Seq<Attribute> own, Seq<Expression> stored, SparkPlan child) {
         this.spec = spec;
         this.own = own;
+        this.stored = stored;
         this.child = child;
     }
 
     @Override
     public RDD<InternalRow> doExecute() {
-        return child.execute().mapPartitions(new Running(spec), true, ROWS);
+        return child.execute().mapPartitions(new Running(spec, stored, output()), true, ROWS);
     }
 
     private static final class Running extends AbstractFunction1<Iterator<InternalRow>, Iterator<InternalRow>>
             implements Serializable {
         private static final long serialVersionUID = 1;
         private final Operation.Spec spec;
+        private final Seq<Expression> stored;
+        private final Seq<Attribute> columns;
 
-        Running(Operation.Spec spec) {
+        Running(Operation.Spec spec, Seq<Expression> stored, Seq<Attribute> columns) {
             this.spec = spec;
+            this.stored = stored;
+            this.columns = columns;
         }
 
         @Override
         public Iterator<InternalRow> apply(Iterator<InternalRow> rows) {
-            return new OperatorRows(spec, rows);
+            return new OperatorRows(spec, new StoredValues(stored, columns), rows);
         }
     }
 
     @Override
     public Seq<Attribute> output() {
         List<Attribute> all = new ArrayList<>(CollectionConverters.asJava(own));
-        CollectionConverters.asJava(child.output()).forEach(each -> all.add(each));
+        all.addAll(CollectionConverters.asJava(child.output()).subList(0, spec.passes()));
         return OperatorNode.seq(all);
     }
 
@@ -75,12 +84,12 @@ public final class OperatorExec extends SparkPlan {
 
     @Override
     public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
-        return new OperatorExec(spec, own, CollectionConverters.asJava(children).get(0));
+        return new OperatorExec(spec, own, stored, CollectionConverters.asJava(children).get(0));
     }
 
     @Override
     public int productArity() {
-        return 3;
+        return 4;
     }
 
     @Override
@@ -88,6 +97,7 @@ public final class OperatorExec extends SparkPlan {
         return switch (place) {
             case 0 -> spec;
             case 1 -> own;
+            case 2 -> stored;
             default -> child;
         };
     }
@@ -102,6 +112,7 @@ public final class OperatorExec extends SparkPlan {
         return other instanceof OperatorExec exec
                 && exec.spec.equals(spec)
                 && exec.own.equals(own)
+                && exec.stored.equals(stored)
                 && exec.child.equals(child);
     }
 

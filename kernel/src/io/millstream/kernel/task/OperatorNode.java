@@ -2,15 +2,22 @@ package io.millstream.kernel.task;
 
 import io.millstream.kernel.state.Plan;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.AttributeSet$;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
+import org.apache.spark.sql.catalyst.optimizer.CollapseProject$;
+import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
@@ -41,11 +48,15 @@ public final class OperatorNode extends LogicalPlan {
 
     private final Operation.Spec spec;
     private final Seq<Attribute> own;
+    /** For each item, the bytes of a value of its store, from a row of its own. */
+    private final Seq<Expression> stored;
+
     private final LogicalPlan child;
 
-    public OperatorNode(Operation.Spec spec, Seq<Attribute> own, LogicalPlan child) {
+    public OperatorNode(Operation.Spec spec, Seq<Attribute> own, Seq<Expression> stored, LogicalPlan child) {
         this.spec = spec;
         this.own = own;
+        this.stored = stored;
         this.child = child;
     }
 
@@ -72,8 +83,44 @@ public final class OperatorNode extends LogicalPlan {
             }
         }
         LogicalPlan plan = given.queryExecution().analyzed();
-        OperatorNode node = new OperatorNode(spec, seq(own), plan);
+        OperatorNode node = new OperatorNode(spec, seq(own), seq(List.of()), plan);
         return org.apache.spark.sql.classic.Dataset.ofRows(given.sparkSession(), node);
+    }
+
+    /**
+     * The same rows, by operators that know how the values of their stores are written.
+     *
+     * @param values for each operator its rows, with a column of bytes for each of its items
+     */
+    @SuppressWarnings("resource") // the session stays open
+    public static Dataset<Row> stored(Dataset<Row> rows, List<Dataset<Row>> values) {
+        Map<Integer, Seq<Expression>> expressions = new HashMap<>();
+        for (Dataset<Row> each : values) {
+            LogicalPlan plan = analyzed(each);
+            plan = ReplaceExpressions$.MODULE$.apply(CollapseProject$.MODULE$.apply(plan, true));
+            if (!(plan instanceof Project project && project.child() instanceof OperatorNode node)) {
+                throw new IllegalStateException("the values of stores are not computed from an operator: " + plan);
+            }
+            List<Expression> found = new ArrayList<>();
+            CollectionConverters.asJava(project.projectList())
+                    .forEach(named -> found.add(named instanceof Alias alias ? alias.child() : (Expression) named));
+            expressions.put(node.spec.number(), seq(found));
+        }
+        var session = ((org.apache.spark.sql.classic.Dataset<Row>) rows).sparkSession();
+        return org.apache.spark.sql.classic.Dataset.ofRows(session, given(analyzed(rows), expressions));
+    }
+
+    private static LogicalPlan analyzed(Dataset<Row> rows) {
+        return ((org.apache.spark.sql.classic.Dataset<Row>) rows).queryExecution().analyzed();
+    }
+
+    private static LogicalPlan given(LogicalPlan plan, Map<Integer, Seq<Expression>> expressions) {
+        List<LogicalPlan> children = new ArrayList<>();
+        CollectionConverters.asJava(plan.children()).forEach(child -> children.add(given(child, expressions)));
+        if (plan instanceof OperatorNode node) {
+            return new OperatorNode(node.spec, node.own, expressions.get(node.spec.number()), children.get(0));
+        }
+        return children.isEmpty() ? plan : plan.withNewChildren(seq(children));
     }
 
     private static Attribute attribute(String name, DataType type, boolean isNullable) {
@@ -94,6 +141,10 @@ public final class OperatorNode extends LogicalPlan {
         return spec;
     }
 
+    Seq<Expression> stored() {
+        return stored;
+    }
+
     Seq<Attribute> own() {
         return own;
     }
@@ -105,7 +156,7 @@ public final class OperatorNode extends LogicalPlan {
     @Override
     public Seq<Attribute> output() {
         List<Attribute> all = new ArrayList<>(CollectionConverters.asJava(own));
-        CollectionConverters.asJava(child.output()).forEach(each -> all.add(each));
+        all.addAll(CollectionConverters.asJava(child.output()).subList(0, spec.passes()));
         return seq(all);
     }
 
@@ -127,7 +178,7 @@ public final class OperatorNode extends LogicalPlan {
 
     @Override
     public LogicalPlan withNewChildrenInternal(IndexedSeq<LogicalPlan> children) {
-        return new OperatorNode(spec, own, CollectionConverters.asJava(children).get(0));
+        return new OperatorNode(spec, own, stored, CollectionConverters.asJava(children).get(0));
     }
 
     @Override
@@ -137,7 +188,7 @@ public final class OperatorNode extends LogicalPlan {
 
     @Override
     public int productArity() {
-        return 3;
+        return 4;
     }
 
     @Override
@@ -145,6 +196,7 @@ public final class OperatorNode extends LogicalPlan {
         return switch (place) {
             case 0 -> spec;
             case 1 -> own;
+            case 2 -> stored;
             default -> child;
         };
     }
@@ -159,6 +211,7 @@ public final class OperatorNode extends LogicalPlan {
         return other instanceof OperatorNode node
                 && node.spec.equals(spec)
                 && node.own.equals(own)
+                && node.stored.equals(stored)
                 && node.child.equals(child);
     }
 

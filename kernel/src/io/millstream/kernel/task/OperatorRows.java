@@ -7,6 +7,7 @@ import scala.collection.Iterator;
 /** The rows of an operator: for each that comes in its results, and then the row itself. */
 final class OperatorRows extends AbstractIterator<InternalRow> {
     private final Operation.Spec spec;
+    private final StoredValues stored;
     private final Iterator<InternalRow> rows;
     private Operation operation;
     /** What came in last, and has still to go on. */
@@ -14,8 +15,9 @@ final class OperatorRows extends AbstractIterator<InternalRow> {
 
     private InternalRow next;
 
-    OperatorRows(Operation.Spec spec, Iterator<InternalRow> rows) {
+    OperatorRows(Operation.Spec spec, StoredValues stored, Iterator<InternalRow> rows) {
         this.spec = spec;
+        this.stored = stored;
         this.rows = rows;
     }
 
@@ -31,7 +33,7 @@ final class OperatorRows extends AbstractIterator<InternalRow> {
             } else if (rows.hasNext()) {
                 in = rows.next();
                 if (operation == null) { // not before the source has its task
-                    operation = Operation.of(spec);
+                    operation = Operation.of(spec, stored);
                 }
                 operation.process(in);
             } else {

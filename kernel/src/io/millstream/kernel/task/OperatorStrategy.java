@@ -30,7 +30,8 @@ final class OperatorStrategy extends SparkStrategy {
     @Override
     public Seq<SparkPlan> apply(LogicalPlan plan) {
         if (plan instanceof OperatorNode node) {
-            return OperatorNode.seq(List.of(new OperatorExec(node.spec(), node.own(), planLater(node.child()))));
+            return OperatorNode.seq(List.of(new OperatorExec(
+                    node.spec(), node.own(), node.stored(), planLater(node.child()))));
         }
         return OperatorNode.seq(List.of());
     }

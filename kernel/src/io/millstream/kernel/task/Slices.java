@@ -14,8 +14,15 @@ final class Slices implements SliceState {
     private final State state;
     private final int store;
     private final Packing[] packings;
+    private final Values values;
 
-    Slices(State state, int store, Packing[] packings) {
+    /** The values of a store, in bytes. */
+    interface Values {
+        byte[] of(byte[] key, Window window);
+    }
+
+    Slices(State state, int store, Packing[] packings, Values values) {
+        this.values = values;
         this.state = state;
         this.store = store;
         this.packings = packings;
@@ -33,19 +40,14 @@ final class Slices implements SliceState {
         if (kept == null) {
             return null;
         }
-        try (DataInputStream in = Packing.from(kept)) {
-            int size = in.readInt();
-            ArrayList<Window> windows = new ArrayList<>(size + 1);
-            for (int i = 0; i < size; i++) {
-                long start = in.readLong();
-                long end = in.readLong();
-                long at = in.readLong();
-                Object[] parts = new Object[packings.length];
-                for (int part = 0; part < parts.length; part++) {
-                    parts[part] = packings[part].read(in);
-                }
-                windows.add(new Window(start, end, at, parts));
+        Entry entry = Entry.of(kept);
+        try (DataInputStream in = Packing.from(entry.parts())) {
+            Object[] parts = new Object[packings.length];
+            for (int part = 0; part < parts.length; part++) {
+                parts[part] = packings[part].read(in);
             }
+            ArrayList<Window> windows = new ArrayList<>(1);
+            windows.add(new Window(0, 0, entry.timestamp(), parts));
             return windows;
         } catch (IOException error) {
             throw new UncheckedIOException(error);
@@ -58,16 +60,12 @@ final class Slices implements SliceState {
             state.put(store, name(key, slice), null);
             return;
         }
-        state.put(store, name(key, slice), Packing.bytes(out -> {
-            out.writeInt(windows.size());
-            for (Window window : windows) {
-                out.writeLong(window.start);
-                out.writeLong(window.end);
-                out.writeLong(window.at);
-                for (int i = 0; i < packings.length; i++) {
-                    packings[i].write(window.parts[i], out);
-                }
+        Window window = windows.get(0);
+        byte[] parts = Packing.bytes(out -> {
+            for (int i = 0; i < packings.length; i++) {
+                packings[i].write(window.parts[i], out);
             }
-        }));
+        });
+        state.put(store, name(key, slice), new Entry(window.at, parts, values.of(key, window)).bytes());
     }
 }

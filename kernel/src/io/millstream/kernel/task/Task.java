@@ -1,9 +1,11 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.Constants;
 import io.millstream.kernel.FailPoint;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -26,6 +28,8 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -178,7 +182,7 @@ final class Task implements AutoCloseable {
             while (stores.entrySet().stream().anyMatch(each -> positions[each.getValue()] < ends.get(each.getKey()))) {
                 ConsumerRecords<byte[], byte[]> found = reader.poll(SOON);
                 for (ConsumerRecord<byte[], byte[]> record : found) {
-                    state.put(stores.get(new TopicPartition(record.topic(), partition)), record.key(), record.value());
+                    state.put(stores.get(new TopicPartition(record.topic(), partition)), record.key(), kept(record));
                     restored++;
                 }
                 stores.forEach((changelog, store) -> positions[store] = reader.position(changelog));
@@ -328,7 +332,7 @@ final class Task implements AutoCloseable {
         }
         begin();
         state.changes((store, key, value) -> committer.send(
-                new ProducerRecord<>(plan.stores().get(store).changelog(), partition, key, value),
+                logged(plan.stores().get(store).changelog(), key, value == null ? null : Entry.of(value)),
                 (metadata, error) -> {
                     if (error == null) {
                         ends[store] = Math.max(ends[store], metadata.offset() + 1);
@@ -346,6 +350,33 @@ final class Task implements AutoCloseable {
         lastCommit = System.nanoTime();
         isDirty = false;
         commits++;
+    }
+
+    private ProducerRecord<byte[], byte[]> logged(String changelog, byte[] key, Entry entry) {
+        if (entry == null) {
+            return new ProducerRecord<>(changelog, partition, key, null);
+        }
+        byte[] parts = new byte[1 + entry.parts().length];
+        parts[0] = (byte) (entry.result() == null ? 1 : 0);
+        System.arraycopy(entry.parts(), 0, parts, 1, entry.parts().length);
+        byte[] value = entry.result() == null ? new byte[0] : entry.result();
+        return new ProducerRecord<>(
+                changelog,
+                partition,
+                Math.max(0, entry.timestamp()),
+                key,
+                value,
+                List.<Header>of(new RecordHeader(Constants.HEADER_PARTS, parts)));
+    }
+
+    /** What {@link #logged} has made a record of. */
+    private static byte[] kept(ConsumerRecord<byte[], byte[]> record) {
+        if (record.value() == null) {
+            return null;
+        }
+        byte[] parts = record.headers().lastHeader(Constants.HEADER_PARTS).value();
+        byte[] result = (parts[0] & 1) == 0 ? record.value() : null;
+        return new Entry(record.timestamp(), Arrays.copyOfRange(parts, 1, parts.length), result).bytes();
     }
 
     private void check() {

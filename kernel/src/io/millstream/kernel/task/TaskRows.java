@@ -1,8 +1,13 @@
 package io.millstream.kernel.task;
 
 import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -26,6 +31,21 @@ record TaskRows(int control, int outputs, int fields) implements Serializable {
                 struct.isNullAt(3) ? null : (Integer) struct.getInt(3),
                 struct.isNullAt(4) ? null : (Long) Math.max(0, struct.getLong(4)),
                 struct.isNullAt(1) ? null : struct.getBinary(1),
-                struct.isNullAt(2) ? null : struct.getBinary(2));
+                struct.isNullAt(2) ? null : struct.getBinary(2),
+                headers(struct));
+    }
+
+    private static List<Header> headers(InternalRow struct) {
+        if (struct.isNullAt(5)) {
+            return null;
+        }
+        ArrayData array = struct.getArray(5);
+        List<Header> all = new ArrayList<>(array.numElements());
+        for (int i = 0; i < array.numElements(); i++) {
+            InternalRow header = array.getStruct(i, 2);
+            all.add(new RecordHeader(
+                    header.getUTF8String(0).toString(), header.isNullAt(1) ? null : header.getBinary(1)));
+        }
+        return all;
     }
 }

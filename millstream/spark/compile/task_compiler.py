@@ -1,0 +1,180 @@
+"""From a subtopology's nodes to the DataFrame whose rows its tasks compute, in one stage of Spark.
+
+The visits of the nodes are those of compiler.py. What differs: all topics are one flow (task_flow.py);
+stateful steps become operators of tasks, whose state has its changelogs itself (task_operators.py); and each
+row has a column for each output, which the task's sink writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.errors import TopologyException
+from millstream.model import StoreKind
+from millstream.serdes.serde import Serde
+from millstream.spark.compile import serde_columns
+from millstream.spark.compile.building import Building, CompileContext, StoreInput
+from millstream.spark.compile.compiler import VISITS
+from millstream.spark.compile.flow import HEADERS, TIMESTAMP, Flow, Lane
+from millstream.spark.compile.kernel_operators import Item
+from millstream.spark.compile.task_flow import CONTROL, TaskFlow
+from millstream.spark.compile.task_operators import build_task_operator, record_of, with_stored
+from millstream.spark.compile.trace import planned, translated
+from millstream.topology.names import changelog_topic
+from millstream.topology.nodes import Node, Repartition, Source, Store, TableSource
+from millstream.topology.pipeline import Pipeline
+
+__all__ = ["CompiledTask", "TaskStore", "compile_task"]
+
+
+@dataclass(frozen=True)
+class TaskStore:
+    """Part of a task's state, for the kernel (TaskPlan.Store)."""
+
+    name: str
+    changelog: str
+    in_memory: bool
+
+
+@dataclass(frozen=True)
+class CompiledTask:
+    """A subtopology that tasks can run.
+
+    `rows`: `control` int, and a struct for each output, NULL if a row does not go there: topic string, key
+    binary, value binary, partition int, timestamp bigint (ms), headers array<struct<key, value>>.
+    """
+
+    rows: DataFrame
+    stores: tuple[TaskStore, ...]
+    store_serdes: Mapping[str, tuple[Serde, Serde]]
+
+
+@dataclass
+class TaskBuilding(Building):
+    """The state of one compilation of a task."""
+
+    run: str = ""
+    operators: list[DataFrame] = field(default_factory=list)
+    """The rows of each operator, with the values of its stores."""
+    passed: dict[Node, str] = field(default_factory=dict)
+    """The columns of outputs that pass through operators."""
+    stores: list[TaskStore] = field(default_factory=list)
+    stored: dict[Node, Column] = field(default_factory=dict)
+    """The values of stores in bytes, by the node that waited."""
+    owns_sources = False
+
+    def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
+        flow = self.flows[0]
+        topic = F.col("_topic")
+        if isinstance(node, Source) and node.pattern is not None:
+            mine = topic.rlike(f"^(?:{node.pattern.pattern})$")
+        else:
+            names = node.topics if isinstance(node, Source) else (node.topic,)
+            if isinstance(node, Repartition):
+                names = (f"{self.context.application_id}-{node.topic}",)
+            mine = topic.isin(*names)
+        keep = flow.with_column("f", F.coalesce((F.col(CONTROL) == 0) & mine, F.lit(False)))
+        return flow, Lane("key", "value", keep)
+
+    def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
+        waited = node.parents[0] if isinstance(node, StoreInput) else node
+        windowed = store.kind is not StoreKind.KEY_VALUE
+        key_type, inherited = flow.type_of(lane.key), lane.key_serde
+        if windowed:
+            assert isinstance(key_type, T.StructType)
+            key_type = key_type["key"].dataType
+            inherited = getattr(inherited, "inner", None)
+        context = self.context
+        key = self.settle(store.key_serde, inherited, context.default_key_serde, key_type)
+        value_type = flow.type_of(lane.value)
+        value = self.settle(store.value_serde, lane.value_serde, context.default_value_serde, value_type)
+        changelog = changelog_topic(context.application_id, store.name)
+        key, value = self.bound(key, changelog, is_key=True), self.bound(value, changelog)
+        self.store_serdes[store.name] = (key, value)
+        where = f"{node.name}: the value of store '{store.name}'"
+        self.stored[waited] = serde_columns.to_bytes(value, F.col(lane.value), value_type, where)
+
+    def store_of(self, item: Item) -> int:
+        """The number of the store of an item with state."""
+        node = item.pending.node
+        store = node.store
+        if store is None:
+            raise TopologyException(f"{node.name}: tasks cannot run it yet")
+        changelog = changelog_topic(self.context.application_id, store.name) if store.logged else ""
+        self.stores.append(TaskStore(store.name, changelog, not store.persistent))
+        return len(self.stores) - 1
+
+
+def compile_task(
+    pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame], run: str
+) -> CompiledTask:
+    """Trace every function of a subtopology and build its DataFrame.
+
+    Args:
+        read: the source of the run: `control`, `key`, `value`, `topic`, `partition`, `offset`,
+            `timestamp` (ms), `headers`.
+        run: the name under which its source, operators and sink meet.
+
+    Raises:
+        TopologyException: a function is wrong, or a serde does not fit its column.
+        StreamsException: Spark does not accept the plan that was made of right functions.
+    """
+    with planned(f"pipeline {pipeline.name}"):
+        building = TaskBuilding(pipeline, context, run=run)
+        rows = read()
+        renamed = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "headers": HEADERS}
+        rows = rows.withColumnsRenamed(renamed)
+        rows = rows.withColumn(TIMESTAMP, F.timestamp_millis("timestamp")).drop("timestamp")
+        building.flows.append(TaskFlow(rows, building.names))
+        _visit_all(building)
+        df = _rows(building)
+        return CompiledTask(
+            with_stored(df, building.operators),
+            tuple(building.stores),
+            dict(building.store_serdes),
+        )
+
+
+def _visit_all(building: TaskBuilding) -> None:
+    """Visit each node when its parents are done; when no node is left to visit, build what waits."""
+    waiting = list(building.pipeline.nodes)
+    inputs = set(building.pipeline.inputs)
+    for node in waiting:
+        if node not in inputs:
+            for parent in building.parents(node):
+                building.uses[parent] = building.uses.get(parent, 0) + 1
+    done: set[Node] = set()
+    while waiting:
+        ready = [node for node in waiting if node in inputs or done.issuperset(building.parents(node))]
+        ready = [node for node in ready if node not in building.pending]
+        for node in ready:
+            building.visiting = node
+            translated(node, None, partial(VISITS[type(node)], building, node))
+            building.visiting = None
+            if node not in building.pending:
+                done.add(node)
+                waiting.remove(node)
+        if not ready:
+            built = build_task_operator(building)
+            done |= built
+            waiting = [node for node in waiting if node not in built]
+
+
+def _rows(building: TaskBuilding) -> DataFrame:
+    flow = building.flows[0]
+    columns = [
+        F.when(flow.belongs_to(lane), record_of(building.outputs[node])).alias(f"out{number}")
+        for number, (node, lane) in enumerate(flow.lanes.items())
+        if node in flow.pinned
+    ]
+    df = flow.df.select(F.col(CONTROL), *columns)
+    going = F.col(CONTROL) != 0
+    for name in df.columns[1:]:
+        going |= F.col(name).isNotNull()
+    return df.where(going)

@@ -1,0 +1,174 @@
+"""Stateful steps as operators of a task: what waits becomes the items of one operator.
+
+Rows pass an operator: behind it are its results, and the rows that came in, for the lanes that are not its
+own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millstream.spark.compile import serde_columns
+from millstream.spark.compile.flow import CONTEXT, HEADERS, HEADERS_TYPE, TIMESTAMP, Flow
+from millstream.spark.compile.kernel_operators import (
+    Item,
+    Results,
+    described,
+    key_bytes,
+    put_lanes,
+    unpacked,
+    with_own,
+)
+from millstream.spark.compile.operators import item_of_pending, pending_of
+from millstream.spark.compile.sink import Output
+from millstream.spark.compile.task_flow import CONTROL, TaskFlow
+from millstream.spark.jvm.java_names import java_class
+from millstream.topology.nodes import Node
+
+if TYPE_CHECKING:
+    from millstream.spark.compile.task_compiler import TaskBuilding
+
+__all__ = ["build_task_operator", "record_of", "with_stored"]
+
+_OWN = ("tag", "kind", "result_key", "start", "end", "at", "time", "result_headers")
+"""The first columns of an operator's rows (OperatorNode.OWN)."""
+_AT = "_at"
+_PASSED = -1
+
+
+def build_task_operator(building: TaskBuilding) -> set[Node]:
+    """Turn all that waits into one operator; returns the nodes that are then complete."""
+    flow = building.flows[0]
+    waiting = [pending_of(building, node) for node in building.pending]
+    items = sorted((item_of_pending(building, each) for each in waiting), key=lambda item: not item.has_state)
+    for item in items:
+        del flow.lanes[item.pending.node]
+    _settle_outputs(building, flow)
+    number = len(building.operators)
+    df, description = _input(building, flow, items, number)
+    df = DataFrame(_node().of(df._jdf, description), df.sparkSession)
+    new = TaskFlow(df, building.names)
+    results = _results(building, items, new)
+    for node, lane in flow.lanes.items():
+        keep = new.with_column("f", F.coalesce(F.col(str(lane.keep)), F.lit(False)))
+        new.lanes[node] = replace(lane, keep=keep)
+    new.pinned = flow.pinned & flow.lanes.keys()
+    building.flows[:] = [new]
+    building.pending.clear()
+    done: set[Node] = set()
+    for waited, lane in results.outputs[1].items():
+        node = building.stands_for.get(waited, waited)
+        building.put(node, new, lane, results.stored.get(waited))
+        done.add(node)
+    nothing = F.lit(None).cast("binary")
+    values = [building.stored.get(item.pending.node, nothing) for item in items]
+    building.operators.append(
+        new.df.select(*(value.alias(f"item{place}") for place, value in enumerate(values)))
+    )
+    return done
+
+
+def _settle_outputs(building: TaskBuilding, flow: Flow) -> None:
+    """Compute the outputs so far, so that of all their columns only these pass the operator."""
+    for node in flow.pinned & flow.lanes.keys():
+        if building.outputs[node].record is None:
+            lane = flow.lanes[node]
+            building.passed[node] = flow.with_column(
+                "o", F.when(flow.belongs_to(lane), record_of(building.outputs[node]))
+            )
+            nothing = F.lit(None)
+            record = F.col(building.passed[node])
+            building.outputs[node] = Output(nothing, nothing, nothing, record=record)
+
+
+def record_of(output: Output) -> Column:
+    """The record that an output writes, as the sink of a task takes it."""
+    if output.record is not None:
+        return output.record
+    headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
+    partition = F.lit(None) if output.partition is None else output.partition
+    return F.struct(
+        output.topic.alias("topic"),
+        output.key.alias("key"),
+        output.value.alias("value"),
+        partition.cast("int").alias("partition"),
+        F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
+        headers.alias("headers"),
+    )
+
+
+def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: int) -> tuple[DataFrame, str]:
+    """The rows that go into an operator, and its description for the kernel."""
+    df = with_own(flow.df, items)
+    columns: dict[str, Column] = {}
+    descriptions = []
+    for item in items:
+        on, key = building.names.new("on"), building.names.new("kb")
+        columns[on] = F.coalesce(item.pending.belongs, F.lit(False))
+        columns[key] = F.when(item.pending.belongs, key_bytes(item, df))
+        for part in item.parts.parts:
+            columns[part.name] = F.when(item.pending.belongs, part.column.cast(part.type))
+        store = building.store_of(item)
+        descriptions.append({**described(item, items), "on": on, "key": key, "store": store})
+    df = df.withColumns({**columns, _AT: F.unix_millis(F.col(TIMESTAMP))})
+    needed = [CONTROL, *CONTEXT, *building.choices.values()]
+    for node, lane in flow.lanes.items():
+        needed += [lane.keep or "", building.passed.get(node, "")]
+        if building.uses.get(node):
+            needed += [lane.key, lane.value, lane.old or "", lane.since or "", lane.past or ""]
+            needed += lane.written or ()
+    there = set(df.columns)
+    passes = [name for name in dict.fromkeys(needed) if name in there]
+    description = {
+        "run": building.run,
+        "number": number,
+        "passes": len(passes),
+        "at": _AT,
+        "items": descriptions,
+    }
+    return df.select(*passes, _AT, *columns), json.dumps(description)
+
+
+def _results(building: TaskBuilding, items: Sequence[Item], new: Flow) -> Results:
+    renamed = {name: building.names.new(name[0]) for name in _OWN}
+    new.df = new.df.withColumnsRenamed(renamed)
+    called = {**renamed, "key": renamed["result_key"]}
+    is_result = F.col(called["tag"]) > _PASSED
+    at = F.timestamp_millis(F.col(called["at"]))
+    headers = unpacked(F.col(called["result_headers"]))
+    new.df = new.df.withColumns(
+        {
+            TIMESTAMP: F.when(is_result, at).otherwise(F.col(TIMESTAMP)),
+            HEADERS: F.when(is_result, headers).otherwise(F.col(HEADERS)),
+        }
+    )
+    results = Results((new, {}))
+    for number, item in enumerate(items):
+        mine = F.col(called["tag"]) == number
+        where = F.lit(f"{item.pending.node.name}: a key")
+        key = serde_columns.from_bytes(item.key_serde, F.when(mine, F.col(called["key"])), where)
+        new.df = new.df.withColumn(item.key, key)
+        put_lanes(item, number, {}, results, called, has_kinds=True)
+    return results
+
+
+def _node() -> Any:
+    return java_class(SparkSession.active()._jvm, "io.millstream.kernel.task.OperatorNode")
+
+
+def with_stored(df: DataFrame, operators: Sequence[DataFrame]) -> DataFrame:
+    """The rows, with operators that know how the values of their stores are written: for each operator, its
+    rows with a column of bytes for each item."""
+    if not operators:
+        return df
+    jvm: Any = df.sparkSession._jvm
+    found = java_class(jvm, "java.util.ArrayList")()
+    for each in operators:
+        found.add(each._jdf)
+    return DataFrame(_node().stored(df._jdf, found), df.sparkSession)

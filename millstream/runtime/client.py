@@ -81,7 +81,7 @@ from millstream.runtime.threads.standby_updates import StandbyUpdates
 from millstream.runtime.threads.supervisor import Supervisor
 from millstream.runtime.threads.thread import StreamThread
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, QueryServing, real_parts
+from millstream.runtime.wiring import Parts, QueryServing, real_parts, runs_tasks
 from millstream.states import State
 from millstream.stores.directory import StateDirectory
 
@@ -144,6 +144,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         modes_of(self._config).check(topology.queries)
         parts = parts or real_parts()
+        if runs_tasks():
+            topology = topology.by_task()
         self._topology, self._parts, self._spark = topology, parts, spark
         self._clock = parts.clock
         self._serve_queries = parts.query_server

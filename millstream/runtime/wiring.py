@@ -5,6 +5,7 @@ Each is imported when it is needed, so that a client that runs no pipeline does 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,16 @@ from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.modes import modes_of
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
 
-__all__ = ["Broker", "Parts", "QueryServing", "default_extractor", "offset_reset", "real_parts", "serde_of"]
+__all__ = [
+    "Broker",
+    "Parts",
+    "QueryServing",
+    "default_extractor",
+    "offset_reset",
+    "real_parts",
+    "runs_tasks",
+    "serde_of",
+]
 
 _EXTRACTOR = "default.timestamp.extractor"
 
@@ -128,9 +138,37 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             modes=modes_of(config),
             real_time_batch=timedelta(milliseconds=config["real.time.batch.ms"]),
             checkpoints=config.checkpoint_location,
+            tasks=_tasks(config) if runs_tasks() else None,
         ),
         spark,
         closing=closing,
+    )
+
+
+def runs_tasks() -> bool:
+    """Whether tasks read, compute and commit by themselves: a switch for as long as both ways exist."""
+    return os.environ.get("MILLSTREAM_ENGINE") == "tasks"
+
+
+def _tasks(config: StreamsConfig) -> Any:
+    from millstream.spark.run.task_run import TaskSettings
+
+    servers = {"bootstrap.servers": ",".join(config.bootstrap_servers)}
+    reading = {
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "max.poll.records": "5000",
+        "fetch.max.wait.ms": "500",
+    }
+    writing = {"linger.ms": "0", "batch.size": "262144", "max.block.ms": "60000"}
+    timeout = {"transaction.timeout.ms": str(config.transaction_timeout_ms)}
+    return TaskSettings(
+        exactly_once=config.exactly_once,
+        commit_ms=round(config.commit_interval.total_seconds() * 1000) or 100,
+        idle_ms=config["max.task.idle.ms"],
+        directory=str(Path(config.state_dir, config.application_id, "tasks")),
+        consumer={**reading, **_spark_consumer(config), **servers},
+        producer={**writing, **timeout, **_spark_client(config, "producer."), **servers},
     )
 
 

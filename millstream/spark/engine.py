@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
+import tempfile
 import threading
 import time
 import uuid
@@ -38,6 +40,7 @@ from millstream.spark.compile.rebuild import rebuild
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import FORMAT, Transactions, sink_options
 from millstream.spark.compile.source import kafka_options, read_kafka, read_topic
+from millstream.spark.compile.task_compiler import CompiledTask, compile_task
 from millstream.spark.jvm.executors import Executors, slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
@@ -67,6 +70,8 @@ from millstream.spark.run.real_time_batches import (
     tasks_behind_shuffles,
 )
 from millstream.spark.run.streaming_query import IdlePipeline, QueryPipeline
+from millstream.spark.run.task_run import FORMAT as TASKS
+from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows
 from millstream.spark.run.transactions import (
     check_session,
     end_run,
@@ -112,6 +117,7 @@ class SparkSettings:
         registry: the schema registry, or None.
         modes: which pipelines run in Real-Time Mode.
         real_time_batch: how long a batch lasts in Real-Time Mode.
+        tasks: run subtopologies as tasks, which commit by themselves; None: in Spark's own batches.
         checkpoints: the configured location of checkpoints; None: on this machine.
     """
 
@@ -132,6 +138,7 @@ class SparkSettings:
     registry: RegistrySettings | None = None
     modes: Modes = field(default_factory=Modes)
     real_time_batch: timedelta = timedelta(minutes=1)
+    tasks: TaskSettings | None = None
     checkpoints: str | None = None
 
 
@@ -166,11 +173,11 @@ class SparkEngine:
         # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
         self._session = SharedSession(
-            {**(SQL if settings.modes.any else {}), **settings.spark},
+            {**(SQL if settings.modes.any or settings.tasks else {}), **settings.spark},
             settings.application_id,
             spark,
             self._closing,
-            defaults=launch_defaults() if settings.modes.any else {},
+            defaults=launch_defaults() if settings.modes.any or settings.tasks else {},
             object_store=kind_of(settings.checkpoints or "") is ClaimKind.OBJECTS,
         )
         if settings.checkpoints is not None and scheme_of(settings.checkpoints):
@@ -233,9 +240,18 @@ class SparkEngine:
         self._partitions = partitions
         with self._lock:
             self._in_batches.pop(pipeline.name, None)
+            if self._settings.tasks is not None:
+                return self._compiled_task(pipeline, partitions)
             return _with_plan(pipeline, self._compiled(pipeline, partitions))
 
+    def _compiled_task(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
+        read = partial(task_rows, self.spark, self._run(pipeline.name))
+        plan = compile_task(pipeline, self._context(pipeline, partitions), read)
+        return CompiledPipeline(pipeline, plan.store_serdes, plan)
+
     def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
+        if isinstance(compiled.plan, CompiledTask):
+            return compiled
         if compiled.plan.run is None or not is_of_micro_batches(self.checkpoint_files(claim.path)):
             return compiled
         pipeline = compiled.pipeline
@@ -457,6 +473,8 @@ class SparkEngine:
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
         name = compiled.pipeline.name
+        if isinstance(compiled.plan, CompiledTask):
+            return self._start_task(compiled.pipeline, compiled.plan, claim, on_end, on_batch)
         compiled = self.fitting(compiled, claim)
         plan: Compiled = compiled.plan
         rows = plan.rows_at(claim.epoch)
@@ -556,6 +574,72 @@ class SparkEngine:
             self._running.append(running)
         return running
 
+    def _start_task(
+        self,
+        pipeline: Pipeline,
+        plan: CompiledTask,
+        claim: CheckpointClaim,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None],
+    ) -> RunningPipeline:
+        settings = self._settings
+        assert settings.tasks is not None
+        name, topics = pipeline.name, _topics(pipeline)
+        scratch = tempfile.mkdtemp(prefix="millstream-query-")
+        run = None
+        try:
+            run = TaskRun(
+                self.spark, self._run(name), settings.application_id, pipeline, settings.tasks, plan.stores
+            )
+            query = (
+                plan.rows.writeStream.format(TASKS)
+                .option("checkpointLocation", scratch)
+                .trigger(**_AN_HOUR)
+                .outputMode("update")
+                .queryName(f"{settings.application_id}-{name}")
+                .start()
+            )
+        except (PySparkException, Py4JError, OSError) as error:
+            _forget(run)
+            shutil.rmtree(scratch, ignore_errors=True)
+            said = without_plan(error)
+            raise translate(name, topics, said, claim=claim, report=Report.of_text(str(said)))  # noqa: B904
+
+        def ended(end: PipelineEnd) -> None:
+            _forget(run)
+            shutil.rmtree(scratch, ignore_errors=True)
+            if (end.error is not None and is_jvm_lost(end.error.__cause__)) or not _answers(
+                lambda: end_query(self.spark, query.id)
+            ):
+                self._session.note_lost()
+            on_end(end)
+
+        handlers = settings.handlers
+        drops = DropWatch(
+            name,
+            handlers.max_ratio,
+            handlers.dead_letter_topic,
+            own=handlers.own,
+            report=on_batch,
+            initial=lambda source: "",
+            real_time_ms=3_600_000,
+        )
+        running = QueryPipeline(
+            name,
+            topics,
+            query,
+            ended,
+            claim,
+            lambda: self.checkpoint_files(claim.path),
+            drops,
+            self._executors.recent,
+            run,
+        )
+        with self._lock:
+            self._running = [each for each in self._running if not each.ended]
+            self._running.append(running)
+        return running
+
     @property
     def _real_time_ms(self) -> int:
         return self._settings.real_time_batch // timedelta(milliseconds=1)
@@ -615,6 +699,8 @@ _WATCH_SECONDS = 5.0
 _THAW_SECONDS = 5.0
 """How much later than planned the watch may look, on a busy machine."""
 _WARN_SECONDS = 15.0
+_AN_HOUR: Mapping[str, Any] = {"realTime": "60 minutes"}
+"""The batches of tasks, which commit in between and can be ended."""
 _WRITER = "io.millstream.kernel.sink.TableWriter"
 _REFRESH_TRIES = 20
 """How often other clients' refreshes may fence one: normally far more often than there are clients."""
@@ -642,7 +728,7 @@ def _seen_now(compiled: Compiled) -> tuple[str, ...]:
     return tuple(why)
 
 
-def _forget(run: RealTimeRun | Backlog | None) -> None:
+def _forget(run: RealTimeRun | TaskRun | Backlog | None) -> None:
     if run is None:
         return
     try:

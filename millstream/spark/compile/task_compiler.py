@@ -26,20 +26,12 @@ from millstream.spark.compile.kernel_operators import Item
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.compile.task_operators import build_task_operator, record_of, with_stored
 from millstream.spark.compile.trace import planned, translated
+from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import Node, Repartition, Source, Store, TableSource
 from millstream.topology.pipeline import Pipeline
 
-__all__ = ["CompiledTask", "TaskStore", "compile_task"]
-
-
-@dataclass(frozen=True)
-class TaskStore:
-    """Part of a task's state, for the kernel (TaskPlan.Store)."""
-
-    name: str
-    changelog: str
-    in_memory: bool
+__all__ = ["CompiledTask", "compile_task"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,6 @@ class CompiledTask:
 class TaskBuilding(Building):
     """The state of one compilation of a task."""
 
-    run: str = ""
     operators: list[DataFrame] = field(default_factory=list)
     """The rows of each operator, with the values of its stores."""
     passed: dict[Node, str] = field(default_factory=dict)
@@ -111,22 +102,19 @@ class TaskBuilding(Building):
         return len(self.stores) - 1
 
 
-def compile_task(
-    pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame], run: str
-) -> CompiledTask:
+def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame]) -> CompiledTask:
     """Trace every function of a subtopology and build its DataFrame.
 
     Args:
         read: the source of the run: `control`, `key`, `value`, `topic`, `partition`, `offset`,
             `timestamp` (ms), `headers`.
-        run: the name under which its source, operators and sink meet.
 
     Raises:
         TopologyException: a function is wrong, or a serde does not fit its column.
         StreamsException: Spark does not accept the plan that was made of right functions.
     """
     with planned(f"pipeline {pipeline.name}"):
-        building = TaskBuilding(pipeline, context, run=run)
+        building = TaskBuilding(pipeline, context)
         rows = read()
         renamed = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "headers": HEADERS}
         rows = rows.withColumnsRenamed(renamed)

@@ -126,7 +126,6 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
     there = set(df.columns)
     passes = [name for name in dict.fromkeys(needed) if name in there]
     description = {
-        "run": building.run,
         "number": number,
         "passes": len(passes),
         "at": _AT,

@@ -25,6 +25,7 @@ from millstream.spark.run.ending import of_ended_jvm, raise_failure
 from millstream.spark.run.failures import Report, is_jvm_lost, report_of, translate
 from millstream.spark.run.progress import positions
 from millstream.spark.run.real_time_batches import RealTimeRun
+from millstream.spark.run.task_run import TaskRun
 from millstream.spark.run.unfinished import unfinished
 
 __all__ = ["IdlePipeline", "QueryPipeline"]
@@ -51,7 +52,7 @@ class QueryPipeline:
         files: Callable[[], CheckpointFiles],
         drops: DropWatch,
         lost_executors: Callable[[], tuple[str, ...]] = tuple,
-        run: RealTimeRun | None = None,
+        run: RealTimeRun | TaskRun | None = None,
         backlog: Backlog | None = None,
     ) -> None:
         self._name = name

@@ -24,7 +24,6 @@ final class Operation {
     /**
      * What an operator is.
      *
-     * @param run the name of the run whose tasks have its state
      * @param number its number among those of the subtopology
      * @param plan its items
      * @param entries for each item the places of its columns in a row that comes in
@@ -35,7 +34,6 @@ final class Operation {
      * @param passes how many of them go on, which are the first ones
      */
     record Spec(
-            String run,
             int number,
             Plan plan,
             ArrayList<Entry> entries,
@@ -49,7 +47,7 @@ final class Operation {
         /**
          * From Python's description.
          *
-         * @param description JSON: `run`, `number`, `passes`, `at`, the name of the column with the time in ms, and `items`: each as {@link Plan#of} has it, and the names of
+         * @param description JSON: `number`, `passes`, `at`, the name of the column with the time in ms, and `items`: each as {@link Plan#of} has it, and the names of
          *     columns: `on`, whether a row is for it, and `key`; and the number of its `store`
          */
         static Spec of(String description, StructType rows) {
@@ -64,7 +62,6 @@ final class Operation {
                     stores.add(item.get("store").asInt());
                 }
                 return new Spec(
-                        node.get("run").asText(),
                         node.get("number").asInt(),
                         Plan.of(node.get("items").toString(), rows),
                         entries,
@@ -127,7 +124,7 @@ final class Operation {
 
     /** That of the task whose rows the calling thread has. */
     static Operation of(Spec spec, StoredValues stored) {
-        Task task = Tasks.current(spec.run);
+        Task task = Tasks.current();
         return (Operation) task.operations.computeIfAbsent(spec.number, number -> new Operation(spec, stored, task));
     }
 

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
@@ -74,8 +75,10 @@ final class Task implements AutoCloseable {
     private final List<TopicPartition> sources = new ArrayList<>();
     private final Map<String, UTF8String> topics = new HashMap<>();
     private final Heads heads;
-    private final Map<TopicPartition, Long> next = new HashMap<>();
+    private final Map<TopicPartition, Long> next = new ConcurrentHashMap<>();
     private Map<TopicPartition, OffsetAndMetadata> committing = Map.of();
+    private final Map<TopicPartition, Long> committed = new ConcurrentHashMap<>();
+    private volatile boolean isHurried;
     private final RecordRow row = new RecordRow();
     private final Set<TopicPartition> paused = new HashSet<>();
     private volatile RuntimeException failure;
@@ -83,8 +86,8 @@ final class Task implements AutoCloseable {
     private boolean isDirty;
     private boolean isAsking;
     private long lastCommit = System.nanoTime();
-    private long records;
-    private long commits;
+    private volatile long records;
+    private volatile long commits;
 
     Task(TaskPlan plan, int partition) {
         this.plan = plan;
@@ -100,14 +103,18 @@ final class Task implements AutoCloseable {
             restore();
             consumer = opened(opened, new KafkaConsumer<>(consumerSettings(plan)));
             Set<TopicPartition> there = new HashSet<>();
-            for (String topic : plan.topics()) {
+            plan.topics().forEach((topic, partitions) -> {
                 topics.put(topic, UTF8String.fromString(topic));
-                sources.add(new TopicPartition(topic, partition));
-            }
+                if (partition < partitions) {
+                    sources.add(new TopicPartition(topic, partition));
+                }
+            });
             there.addAll(sources);
             consumer.assign(sources);
             consumer.committed(there).forEach((source, at) -> {
                 if (at != null) {
+                    next.put(source, at.offset());
+                    committed.put(source, at.offset());
                     consumer.seek(source, at.offset());
                 }
             });
@@ -268,7 +275,7 @@ final class Task implements AutoCloseable {
     }
 
     private boolean isCommitDue() {
-        return leftToCommit() <= 0 || state.changedBytes() > MOST_CHANGES;
+        return leftToCommit() <= 0 || isHurried || state.changedBytes() > MOST_CHANGES;
     }
 
     private RecordRow control() {
@@ -347,8 +354,10 @@ final class Task implements AutoCloseable {
         check();
         FailPoint.reach(name + ".committed");
         state.committed(ends);
+        committing.forEach((source, at) -> committed.put(source, at.offset()));
         lastCommit = System.nanoTime();
         isDirty = false;
+        isHurried = false;
         commits++;
     }
 
@@ -383,6 +392,21 @@ final class Task implements AutoCloseable {
         if (failure != null) {
             throw failure;
         }
+    }
+
+    /** Commit soon. Any thread may call it. */
+    void hurry() {
+        isHurried = true;
+    }
+
+    /** The next offset of each partition that it reads. */
+    Map<TopicPartition, Long> positions() {
+        return Map.copyOf(next);
+    }
+
+    /** The same, of what is committed. */
+    Map<TopicPartition, Long> committed() {
+        return Map.copyOf(committed);
     }
 
     long records() {

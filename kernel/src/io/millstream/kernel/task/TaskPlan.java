@@ -15,7 +15,8 @@ import java.util.TreeMap;
  * @param run the name of one run of the query, under which its source, operators and sink meet
  * @param application the application.id, which is the group whose offsets are committed
  * @param subtopology its number
- * @param topics what is read, each with the same number of partitions, or fewer
+ * @param topics what is read, each with the number of its partitions; 0 before that is known
+ * @param patterns what is read besides: all topics whose names match one of them
  * @param consumer settings of the consumer, by Kafka's names
  * @param producer settings of the producer, likewise
  * @param isExactlyOnce whether outputs are part of the transaction; the state and the offsets are in any case
@@ -29,7 +30,8 @@ public record TaskPlan(
         String run,
         String application,
         int subtopology,
-        List<String> topics,
+        Map<String, Integer> topics,
+        List<String> patterns,
         Map<String, String> consumer,
         Map<String, String> producer,
         boolean isExactlyOnce,
@@ -60,8 +62,10 @@ public record TaskPlan(
         } catch (JsonProcessingException error) {
             throw new IllegalArgumentException("the description of a task is not JSON", error);
         }
-        List<String> topics = new ArrayList<>();
-        node.get("topics").forEach(topic -> topics.add(topic.asText()));
+        Map<String, Integer> topics = new TreeMap<>();
+        node.get("topics").forEach(topic -> topics.put(topic.asText(), 0));
+        List<String> patterns = new ArrayList<>();
+        node.get("patterns").forEach(pattern -> patterns.add(pattern.asText()));
         List<Store> stores = new ArrayList<>();
         node.get("stores")
                 .forEach(store -> stores.add(new Store(
@@ -73,6 +77,7 @@ public record TaskPlan(
                 node.get("application").asText(),
                 node.get("subtopology").asInt(),
                 topics,
+                patterns,
                 texts(node.get("consumer")),
                 texts(node.get("producer")),
                 node.get("exactly_once").asBoolean(),
@@ -87,6 +92,29 @@ public record TaskPlan(
         Map<String, String> texts = new TreeMap<>();
         node.properties().forEach(entry -> texts.put(entry.getKey(), entry.getValue().asText()));
         return texts;
+    }
+
+    /** The same plan, with the number of partitions of each topic that is read. */
+    TaskPlan with(Map<String, Integer> partitions) {
+        return new TaskPlan(
+                run,
+                application,
+                subtopology,
+                new TreeMap<>(partitions),
+                patterns,
+                consumer,
+                producer,
+                isExactlyOnce,
+                commitMs,
+                idleMs,
+                hasHeaders,
+                directory,
+                stores);
+    }
+
+    /** How many tasks there are: as many as the topic with the most partitions has. */
+    int tasks() {
+        return topics.values().stream().mapToInt(Integer::intValue).max().orElse(0);
     }
 
     /** The name of a task, as Kafka Streams writes it. */

@@ -19,7 +19,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     TaskReader(TaskPlan plan, int partition, int number) {
         this.tasks = Tasks.of(plan.run());
         this.number = number;
-        this.task = tasks.take(plan, partition, number);
+        this.task = tasks.take(plan, partition);
     }
 
     @Override
@@ -54,6 +54,6 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
 
     @Override
     public void close() {
-        tasks.leave(task, number, isDone);
+        tasks.leave(task, isDone);
     }
 }

@@ -3,8 +3,6 @@ package io.millstream.kernel.task;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.io.InterruptedIOException;
-import java.util.Arrays;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -38,13 +36,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * The tasks of a subtopology as Spark's source and sink, in one query. The name of this class is passed to
- * {@code format}; the options are `plan`, and `partitions`, the numbers of the tasks.
+ * {@code format}; the source's option `run` is the name of the run.
  *
  * <p>Progress is in Kafka, so Spark's offsets only count batches, and its checkpoint is thrown away.
  */
 public final class TaskTable implements TableProvider {
-    private static final String PLAN = "plan.secret"; // it may have passwords, and Spark does not show such an option
-    private static final String PARTITIONS = "partitions";
+    /** The name of the run, under which the plan is ({@link TaskRuns}). */
+    private static final String RUN = "run";
 
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
@@ -77,22 +75,19 @@ public final class TaskTable implements TableProvider {
 
         @Override
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-            TaskPlan plan = TaskPlan.of(options.get(PLAN));
-            List<Integer> partitions = Arrays.stream(options.get(PARTITIONS).split(","))
-                    .map(Integer::valueOf)
-                    .toList();
-            return () -> new Source(plan, partitions);
+            String run = options.get(RUN);
+            return () -> new Source(run);
         }
 
         @Override
         public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-            return new Building(info.options().get("run"), TaskRows.in(info.schema()));
+            return new Building(TaskRows.in(info.schema()));
         }
     }
 
     // --- reading ---------------------------------------------------------------------------------------
 
-    private record Source(TaskPlan plan, List<Integer> partitions) implements Scan {
+    private record Source(String run) implements Scan {
         @Override
         public StructType readSchema() {
             return RecordRow.SCHEMA;
@@ -100,7 +95,7 @@ public final class TaskTable implements TableProvider {
 
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpoint) {
-            return new Stream(plan, partitions);
+            return new Stream(TaskRuns.plan(run));
         }
     }
 
@@ -125,13 +120,11 @@ public final class TaskTable implements TableProvider {
         private static final long HELD_MS = 30_000;
 
         private final TaskPlan plan;
-        private final List<Integer> partitions;
         private final Tasks tasks;
         private long number;
 
-        Stream(TaskPlan plan, List<Integer> partitions) {
+        Stream(TaskPlan plan) {
             this.plan = plan;
-            this.partitions = partitions;
             this.tasks = Tasks.of(plan.run());
         }
 
@@ -176,9 +169,9 @@ public final class TaskTable implements TableProvider {
         @Override
         public InputPartition[] planInputPartitions(Offset start) {
             tasks.begin();
-            InputPartition[] parts = new InputPartition[partitions.size()];
+            InputPartition[] parts = new InputPartition[plan.tasks()];
             for (int i = 0; i < parts.length; i++) {
-                parts[i] = new Part(plan, partitions.get(i), i, tasks.batch());
+                parts[i] = new Part(plan, i, i, tasks.batch());
             }
             return parts;
         }
@@ -218,7 +211,7 @@ public final class TaskTable implements TableProvider {
 
     // --- writing ---------------------------------------------------------------------------------------
 
-    private record Building(String run, TaskRows rows) implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
+    private record Building(TaskRows rows) implements SupportsTruncate, SupportsStreamingUpdateAsAppend {
         @Override
         public WriteBuilder truncate() {
             return this;
@@ -229,7 +222,7 @@ public final class TaskTable implements TableProvider {
             return new Write() {
                 @Override
                 public StreamingWrite toStreaming() {
-                    return new Sink(new Writers(run, rows));
+                    return new Sink(new Writers(rows));
                 }
             };
         }
@@ -257,10 +250,10 @@ public final class TaskTable implements TableProvider {
         }
     }
 
-    private record Writers(String run, TaskRows rows) implements StreamingDataWriterFactory, Serializable {
+    private record Writers(TaskRows rows) implements StreamingDataWriterFactory, Serializable {
         @Override
         public DataWriter<InternalRow> createWriter(int partition, long id, long epoch) {
-            return new TaskWriter(run, rows);
+            return new TaskWriter(rows);
         }
     }
 }

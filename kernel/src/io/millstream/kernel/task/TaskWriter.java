@@ -7,21 +7,19 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /** The sink of one task: it sends what comes, and commits when the control comes. */
 final class TaskWriter implements DataWriter<InternalRow> {
-    private final String run;
     private final TaskRows rows;
     private Task task;
 
     private record Done() implements WriterCommitMessage {}
 
-    TaskWriter(String run, TaskRows rows) {
-        this.run = run;
+    TaskWriter(TaskRows rows) {
         this.rows = rows;
     }
 
     @Override
     public void write(InternalRow row) {
         if (task == null) {
-            task = Tasks.current(run);
+            task = Tasks.current();
         }
         if (row.getInt(rows.control()) == Task.COMMIT) {
             task.commit();

@@ -1,6 +1,8 @@
 package io.millstream.kernel.task;
 
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
@@ -17,8 +19,8 @@ public final class Tasks {
 
     /** The open tasks, by the number of the partition. A null value: it is in use, or was given up. */
     private final Map<Integer, Task> idle = new HashMap<>();
-    /** Those in use, by the number of Spark's task. */
-    private final Map<Integer, Task> used = new ConcurrentHashMap<>();
+    /** Those in use, by the number of Spark's attempt. */
+    private final Map<Long, Task> used = new ConcurrentHashMap<>();
 
     private volatile boolean isEnding;
     private volatile boolean isOver;
@@ -31,13 +33,36 @@ public final class Tasks {
         return RUNS.computeIfAbsent(run, name -> new Tasks());
     }
 
-    /** The task whose rows the calling thread has: Spark's tasks are numbered as the source has planned them. */
-    static Task current(String run) {
-        Task task = of(run).used.get(TaskContext.getPartitionId());
+    /** Those of all runs. */
+    private static final Map<Long, Task> CURRENT = new ConcurrentHashMap<>();
+
+    /** The task whose rows the calling thread has. */
+    static Task current() {
+        Task task = CURRENT.get(TaskContext.get().taskAttemptId());
         if (task == null) {
-            throw new IllegalStateException("no task of run " + run + " is here; its rows come from another source");
+            throw new IllegalStateException("no task is here; these rows come from another source");
         }
         return task;
+    }
+
+    /** A run begins: an earlier one of the same name is over. */
+    static Tasks begin(String run) {
+        close(run);
+        return of(run);
+    }
+
+    /** Those of a run that has begun here. */
+    static Tasks here(String run) {
+        return RUNS.get(run);
+    }
+
+    /** The open tasks. */
+    List<Task> open() {
+        synchronized (idle) {
+            List<Task> all = new ArrayList<>(idle.values());
+            all.addAll(used.values());
+            return all;
+        }
     }
 
     /**
@@ -67,20 +92,6 @@ public final class Tasks {
         }
     }
 
-    /** How many records were read, and how often was committed. */
-    public static String counts(String run) {
-        Tasks tasks = RUNS.get(run);
-        long records = 0;
-        long commits = 0;
-        if (tasks != null) {
-            for (Task task : tasks.used.values()) {
-                records += task.records();
-                commits += task.commits();
-            }
-        }
-        return records + " " + commits;
-    }
-
     boolean isEnding() {
         return isEnding;
     }
@@ -98,7 +109,7 @@ public final class Tasks {
         batch++;
     }
 
-    Task take(TaskPlan plan, int partition, int number) {
+    Task take(TaskPlan plan, int partition) {
         Task task;
         synchronized (idle) {
             if (isOver) {
@@ -109,13 +120,16 @@ public final class Tasks {
         if (task == null) {
             task = new Task(plan, partition);
         }
-        used.put(number, task);
+        long attempt = TaskContext.get().taskAttemptId();
+        used.put(attempt, task);
+        CURRENT.put(attempt, task);
         return task;
     }
 
     /** A task of Spark has ended. */
-    void leave(Task task, int number, boolean isHealthy) {
-        used.remove(number, task);
+    void leave(Task task, boolean isHealthy) {
+        used.values().remove(task);
+        CURRENT.values().remove(task);
         synchronized (idle) {
             if (isHealthy && !isOver) {
                 idle.put(task.partition, task);

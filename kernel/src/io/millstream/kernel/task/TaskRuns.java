@@ -1,0 +1,117 @@
+package io.millstream.kernel.task;
+
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.regex.Pattern;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+
+/** The runs of queries, as Python starts, watches and ends them. All of it is called on the driver. */
+public final class TaskRuns {
+    private static final Map<String, TaskPlan> PLANS = new ConcurrentHashMap<>();
+
+    private TaskRuns() {}
+
+    /**
+     * A query of this name is about to start.
+     *
+     * @param plan as {@link TaskPlan#of} takes it
+     * @return how many tasks it has
+     */
+    public static int begin(String name, String plan) throws InterruptedException {
+        TaskPlan made = TaskPlan.of(plan);
+        TaskPlan counted = made.with(partitions(made));
+        Tasks.begin(counted.run());
+        PLANS.put(name, counted);
+        return counted.tasks();
+    }
+
+    private static Map<String, Integer> partitions(TaskPlan plan) throws InterruptedException {
+        Map<String, Object> settings = new HashMap<>(plan.consumer());
+        settings.keySet().removeIf(key -> key.startsWith("fetch.") || key.startsWith("max.poll"));
+        try (Admin admin = Admin.create(settings)) {
+            Collection<String> names = new ArrayList<>(plan.topics().keySet());
+            if (!plan.patterns().isEmpty()) {
+                Collection<String> all = admin.listTopics().names().get();
+                plan.patterns().forEach(each -> {
+                    Pattern pattern = Pattern.compile(each);
+                    all.stream().filter(name -> pattern.matcher(name).matches()).forEach(names::add);
+                });
+            }
+            Map<String, Integer> counts = new TreeMap<>();
+            Map<String, TopicDescription> found = admin.describeTopics(names).allTopicNames().get();
+            found.forEach((topic, description) ->
+                    counts.put(topic, description.partitions().size()));
+            return counts;
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof UnknownTopicOrPartitionException missing) {
+                throw missing;
+            }
+            throw new IllegalStateException("the topics of a task cannot be described", error.getCause());
+        }
+    }
+
+    static TaskPlan plan(String name) {
+        TaskPlan plan = PLANS.get(name);
+        if (plan == null) {
+            throw new IllegalStateException("no run of " + name + " has begun");
+        }
+        return plan;
+    }
+
+    /** Have everything that was read committed, and nothing more read; whether that was done within the time. */
+    public static boolean end(String name, long patienceMs) throws InterruptedException {
+        TaskPlan plan = PLANS.get(name);
+        return plan != null && Tasks.end(plan.run(), patienceMs);
+    }
+
+    /** Have everything that was read committed soon. */
+    public static void commit(String name) {
+        open(name).forEach(Task::hurry);
+    }
+
+    /** The query has ended. */
+    public static void close(String name) {
+        TaskPlan plan = PLANS.remove(name);
+        if (plan != null) {
+            Tasks.close(plan.run());
+        }
+    }
+
+    private static List<Task> open(String name) {
+        TaskPlan plan = PLANS.get(name);
+        Tasks tasks = plan == null ? null : Tasks.here(plan.run());
+        return tasks == null ? List.of() : tasks.open();
+    }
+
+    /** The next offset of each partition that is read, by topic-partition. */
+    public static Map<String, Long> positions(String name) {
+        Map<String, Long> all = new TreeMap<>();
+        open(name).forEach(task -> task.positions().forEach((at, next) -> all.put(at.toString(), next)));
+        return all;
+    }
+
+    /** The same, of what is committed. */
+    public static Map<String, Long> committed(String name) {
+        Map<String, Long> all = new TreeMap<>();
+        open(name).forEach(task -> task.committed().forEach((at, next) -> all.put(at.toString(), next)));
+        return all;
+    }
+
+    /** How many records were read in this run. */
+    public static long records(String name) {
+        return open(name).stream().mapToLong(Task::records).sum();
+    }
+
+    /** How often the tasks have committed in this run. */
+    public static long commits(String name) {
+        return open(name).stream().mapToLong(Task::commits).sum();
+    }
+}

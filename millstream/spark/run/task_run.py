@@ -1,0 +1,135 @@
+"""The tasks of one running query: what the kernel is told when it starts, and what can be seen of them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.model import TopicPartition
+from millstream.spark.jvm.java_names import java_class
+from millstream.topology.names import internal_topic
+from millstream.topology.nodes import Repartition, Source
+from millstream.topology.pipeline import Pipeline
+
+__all__ = ["FORMAT", "TaskRun", "TaskSettings", "TaskStore", "task_rows"]
+
+FORMAT = "io.millstream.kernel.task.TaskTable"
+_RUNS = "io.millstream.kernel.task.TaskRuns"
+
+
+@dataclass(frozen=True)
+class TaskStore:
+    """Part of a task's state: its changelog, "" for none; and whether it is in memory only."""
+
+    name: str
+    changelog: str
+    in_memory: bool
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """How tasks commit.
+
+    Attributes:
+        exactly_once: whether outputs are part of the transaction of a commit.
+        commit_ms: the shortest time from one commit to the next.
+        idle_ms: how long a partition without records is waited for (max.task.idle.ms).
+        directory: where the state of tasks is kept between runs.
+        consumer, producer: Kafka client options in Kafka's names, with the servers.
+    """
+
+    exactly_once: bool
+    commit_ms: int
+    idle_ms: int
+    directory: str
+    consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
+    producer: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def task_rows(spark: SparkSession, name: str) -> DataFrame:
+    """The records of the tasks of a run that will have this name."""
+    return spark.readStream.format(FORMAT).option("run", name).load()
+
+
+class TaskRun:
+    """The tasks of one run of a query. In local mode; those in other processes cannot be reached."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        application_id: str,
+        pipeline: Pipeline,
+        settings: TaskSettings,
+        stores: Sequence[TaskStore],
+    ) -> None:
+        """Tell the kernel what is about to start.
+
+        Raises:
+            Py4JJavaError: a topic is missing, or the cluster cannot be reached.
+        """
+        self.name = name
+        self._runs: Any = java_class(spark._jvm, _RUNS)
+        topics, patterns = _topics_of(pipeline, application_id)
+        plan = {
+            "run": f"{name}-{uuid.uuid4().hex}",
+            "application": application_id,
+            "subtopology": pipeline.subtopologies[0],
+            "topics": topics,
+            "patterns": patterns,
+            "consumer": dict(settings.consumer),
+            "producer": dict(settings.producer),
+            "exactly_once": settings.exactly_once,
+            "commit_ms": settings.commit_ms,
+            "idle_ms": settings.idle_ms,
+            "headers": True,
+            "directory": settings.directory,
+            "stores": [asdict(store) for store in stores],
+        }
+        self.tasks = int(self._runs.begin(name, json.dumps(plan)))
+
+    def end(self, patience_s: float) -> bool:
+        """Have everything that was read committed, and nothing more read; the query must still be stopped.
+
+        Returns:
+            Whether that was done in time.
+        """
+        return bool(self._runs.end(self.name, int(patience_s * 1000)))
+
+    def turn(self) -> None:
+        """Commit soon."""
+        self._runs.commit(self.name)
+
+    def forget(self) -> None:
+        self._runs.close(self.name)
+
+    def records(self) -> int:
+        """The number of records read in this run."""
+        return int(self._runs.records(self.name))
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The next offset of each partition read in this run."""
+        found: dict[TopicPartition, int] = {}
+        for place, offset in dict(self._runs.positions(self.name)).items():
+            topic, _, partition = place.rpartition("-")
+            found[TopicPartition(topic, int(partition))] = offset
+        return found
+
+
+def _topics_of(pipeline: Pipeline, application_id: str) -> tuple[list[str], list[str]]:
+    topics: list[str] = []
+    patterns: list[str] = []
+    for node in pipeline.inputs:
+        if isinstance(node, Source):
+            topics += node.topics
+            patterns += [] if node.pattern is None else [node.pattern.pattern]
+        elif isinstance(node, Repartition):
+            topics.append(internal_topic(application_id, node.topic))
+        else:
+            topics.append(node.topic)
+    return list(dict.fromkeys(topics)), patterns

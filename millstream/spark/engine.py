@@ -70,8 +70,8 @@ from millstream.spark.run.real_time_batches import (
     tasks_behind_shuffles,
 )
 from millstream.spark.run.streaming_query import IdlePipeline, QueryPipeline
+from millstream.spark.run.task_run import AN_HOUR, TaskRun, TaskSettings, task_rows
 from millstream.spark.run.task_run import FORMAT as TASKS
-from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows
 from millstream.spark.run.transactions import (
     check_session,
     end_run,
@@ -594,7 +594,7 @@ class SparkEngine:
             query = (
                 plan.rows.writeStream.format(TASKS)
                 .option("checkpointLocation", scratch)
-                .trigger(**_AN_HOUR)
+                .trigger(**AN_HOUR)
                 .outputMode("update")
                 .queryName(f"{settings.application_id}-{name}")
                 .start()
@@ -699,8 +699,6 @@ _WATCH_SECONDS = 5.0
 _THAW_SECONDS = 5.0
 """How much later than planned the watch may look, on a busy machine."""
 _WARN_SECONDS = 15.0
-_AN_HOUR: Mapping[str, Any] = {"realTime": "60 minutes"}
-"""The batches of tasks, which commit in between and can be ended."""
 _WRITER = "io.millstream.kernel.sink.TableWriter"
 _REFRESH_TRIES = 20
 """How often other clients' refreshes may fence one: normally far more often than there are clients."""

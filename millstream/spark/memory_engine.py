@@ -10,6 +10,8 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -29,18 +31,22 @@ from millstream.spark.compile.frame_columns import StaticFrame, dataframe_of, re
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import LETTER
 from millstream.spark.compile.source import in_range
+from millstream.spark.compile.task_compiler import CompiledTask, compile_task
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import Report, first_line, report_of, translate, unreadable
 from millstream.spark.run.progress import new_reports
+from millstream.spark.run.real_time_batches import SQL
+from millstream.spark.run.task_run import AN_HOUR, TaskRun, TaskSettings, runs_tasks, task_rows
+from millstream.spark.run.task_run import FORMAT as TASKS
 from millstream.spark.run.transactions import report_of_java
 from millstream.spark.worker.handler_calls import HandlerError, Question
 from millstream.spark.worker.programs import end_query
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
-__all__ = ["MemoryEngine", "MemoryPipeline"]
+__all__ = ["MemoryEngine", "MemoryPipeline", "MemoryTaskPipeline"]
 
 Input = Source | TableSource | Repartition
 _RECORD = (
@@ -66,7 +72,9 @@ class MemoryEngine:
 
     def __init__(self, spark: SparkSession | None = None, settings: Mapping[str, str] | None = None) -> None:
         # A driver is used for a second and closed; Spark takes five to start. So it is never stopped.
-        self._session = SharedSession({**_SETTINGS, **(settings or {})}, "millstream-test", spark)
+        self._session = SharedSession(
+            {**_SETTINGS, **(SQL if runs_tasks() else {}), **(settings or {})}, "millstream-test", spark
+        )
         self.repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self.written_serdes: dict[str, tuple[Serde, Serde]] = {}
         self._frames: dict[str, StaticFrame] = {}
@@ -140,33 +148,35 @@ class MemoryEngine:
         timestamp_extractor: Extractor | None = None,
         config: Mapping[str, Any] | None = None,
         registry: RegistrySettings | None = None,
-    ) -> MemoryPipeline:
+    ) -> MemoryPipeline | MemoryTaskPipeline:
         """Compile a pipeline and start its query.
 
         Raises:
             TopologyException: a function is wrong, or a serde does not fit.
         """
         stream = _MemoryStream(self._session.spark)
-        compiled = compile_pipeline(
-            pipeline,
-            CompileContext(
-                application_id,
-                partitions,
-                stream.read,
-                default_key_serde,
-                default_value_serde,
-                handlers,
-                self.repartition_serdes,
-                cached,
-                timestamp_extractor=timestamp_extractor,
-                config=config or {},
-                clock=stream.clock,
-                is_timed=True,
-                registry=registry,
-                frame=self.frame,
-                written_serdes=self.written_serdes,
-            ),
+        context = CompileContext(
+            application_id,
+            partitions,
+            stream.read,
+            default_key_serde,
+            default_value_serde,
+            handlers,
+            self.repartition_serdes,
+            cached,
+            timestamp_extractor=timestamp_extractor,
+            config=config or {},
+            clock=stream.clock,
+            is_timed=True,
+            registry=registry,
+            frame=self.frame,
+            written_serdes=self.written_serdes,
         )
+        if runs_tasks():
+            name = f"memory-{uuid.uuid4().hex}"
+            task = compile_task(pipeline, context, partial(task_rows, self.spark, name))
+            return MemoryTaskPipeline(pipeline, self.spark, task, checkpoint, name, handlers, application_id)
+        compiled = compile_pipeline(pipeline, context)
         # Without an epoch: no one else can claim a pipeline in memory.
         return MemoryPipeline(pipeline, stream, compiled, checkpoint, handlers)
 
@@ -276,6 +286,62 @@ class MemoryPipeline:
         if self._query is not None:
             self._query.stop()
             end_query(self._stream.spark, self._query.id)
+
+
+class MemoryTaskPipeline:
+    """A task over memory."""
+
+    goes_by_clock = False
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        spark: SparkSession,
+        task: CompiledTask,
+        checkpoint: str,
+        name: str,
+        handlers: RecordHandlers,
+        application_id: str,
+    ) -> None:
+        self.pipeline = pipeline
+        self.store_serdes = task.store_serdes
+        self.drops = DropWatch(
+            pipeline.name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own
+        )
+        self._spark = spark
+        self._task: Any = java_class(spark._jvm, "io.millstream.kernel.task.MemoryTask")
+        settings = TaskSettings(True, 0, 0, "")
+        stores = [replace(store, in_memory=True) for store in task.stores]
+        self._run = TaskRun(spark, name, application_id, pipeline, settings, stores)
+        self._query = (
+            task.rows.writeStream.format(TASKS)
+            .option("checkpointLocation", checkpoint)
+            .trigger(**AN_HOUR)
+            .outputMode("update")
+            .start()
+        )
+
+    def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:
+        """As MemoryPipeline.process."""
+        lines = [_encoded(0, record) for batch in records.values() for record in batch]
+        text = java_class(self._spark._jvm, "java.io.StringReader")("\n".join(lines))
+        rows = java_class(self._spark._jvm, "org.apache.commons.io.IOUtils").readLines(text)
+        written = self._task.process(self._run.name, rows, 60_000)
+        if written is None:
+            topics = tuple({record.topic for batch in records.values() for record in batch})
+            try:
+                self._query.awaitTermination(10)
+                raise TimeoutError("the query neither answers nor ends")
+            except Exception as error:
+                report = report_of(self._query, error)
+                raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
+        return [_decoded(json.loads(line)) for line in written.split("\n") if line]
+
+    def close(self) -> None:
+        self._run.end(10)
+        self._query.stop()
+        self._run.forget()
+        end_query(self._spark, self._query.id)
 
 
 class _MemoryStream:

@@ -45,7 +45,8 @@ from millstream.serdes.registered import bound
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.spark.compile.record_handlers import RecordHandlers
-from millstream.spark.memory_engine import Input, MemoryEngine, MemoryPipeline
+from millstream.spark.memory_engine import Input, MemoryEngine, MemoryPipeline, MemoryTaskPipeline
+from millstream.spark.run.task_run import runs_tasks
 from millstream.states import State, ThreadState
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
@@ -126,6 +127,8 @@ class TopologyTestDriver:
         max_rounds: int = 50,
     ) -> None:
         config = dict(config or {})
+        if runs_tasks():
+            topology = topology.by_task()
         self._topology = topology
         self._application_id = str(config.get("application.id", "test"))
         self._now = (
@@ -175,7 +178,7 @@ class TopologyTestDriver:
             SystemClock(),
         )
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
-        self._pipelines: list[MemoryPipeline] = []
+        self._pipelines: list[MemoryPipeline | MemoryTaskPipeline] = []
         try:
             if topology.queries:  # tables alone need no Spark
                 settings = {k: str(v) for k, v in config.items() if k.startswith("spark.")}

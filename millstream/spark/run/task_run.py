@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,9 +17,11 @@ from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Repartition, Source
 from millstream.topology.pipeline import Pipeline
 
-__all__ = ["FORMAT", "TaskRun", "TaskSettings", "TaskStore", "task_rows"]
+__all__ = ["AN_HOUR", "FORMAT", "TaskRun", "TaskSettings", "TaskStore", "runs_tasks", "task_rows"]
 
 FORMAT = "io.millstream.kernel.task.TaskTable"
+AN_HOUR: Mapping[str, Any] = {"realTime": "60 minutes"}
+"""The trigger of a query of tasks, which commit in between, and whose batch can be ended."""
 _RUNS = "io.millstream.kernel.task.TaskRuns"
 
 
@@ -49,6 +52,11 @@ class TaskSettings:
     directory: str
     consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def runs_tasks() -> bool:
+    """Whether tasks read, compute and commit by themselves: a switch for as long as both ways exist."""
+    return os.environ.get("MILLSTREAM_ENGINE") == "tasks"
 
 
 def task_rows(spark: SparkSession, name: str) -> DataFrame:

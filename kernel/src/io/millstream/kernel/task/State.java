@@ -183,7 +183,11 @@ final class State implements AutoCloseable {
     /** Everything up to these offsets of the changelogs is committed: keep it. */
     void committed(long[] next) {
         changedBytes = 0;
-        if (parts.isEmpty()) {
+        if (database == null) {
+            for (int i = 0; i < parts.size(); i++) {
+                keep(parts.get(i));
+                parts.get(i).position = Math.max(parts.get(i).position, next[i]);
+            }
             return;
         }
         try (WriteBatch batch = new WriteBatch()) {
@@ -199,13 +203,23 @@ final class State implements AutoCloseable {
         }
     }
 
+    private static void keep(Part part) {
+        part.changes.forEach((key, value) -> {
+            if (value == null) {
+                part.kept.remove(key);
+            } else {
+                part.kept.put(key, value);
+            }
+        });
+        part.changes.clear();
+    }
+
     private void write(Part part, WriteBatch batch, long next) throws RocksDBException {
+        if (part.kept != null) {
+            keep(part);
+        }
         for (Map.Entry<byte[], byte[]> change : part.changes.entrySet()) {
-            if (part.kept != null && change.getValue() == null) {
-                part.kept.remove(change.getKey());
-            } else if (part.kept != null) {
-                part.kept.put(change.getKey(), change.getValue());
-            } else if (change.getValue() == null) {
+            if (change.getValue() == null) {
                 batch.delete(part.family, change.getKey());
             } else {
                 batch.put(part.family, change.getKey(), change.getValue());

@@ -46,7 +46,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>Used by one thread at a time.
  */
-final class Task implements AutoCloseable {
+class Task implements AutoCloseable {
     /** The value of `control` in a row that is a record. */
     static final int RECORD = 0;
     /** In a row behind which everything is to be committed. */
@@ -125,6 +125,19 @@ final class Task implements AutoCloseable {
             }
             throw error;
         }
+    }
+
+    /** One without Kafka. */
+    protected Task(TaskPlan plan, int partition, State state) {
+        this.plan = plan;
+        this.partition = partition;
+        this.state = state;
+        this.name = plan.name(partition);
+        this.group = null;
+        this.consumer = null;
+        this.producer = null;
+        this.committer = null;
+        this.heads = new Heads(List.of());
     }
 
     private static <T extends AutoCloseable> T opened(List<AutoCloseable> all, T one) {
@@ -361,7 +374,7 @@ final class Task implements AutoCloseable {
         commits++;
     }
 
-    private ProducerRecord<byte[], byte[]> logged(String changelog, byte[] key, Entry entry) {
+    protected final ProducerRecord<byte[], byte[]> logged(String changelog, byte[] key, Entry entry) {
         if (entry == null) {
             return new ProducerRecord<>(changelog, partition, key, null);
         }

@@ -112,9 +112,16 @@ public record TaskPlan(
                 stores);
     }
 
+    /** Whether its records come from a program, and its state is not kept. */
+    boolean isInMemory() {
+        return consumer.isEmpty();
+    }
+
     /** How many tasks there are: as many as the topic with the most partitions has. */
     int tasks() {
-        return topics.values().stream().mapToInt(Integer::intValue).max().orElse(0);
+        return isInMemory()
+                ? 1
+                : topics.values().stream().mapToInt(Integer::intValue).max().orElse(0);
     }
 
     /** The name of a task, as Kafka Streams writes it. */

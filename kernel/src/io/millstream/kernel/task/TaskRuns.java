@@ -27,7 +27,7 @@ public final class TaskRuns {
      */
     public static int begin(String name, String plan) throws InterruptedException {
         TaskPlan made = TaskPlan.of(plan);
-        TaskPlan counted = made.with(partitions(made));
+        TaskPlan counted = made.isInMemory() ? made : made.with(partitions(made));
         Tasks.begin(counted.run());
         PLANS.put(name, counted);
         return counted.tasks();

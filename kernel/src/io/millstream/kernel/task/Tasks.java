@@ -118,7 +118,7 @@ public final class Tasks {
             task = idle.remove(partition);
         }
         if (task == null) {
-            task = new Task(plan, partition);
+            task = plan.isInMemory() ? new MemoryTask(plan) : new Task(plan, partition);
         }
         long attempt = TaskContext.get().taskAttemptId();
         used.put(attempt, task);

@@ -1,0 +1,192 @@
+package io.millstream.kernel.task;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** A task that gets its records from a program, and gives it what it writes, without Kafka: for tests of topologies. */
+public final class MemoryTask extends Task {
+    private static final Map<String, MemoryTask> OPEN = new ConcurrentHashMap<>();
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final HexFormat HEX = HexFormat.of();
+    private static final long LOOK_EVERY_MS = 5;
+
+    /** Records that are processed together, and committed. */
+    private static final class Batch {
+        private final Heads records;
+        private final CountDownLatch done = new CountDownLatch(1);
+        private final List<String> written = new ArrayList<>();
+
+        Batch(Heads records) {
+            this.records = records;
+        }
+    }
+
+    private final LinkedBlockingQueue<Batch> batches = new LinkedBlockingQueue<>();
+    private final Map<String, UTF8String> topics = new HashMap<>();
+    private final RecordRow row = new RecordRow();
+    private volatile Batch batch;
+    private volatile boolean isClosed;
+    private boolean isCommitting;
+
+    MemoryTask(TaskPlan plan) {
+        super(plan, 0, new State(plan.stores(), Path.of("")));
+        OPEN.put(plan.run(), this);
+    }
+
+    /**
+     * Process records, each a text in JSON, and commit.
+     *
+     * @return what was written, one text per line; null if the query has ended
+     */
+    public static String process(String name, List<String> lines, long patienceMs) throws InterruptedException {
+        String run = TaskRuns.plan(name).run();
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
+        MemoryTask task = OPEN.get(run);
+        while (task == null && System.nanoTime() < until) {
+            Thread.sleep(LOOK_EVERY_MS);
+            task = OPEN.get(run);
+        }
+        if (task == null) {
+            return null;
+        }
+        Batch batch = new Batch(heads(lines));
+        task.batches.add(batch);
+        while (!batch.done.await(LOOK_EVERY_MS, TimeUnit.MILLISECONDS)) {
+            if (task.isClosed || System.nanoTime() > until) {
+                return null;
+            }
+        }
+        return String.join("\n", batch.written);
+    }
+
+    private static Heads heads(List<String> lines) {
+        Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> records = new HashMap<>();
+        List<TopicPartition> order = new ArrayList<>();
+        for (String line : lines) {
+            ConsumerRecord<byte[], byte[]> record = record(line);
+            TopicPartition at = new TopicPartition(record.topic(), record.partition());
+            if (!records.containsKey(at)) {
+                order.add(at);
+            }
+            records.computeIfAbsent(at, key -> new ArrayList<>()).add(record);
+        }
+        Heads heads = new Heads(order);
+        order.forEach(at -> heads.add(at, records.get(at)));
+        return heads;
+    }
+
+    private static ConsumerRecord<byte[], byte[]> record(String line) {
+        try {
+            JsonNode node = JSON.readTree(line);
+            Headers headers = new RecordHeaders();
+            node.path("h").forEach(each -> headers.add(each.get("key").asText(), bytes(each.get("value"))));
+            byte[] key = bytes(node.get("k"));
+            byte[] value = bytes(node.get("v"));
+            return new ConsumerRecord<>(
+                    node.get("t").asText(),
+                    node.get("p").asInt(),
+                    node.get("o").asLong(),
+                    node.get("s").asLong(),
+                    TimestampType.CREATE_TIME,
+                    0,
+                    0,
+                    key,
+                    value,
+                    headers,
+                    Optional.empty());
+        } catch (JsonProcessingException error) {
+            throw new IllegalArgumentException("a record is not JSON", error);
+        }
+    }
+
+    private static byte[] bytes(JsonNode text) {
+        return text == null || text.isNull() ? null : HEX.parseHex(text.asText());
+    }
+
+    @Override
+    RecordRow poll(long timeoutMs, boolean isEnding) {
+        if (batch == null && !isEnding) {
+            try {
+                batch = batches.poll(timeoutMs, TimeUnit.MILLISECONDS);
+            } catch (InterruptedException stopped) {
+                Thread.currentThread().interrupt();
+                throw new IllegalStateException("interrupted", stopped);
+            }
+        }
+        if (batch == null || isCommitting) {
+            return null;
+        }
+        ConsumerRecord<byte[], byte[]> record = batch.records.next();
+        if (record == null) {
+            isCommitting = true;
+            return row.of(COMMIT);
+        }
+        return row.of(record, topics.computeIfAbsent(record.topic(), UTF8String::fromString));
+    }
+
+    @Override
+    void send(ProducerRecord<byte[], byte[]> record) {
+        ObjectNode line = JSON.createObjectNode();
+        line.put("t", record.topic());
+        put(line, "k", record.key());
+        put(line, "v", record.value());
+        if (record.partition() != null) {
+            line.put("p", record.partition());
+        }
+        line.put("s", record.timestamp());
+        ArrayNode headers = line.putArray("h");
+        for (Header header : record.headers()) {
+            ObjectNode each = headers.addObject();
+            each.put("key", header.key());
+            put(each, "value", header.value());
+        }
+        batch.written.add(line.toString());
+    }
+
+    private static void put(ObjectNode to, String name, byte[] bytes) {
+        if (bytes != null) {
+            to.put(name, HEX.formatHex(bytes));
+        }
+    }
+
+    @Override
+    void commit() {
+        long[] ends = new long[plan.stores().size()];
+        state.changes((store, key, value) ->
+                send(logged(plan.stores().get(store).changelog(), key, value == null ? null : Entry.of(value))));
+        state.committed(ends);
+        Batch done = batch;
+        batch = null;
+        isCommitting = false;
+        done.done.countDown();
+    }
+
+    @Override
+    public void close() {
+        isClosed = true;
+        OPEN.remove(plan.run(), this);
+        state.close();
+    }
+}

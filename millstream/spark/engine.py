@@ -70,8 +70,8 @@ from millstream.spark.run.real_time_batches import (
     tasks_behind_shuffles,
 )
 from millstream.spark.run.streaming_query import IdlePipeline, QueryPipeline
-from millstream.spark.run.task_run import AN_HOUR, TaskRun, TaskSettings, task_rows
 from millstream.spark.run.task_run import FORMAT as TASKS
+from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, trigger
 from millstream.spark.run.transactions import (
     check_session,
     end_run,
@@ -594,7 +594,7 @@ class SparkEngine:
             query = (
                 plan.rows.writeStream.format(TASKS)
                 .option("checkpointLocation", scratch)
-                .trigger(**AN_HOUR)
+                .trigger(**trigger(in_batches=plan.in_batches))
                 .outputMode("update")
                 .queryName(f"{settings.application_id}-{name}")
                 .start()

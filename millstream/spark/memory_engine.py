@@ -38,8 +38,8 @@ from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import Report, first_line, report_of, translate, unreadable
 from millstream.spark.run.progress import new_reports
 from millstream.spark.run.real_time_batches import SQL
-from millstream.spark.run.task_run import AN_HOUR, TaskRun, TaskSettings, runs_tasks, task_rows
 from millstream.spark.run.task_run import FORMAT as TASKS
+from millstream.spark.run.task_run import TaskRun, TaskSettings, runs_tasks, task_rows, trigger
 from millstream.spark.run.transactions import report_of_java
 from millstream.spark.worker.handler_calls import HandlerError, Question
 from millstream.spark.worker.programs import end_query
@@ -316,7 +316,7 @@ class MemoryTaskPipeline:
         self._query = (
             task.rows.writeStream.format(TASKS)
             .option("checkpointLocation", checkpoint)
-            .trigger(**AN_HOUR)
+            .trigger(**trigger(in_batches=task.in_batches))
             .outputMode("update")
             .start()
         )

@@ -75,6 +75,7 @@ __all__ = [
     "bucket_names",
     "described",
     "item_of",
+    "join_columns",
     "key_bytes",
     "layout",
     "put_lanes",
@@ -341,7 +342,7 @@ def aggregate(
             item.key, serde_columns.from_bytes(item.key_serde, F.when(mine, F.col(called["key"])), where)
         )
         if isinstance(item.pending.node, Join):
-            results.joined[item.pending.node] = _joined(
+            results.joined[item.pending.node] = join_columns(
                 item, items, new, mine, called["time"], called["start"]
             )
         else:
@@ -425,7 +426,9 @@ def _old_value(item: Item, new: Flow, mine: Column) -> str:
     return old
 
 
-def _joined(item: Item, items: Sequence[Item], new: Flow, mine: Column, side: str, since: str) -> JoinColumns:
+def join_columns(
+    item: Item, items: Sequence[Item], new: Flow, mine: Column, side: str, since: str
+) -> JoinColumns:
     """The columns of a join's result, and the other columns of the record that triggered it."""
     others = {each.pending.node: each for each in items}
     if isinstance(item.pending.node, ForeignKey):

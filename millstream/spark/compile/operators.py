@@ -41,7 +41,9 @@ __all__ = [
     "build_operators",
     "item_of_pending",
     "operators",
+    "order_of",
     "pending_of",
+    "put_joins",
 ]
 
 
@@ -60,7 +62,7 @@ def build_operators(building: Building) -> set[Node]:
     """
     aggregated: set[Node] = set()
     # State is kept by their numbers, so the numbers must not depend on stateless steps.
-    building.pending.sort(key=partial(_order_of, building))
+    building.pending.sort(key=partial(order_of, building))
     # A join with a global table comes first, and alone: its results are unordered until they are sorted.
     first = next((node for node in building.pending if isinstance(node, StreamGlobalTableJoin)), None)
     now = list(building.pending) if first is None else [*building.sides[first], first]
@@ -105,7 +107,7 @@ def _build(building: Building, flows: list[Flow]) -> set[Node]:
                 building.parts[node] = building.parts[waited]
             building.put(node, new, lane, None if results is None else results.stored.get(waited))
             done.add(node)
-    return done if results is None else done | _put_joins(building, results)
+    return done if results is None else done | put_joins(building, results)
 
 
 def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alone: bool) -> Results:
@@ -132,7 +134,7 @@ def _on_kernel(building: Building, flows: list[Flow], items: list[Item], *, alon
     return results
 
 
-def _put_joins(building: Building, results: Results) -> set[Node]:
+def put_joins(building: Building, results: Results) -> set[Node]:
     """Put the lanes of the joins' results; returns the joins that are then complete."""
     flow, _ = results.outputs
     for join, found in results.joined.items():  # a lane for each, so that additions do not leak
@@ -154,7 +156,7 @@ def _joined(building: Building, join: Join, flow: Flow, found: JoinColumns) -> b
     return True
 
 
-def _order_of(building: Building, node: Node) -> tuple[int, int]:
+def order_of(building: Building, node: Node) -> tuple[int, int]:
     if isinstance(node, Side):
         return building.pipeline.nodes.index(node.join), 0 if node.is_left else 1
     return building.pipeline.nodes.index(building.stands_for.get(node, node)), 2

@@ -15,20 +15,32 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.building import Building, CompileContext, StoreInput
 from millstream.spark.compile.compiler import VISITS
 from millstream.spark.compile.flow import HEADERS, TIMESTAMP, Flow, Lane
+from millstream.spark.compile.foreign_key_nodes import is_ready
+from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.kernel_operators import Item
+from millstream.spark.compile.table_nodes import note_remembering
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
-from millstream.spark.compile.task_operators import build_task_operator, record_of, with_stored
+from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
 from millstream.spark.compile.trace import planned, translated
+from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
-from millstream.topology.nodes import Node, Repartition, Source, Store, TableSource
+from millstream.topology.nodes import (
+    ForeignKeyLookup,
+    Node,
+    Repartition,
+    Source,
+    Store,
+    StreamJoin,
+    StreamTableJoin,
+    TableSource,
+)
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["CompiledTask", "compile_task"]
@@ -43,6 +55,7 @@ class CompiledTask:
     """
 
     rows: DataFrame
+    in_batches: bool
     stores: tuple[TaskStore, ...]
     store_serdes: Mapping[str, tuple[Serde, Serde]]
 
@@ -92,13 +105,26 @@ class TaskBuilding(Building):
         self.stored[waited] = serde_columns.to_bytes(value, F.col(lane.value), value_type, where)
 
     def store_of(self, item: Item) -> int:
-        """The number of the store of an item with state."""
+        """The number of the store of an item; -1 for one without state."""
+        if not item.has_state:
+            return -1
         node = item.pending.node
-        store = node.store
-        if store is None:
-            raise TopologyException(f"{node.name}: tasks cannot run it yet")
-        changelog = changelog_topic(self.context.application_id, store.name) if store.logged else ""
-        self.stores.append(TaskStore(store.name, changelog, not store.persistent))
+        changelog = ""
+        in_memory = False
+        if isinstance(node, Side):
+            name = node.label
+            if isinstance(node.join, StreamJoin):
+                changelog = changelog_topic(self.context.application_id, name)
+        elif isinstance(node, StreamTableJoin | ForeignKeyLookup | StreamJoin):
+            store = node.outer_stored if isinstance(node, StreamJoin) else node.stored
+            name = f"{node.name}-waiting" if store is None else store.name
+        elif node.store is None:
+            name = node.name
+        else:
+            name, in_memory = node.store.name, not node.store.persistent
+            if node.store.logged and node.store.source_topic is None:
+                changelog = changelog_topic(self.context.application_id, name)
+        self.stores.append(TaskStore(name, changelog, in_memory))
         return len(self.stores) - 1
 
 
@@ -122,8 +148,10 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         building.flows.append(TaskFlow(rows, building.names))
         _visit_all(building)
         df = _rows(building)
+        rows = with_stored(df, building.operators)
         return CompiledTask(
-            with_stored(df, building.operators),
+            rows,
+            has_python(rows),
             tuple(building.stores),
             dict(building.store_serdes),
         )
@@ -137,15 +165,18 @@ def _visit_all(building: TaskBuilding) -> None:
         if node not in inputs:
             for parent in building.parents(node):
                 building.uses[parent] = building.uses.get(parent, 0) + 1
+    note_remembering(building)
     done: set[Node] = set()
     while waiting:
         ready = [node for node in waiting if node in inputs or done.issuperset(building.parents(node))]
-        ready = [node for node in ready if node not in building.pending]
+        held = {*building.pending, *building.stands_for.values()}
+        ready = [node for node in ready if node not in held]
+        ready = [node for node in ready if is_ready(node, waiting, building.pending)]
         for node in ready:
             building.visiting = node
             translated(node, None, partial(VISITS[type(node)], building, node))
             building.visiting = None
-            if node not in building.pending:
+            if node not in building.pending and node not in building.stands_for.values():
                 done.add(node)
                 waiting.remove(node)
         if not ready:
@@ -156,6 +187,7 @@ def _visit_all(building: TaskBuilding) -> None:
 
 def _rows(building: TaskBuilding) -> DataFrame:
     flow = building.flows[0]
+    see_all(building, flow)
     columns = [
         F.when(flow.belongs_to(lane), record_of(building.outputs[node])).alias(f"out{number}")
         for number, (node, lane) in enumerate(flow.lanes.items())

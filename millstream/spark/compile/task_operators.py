@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,16 +17,18 @@ from pyspark.sql import functions as F
 
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.flow import CONTEXT, HEADERS, HEADERS_TYPE, TIMESTAMP, Flow
+from millstream.spark.compile.kernel_joins import Join, Side
 from millstream.spark.compile.kernel_operators import (
     Item,
     Results,
     described,
+    join_columns,
     key_bytes,
     put_lanes,
     unpacked,
     with_own,
 )
-from millstream.spark.compile.operators import item_of_pending, pending_of
+from millstream.spark.compile.operators import item_of_pending, order_of, pending_of, put_joins
 from millstream.spark.compile.sink import Output
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.jvm.java_names import java_class
@@ -34,7 +37,7 @@ from millstream.topology.nodes import Node
 if TYPE_CHECKING:
     from millstream.spark.compile.task_compiler import TaskBuilding
 
-__all__ = ["build_task_operator", "record_of", "with_stored"]
+__all__ = ["build_task_operator", "record_of", "see_all", "with_stored"]
 
 _OWN = ("tag", "kind", "result_key", "start", "end", "at", "time", "result_headers")
 """The first columns of an operator's rows (OperatorNode.OWN)."""
@@ -45,10 +48,11 @@ _PASSED = -1
 def build_task_operator(building: TaskBuilding) -> set[Node]:
     """Turn all that waits into one operator; returns the nodes that are then complete."""
     flow = building.flows[0]
+    building.pending.sort(key=partial(order_of, building))
     waiting = [pending_of(building, node) for node in building.pending]
     items = sorted((item_of_pending(building, each) for each in waiting), key=lambda item: not item.has_state)
     for item in items:
-        del flow.lanes[item.pending.node]
+        flow.lanes.pop(item.pending.node, None)
     _settle_outputs(building, flow)
     number = len(building.operators)
     df, description = _input(building, flow, items, number)
@@ -66,6 +70,7 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
         node = building.stands_for.get(waited, waited)
         building.put(node, new, lane, results.stored.get(waited))
         done.add(node)
+    done |= put_joins(building, results)
     nothing = F.lit(None).cast("binary")
     values = [building.stored.get(item.pending.node, nothing) for item in items]
     building.operators.append(
@@ -76,6 +81,7 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
 
 def _settle_outputs(building: TaskBuilding, flow: Flow) -> None:
     """Compute the outputs so far, so that of all their columns only these pass the operator."""
+    see_all(building, flow)
     for node in flow.pinned & flow.lanes.keys():
         if building.outputs[node].record is None:
             lane = flow.lanes[node]
@@ -85,6 +91,17 @@ def _settle_outputs(building: TaskBuilding, flow: Flow) -> None:
             nothing = F.lit(None)
             record = F.col(building.passed[node])
             building.outputs[node] = Output(nothing, nothing, nothing, record=record)
+
+
+def see_all(building: TaskBuilding, flow: Flow) -> None:
+    """Have `peek` steps see their rows, which is all that their outputs do."""
+    for node in [node for node in flow.lanes if node in flow.pinned]:
+        look = building.outputs[node].look
+        if look is not None:
+            flow.df = flow.df.where(look(flow.belongs_to(flow.lanes[node])))
+            flow.pinned.discard(node)
+            if not building.uses.get(node):
+                del flow.lanes[node]
 
 
 def record_of(output: Output) -> Column:
@@ -109,6 +126,9 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
     columns: dict[str, Column] = {}
     descriptions = []
     for item in items:
+        if not item.has_rows:
+            descriptions.append({**described(item, items), "store": building.store_of(item)})
+            continue
         on, key = building.names.new("on"), building.names.new("kb")
         columns[on] = F.coalesce(item.pending.belongs, F.lit(False))
         columns[key] = F.when(item.pending.belongs, key_bytes(item, df))
@@ -149,11 +169,20 @@ def _results(building: TaskBuilding, items: Sequence[Item], new: Flow) -> Result
     )
     results = Results((new, {}))
     for number, item in enumerate(items):
-        mine = F.col(called["tag"]) == number
+        if isinstance(item.pending.node, Side):
+            continue
+        tags = [number]
+        if item.core == "changes":
+            tags = [other for other, each in enumerate(items) if each.pending.node is item.links["table"]]
+        mine = F.col(called["tag"]).isin(tags)
         where = F.lit(f"{item.pending.node.name}: a key")
         key = serde_columns.from_bytes(item.key_serde, F.when(mine, F.col(called["key"])), where)
         new.df = new.df.withColumn(item.key, key)
-        put_lanes(item, number, {}, results, called, has_kinds=True)
+        if isinstance(item.pending.node, Join):
+            found = join_columns(item, items, new, mine, called["time"], called["start"])
+            results.joined[item.pending.node] = found
+        else:
+            put_lanes(item, number, {}, results, called, has_kinds=True)
     return results
 
 

@@ -17,11 +17,9 @@ from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Repartition, Source
 from millstream.topology.pipeline import Pipeline
 
-__all__ = ["AN_HOUR", "FORMAT", "TaskRun", "TaskSettings", "TaskStore", "runs_tasks", "task_rows"]
+__all__ = ["FORMAT", "TaskRun", "TaskSettings", "TaskStore", "runs_tasks", "task_rows", "trigger"]
 
 FORMAT = "io.millstream.kernel.task.TaskTable"
-AN_HOUR: Mapping[str, Any] = {"realTime": "60 minutes"}
-"""The trigger of a query of tasks, which commit in between, and whose batch can be ended."""
 _RUNS = "io.millstream.kernel.task.TaskRuns"
 
 
@@ -62,6 +60,12 @@ def runs_tasks() -> bool:
 def task_rows(spark: SparkSession, name: str) -> DataFrame:
     """The records of the tasks of a run that will have this name."""
     return spark.readStream.format(FORMAT).option("run", name).load()
+
+
+def trigger(*, in_batches: bool) -> dict[str, Any]:
+    """When Spark begins a batch: one after another, each when there is a record; or one for an hour, in which
+    tasks commit by themselves, and which ends on request."""
+    return {"processingTime": "0 seconds"} if in_batches else {"realTime": "60 minutes"}
 
 
 class TaskRun:

@@ -173,6 +173,9 @@ public final class MemoryTask extends Task {
 
     @Override
     void commit() {
+        if (batch == null) {
+            return;
+        }
         long[] ends = new long[plan.stores().size()];
         state.changes((store, key, value) ->
                 send(logged(plan.stores().get(store).changelog(), key, value == null ? null : Entry.of(value))));

@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.optimizer.CollapseProject$;
 import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.SupportsNonDeterministicExpression;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
@@ -32,7 +33,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Its rows are its results, with columns of its own, and the rows that come in, with `tag` -1. So whatever else a
  * record goes to finds it behind the operator as well.
  */
-public final class OperatorNode extends LogicalPlan {
+public final class OperatorNode extends LogicalPlan implements SupportsNonDeterministicExpression {
     private static final long serialVersionUID = 1;
 
     /** The columns before the parts. */
@@ -179,6 +180,12 @@ public final class OperatorNode extends LogicalPlan {
     @Override
     public LogicalPlan withNewChildrenInternal(IndexedSeq<LogicalPlan> children) {
         return new OperatorNode(spec, own, stored, CollectionConverters.asJava(children).get(0));
+    }
+
+    /** Those of stores, which may raise. */
+    @Override
+    public boolean allowNonDeterministicExpression() {
+        return true;
     }
 
     @Override

@@ -54,6 +54,10 @@ final class RecordRow extends GenericInternalRow {
         return this;
     }
 
+    int control() {
+        return control;
+    }
+
     @Override
     public int numFields() {
         return SCHEMA.size();

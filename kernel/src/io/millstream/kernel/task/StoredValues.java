@@ -24,6 +24,7 @@ final class StoredValues {
         for (int i = 0; i < projections.length; i++) {
             Expression one = all.get(i);
             projections[i] = UnsafeProjection$.MODULE$.create(OperatorNode.seq(List.of(one)), columns);
+            projections[i].initialize(0);
         }
     }
 

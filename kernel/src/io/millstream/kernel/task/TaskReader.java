@@ -1,25 +1,43 @@
 package io.millstream.kernel.task;
 
 import java.util.concurrent.TimeUnit;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeRead;
+import org.apache.spark.util.TaskCompletionListener;
 
 /** The rows of one task, in one batch of Spark. */
 final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     /** The maximum time until the end of a batch is noticed. */
     private static final long SLICE_MS = 20;
 
+    /** In batches: how long a task waits for a record, so that Spark plans an idle query seldom. */
+    private static final long LONGEST_WAIT = TimeUnit.SECONDS.toNanos(10);
+    /** In batches: how long records are read that come one after another. */
+    private static final long LONGEST_BATCH = TimeUnit.MILLISECONDS.toNanos(500);
+
+    private static final long SOON_MS = 5;
+
     private final Tasks tasks;
     private final Task task;
     private final int number;
     private RecordRow row;
+    private final int batch;
     private boolean isDone;
+    private boolean hasBegun;
+    private boolean isCommitting;
+    private long began = System.nanoTime();
 
-    TaskReader(TaskPlan plan, int partition, int number) {
+    TaskReader(TaskPlan plan, int partition, int number, int batch) {
+        this.batch = batch;
         this.tasks = Tasks.of(plan.run());
         this.number = number;
         this.task = tasks.take(plan, partition);
+        // Not when the reader is closed: what it has read may still be on its way to the sink.
+        TaskContext.get()
+                .addTaskCompletionListener((TaskCompletionListener) context ->
+                        tasks.leave(task, isDone && !context.isFailed() && !context.isInterrupted()));
     }
 
     @Override
@@ -36,10 +54,39 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
         }
     }
 
-    /** In batches: what is there, and what comes soon. */
+    /**
+     * In batches, for plans with functions that get many rows at once: waits for the first record of any task of the
+     * run, reads what comes soon, and has it committed.
+     */
     @Override
     public boolean next() {
-        throw new UnsupportedOperationException("not yet");
+        if (isDone) {
+            return false;
+        }
+        while (!hasBegun && !tasks.isEnding() && !tasks.hasNews(batch) && System.nanoTime() - began < LONGEST_WAIT) {
+            row = task.poll(SLICE_MS, false);
+            if (row != null) {
+                begin();
+                return true;
+            }
+        }
+        if (!hasBegun) {
+            begin();
+        }
+        boolean isOver = isCommitting || tasks.isEnding() || System.nanoTime() - began > LONGEST_BATCH;
+        row = task.poll(isOver ? 0 : SOON_MS, isOver);
+        if (row == null && !isOver) { // nothing more comes soon
+            row = task.poll(0, true);
+        }
+        isCommitting |= row != null && row.control() == Task.COMMIT;
+        isDone = row == null;
+        return row != null;
+    }
+
+    private void begin() {
+        hasBegun = true;
+        began = System.nanoTime();
+        tasks.news(batch);
     }
 
     @Override
@@ -54,6 +101,6 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
 
     @Override
     public void close() {
-        tasks.leave(task, isDone);
+        // the task goes on until Spark's is complete
     }
 }

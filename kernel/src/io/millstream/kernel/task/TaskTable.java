@@ -201,7 +201,7 @@ public final class TaskTable implements TableProvider {
         @Override
         public PartitionReader<InternalRow> createReader(InputPartition partition) {
             Part part = (Part) partition;
-            return new TaskReader(part.plan, part.partition, part.number);
+            return new TaskReader(part.plan, part.partition, part.number, part.batch);
         }
     }
 

@@ -25,6 +25,7 @@ public final class Tasks {
     private volatile boolean isEnding;
     private volatile boolean isOver;
     private volatile int batch;
+    private volatile int news;
     private final CountDownLatch settled = new CountDownLatch(1);
 
     private Tasks() {}
@@ -99,6 +100,15 @@ public final class Tasks {
     /** All tasks have ended: called on the driver, before the next batch. */
     void settle() {
         settled.countDown();
+    }
+
+    /** Whether a task has had a record in this batch, or in a later one. */
+    boolean hasNews(int ofBatch) {
+        return news >= ofBatch;
+    }
+
+    void news(int ofBatch) {
+        news = Math.max(news, ofBatch);
     }
 
     int batch() {

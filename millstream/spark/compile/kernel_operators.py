@@ -74,11 +74,14 @@ __all__ = [
     "aggregate",
     "bucket_names",
     "described",
+    "holding",
     "item_of",
     "join_columns",
     "key_bytes",
     "layout",
+    "packed",
     "put_lanes",
+    "since_column",
     "unpacked",
     "with_own",
 ]
@@ -300,7 +303,7 @@ def aggregate(
         description = json.dumps(
             [
                 *(described(item, items) for item in items),
-                *(_holding(node, number) for number, node in held_back),
+                *(holding(node, number) for number, node in held_back),
             ]
         )
         if any_order:
@@ -565,7 +568,7 @@ def _rows_of(
         at = F.lit(_BEFORE_ALL).cast("bigint").alias("at")
     has_since = any(_is_of_table(item) and item.pending.lane.since is not None for _, item in items)
     is_emitted = any(not _is_looked_up(item) for _, item in items)
-    headers = (_packed(F.col(HEADERS)) if is_emitted else F.lit(None).cast("binary")).alias("headers")
+    headers = (packed(F.col(HEADERS)) if is_emitted else F.lit(None).cast("binary")).alias("headers")
     if len(items) == 1 and not passing:
         ((number, item),) = items
         df = df.where(item.pending.belongs)
@@ -576,14 +579,14 @@ def _rows_of(
             headers,
             *_parts_of(item, every),
         ]
-        return df.select(*row, _since(item)) if has_since else df.select(*row)
+        return df.select(*row, since_column(item)) if has_since else df.select(*row)
     df = df.withColumns({"at": at, "headers": headers})
     type_ = written_type(letters)  # one type for all: a column may be NULL in one output only
     elements = []
     for number, item in items:
         fields = [F.lit(number).alias("tag"), key_bytes(item, df).alias("key"), *_parts_of(item, every)]
         if has_since:
-            fields.append(_since(item))
+            fields.append(since_column(item))
         if passing:
             fields.append(F.lit(None).cast(type_).alias("passed"))
         elements.append(F.when(item.pending.belongs, F.struct(*fields)))
@@ -612,7 +615,7 @@ def _rows_of(
     )
 
 
-def _since(item: Item) -> Column:
+def since_column(item: Item) -> Column:
     """The time of a table's row, if it differs from the time of the update; otherwise NULL."""
     name = item.pending.lane.since if _is_of_table(item) else None
     return (F.lit(None).cast("bigint") if name is None else F.col(name)).alias("since")
@@ -687,7 +690,7 @@ def _is_of_any_order(item: Item) -> bool:
     )
 
 
-def _packed(headers: Column) -> Column:
+def packed(headers: Column) -> Column:
     return Column(_of_kernel("Headers").packed(headers._jc))
 
 
@@ -740,7 +743,7 @@ def described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
     }
 
 
-def _holding(node: Suppress, of: int) -> dict[str, Any]:
+def holding(node: Suppress, of: int) -> dict[str, Any]:
     """The description, for the kernel, of a suppress node that holds back the updates of item `of`."""
     return {"core": "suppress", "name": node.name, "of": of, "settings": _limits(node)}
 

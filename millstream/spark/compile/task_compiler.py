@@ -110,7 +110,6 @@ class TaskBuilding(Building):
             return -1
         node = item.pending.node
         changelog = ""
-        in_memory = False
         if isinstance(node, Side):
             name = node.label
             if isinstance(node.join, StreamJoin):
@@ -121,11 +120,25 @@ class TaskBuilding(Building):
         elif node.store is None:
             name = node.name
         else:
-            name, in_memory = node.store.name, not node.store.persistent
-            if node.store.logged and node.store.source_topic is None:
-                changelog = changelog_topic(self.context.application_id, name)
-        self.stores.append(TaskStore(name, changelog, in_memory))
-        return len(self.stores) - 1
+            return self.store_named(node.store)
+        return self._store(TaskStore(name, changelog, False))
+
+    def store_named(self, store: Store) -> int:
+        """The number of a store of the topology."""
+        is_logged = store.logged and store.source_topic is None
+        changelog = changelog_topic(self.context.application_id, store.name) if is_logged else ""
+        return self._store(TaskStore(store.name, changelog, not store.persistent))
+
+    def local_store(self) -> int:
+        """The number of the store for what follows from the others, which is not logged."""
+        return self._store(TaskStore("derived", "", False))
+
+    def _store(self, store: TaskStore) -> int:
+        names = [each.name for each in self.stores]
+        if store.name not in names:
+            self.stores.append(store)
+            return len(names)
+        return names.index(store.name)
 
 
 def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame]) -> CompiledTask:

@@ -22,9 +22,12 @@ from millstream.spark.compile.kernel_operators import (
     Item,
     Results,
     described,
+    holding,
     join_columns,
     key_bytes,
+    packed,
     put_lanes,
+    since_column,
     unpacked,
     with_own,
 )
@@ -41,7 +44,7 @@ __all__ = ["build_task_operator", "record_of", "see_all", "with_stored"]
 
 _OWN = ("tag", "kind", "result_key", "start", "end", "at", "time", "result_headers")
 """The first columns of an operator's rows (OperatorNode.OWN)."""
-_AT = "_at"
+_AT, _PACKED, _SINCE = "_at", "_packed", "_since"
 _PASSED = -1
 
 
@@ -136,7 +139,16 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
             columns[part.name] = F.when(item.pending.belongs, part.column.cast(part.type))
         store = building.store_of(item)
         descriptions.append({**described(item, items), "on": on, "key": key, "store": store})
-    df = df.withColumns({**columns, _AT: F.unix_millis(F.col(TIMESTAMP))})
+    for of, item in enumerate(items):
+        for node in item.held_back:
+            store = building.store_named(node.stored)
+            descriptions.append({**holding(node, of), "store": store})
+    since = [since_column(item) for item in items if item.pending.lane.since is not None]
+    if since:
+        columns[_SINCE] = F.coalesce(*since)
+    columns[_PACKED] = packed(F.col(HEADERS))
+    columns[_AT] = F.unix_millis(F.col(TIMESTAMP))
+    df = df.withColumns(columns)
     needed = [CONTROL, *CONTEXT, *building.choices.values()]
     for node, lane in flow.lanes.items():
         needed += [lane.keep or "", building.passed.get(node, "")]
@@ -149,9 +161,12 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
         "number": number,
         "passes": len(passes),
         "at": _AT,
+        "headers": _PACKED,
+        "local": building.local_store(),
         "items": descriptions,
+        **({"since": _SINCE} if since else {}),
     }
-    return df.select(*passes, _AT, *columns), json.dumps(description)
+    return df.select(*passes, *columns), json.dumps(description)
 
 
 def _results(building: TaskBuilding, items: Sequence[Item], new: Flow) -> Results:
@@ -168,10 +183,12 @@ def _results(building: TaskBuilding, items: Sequence[Item], new: Flow) -> Result
         }
     )
     results = Results((new, {}))
+    held_back = [(number, node) for number, item in enumerate(items) for node in item.held_back]
     for number, item in enumerate(items):
+        behind = {len(items) + i: node for i, (of, node) in enumerate(held_back) if of == number}
         if isinstance(item.pending.node, Side):
             continue
-        tags = [number]
+        tags = [number, *behind]
         if item.core == "changes":
             tags = [other for other, each in enumerate(items) if each.pending.node is item.links["table"]]
         mine = F.col(called["tag"]).isin(tags)
@@ -182,7 +199,7 @@ def _results(building: TaskBuilding, items: Sequence[Item], new: Flow) -> Result
             found = join_columns(item, items, new, mine, called["time"], called["start"])
             results.joined[item.pending.node] = found
         else:
-            put_lanes(item, number, {}, results, called, has_kinds=True)
+            put_lanes(item, number, behind, results, called, has_kinds=True)
     return results
 
 

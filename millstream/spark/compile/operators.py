@@ -159,7 +159,9 @@ def _joined(building: Building, join: Join, flow: Flow, found: JoinColumns) -> b
 def order_of(building: Building, node: Node) -> tuple[int, int]:
     if isinstance(node, Side):
         return building.pipeline.nodes.index(node.join), 0 if node.is_left else 1
-    return building.pipeline.nodes.index(building.stands_for.get(node, node)), 2
+    at = building.stands_for.get(node, node)
+    nodes_ = building.pipeline.nodes
+    return nodes_.index(at if at in nodes_ else at.parents[0]), 2
 
 
 def _flow_of(building: Building, node: Node) -> Flow:

@@ -40,6 +40,7 @@ from millstream.topology.nodes import (
     StreamJoin,
     StreamTableJoin,
     TableSource,
+    ToTable,
 )
 from millstream.topology.pipeline import Pipeline
 
@@ -71,6 +72,10 @@ class TaskBuilding(Building):
     stores: list[TaskStore] = field(default_factory=list)
     stored: dict[Node, Column] = field(default_factory=dict)
     """The values of stores in bytes, by the node that waited."""
+    kept: list[Node] = field(default_factory=list)
+    """What keeps the rows of steps without state."""
+    operated: set[Node] = field(default_factory=set)
+    """The items of the operator that was built last: they keep the values of their stores themselves."""
     owns_sources = False
 
     def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
@@ -88,6 +93,12 @@ class TaskBuilding(Building):
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
         waited = node.parents[0] if isinstance(node, StoreInput) else node
+        waited = next((key for key, value in self.stands_for.items() if value is waited), waited)
+        if waited not in self.operated:  # a step without state: an item keeps its rows, and does nothing else
+            kept = ToTable(node.name, (node,), store)
+            self.kept.append(kept)
+            self.wait(kept, flow, lane)
+            return
         windowed = store.kind is not StoreKind.KEY_VALUE
         key_type, inherited = flow.type_of(lane.key), lane.key_serde
         if windowed:
@@ -196,6 +207,8 @@ def _visit_all(building: TaskBuilding) -> None:
             built = build_task_operator(building)
             done |= built
             waiting = [node for node in waiting if node not in built]
+    if building.pending:
+        build_task_operator(building)
 
 
 def _rows(building: TaskBuilding) -> DataFrame:

@@ -69,6 +69,9 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     building.flows[:] = [new]
     building.pending.clear()
     done: set[Node] = set()
+    building.operated = {item.pending.node for item in items} | {
+        node for item in items for node in item.held_back
+    }
     for waited, lane in results.outputs[1].items():
         node = building.stands_for.get(waited, waited)
         building.put(node, new, lane, results.stored.get(waited))
@@ -140,9 +143,9 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
         store = building.store_of(item)
         descriptions.append({**described(item, items), "on": on, "key": key, "store": store})
     for of, item in enumerate(items):
-        for node in item.held_back:
-            store = building.store_named(node.stored)
-            descriptions.append({**holding(node, of), "store": store})
+        for suppress in item.held_back:
+            store = building.store_named(suppress.stored)
+            descriptions.append({**holding(suppress, of), "store": store})
     since = [since_column(item) for item in items if item.pending.lane.since is not None]
     if since:
         columns[_SINCE] = F.coalesce(*since)

@@ -37,6 +37,8 @@ public final class MemoryTask extends Task {
         private final Heads records;
         private final CountDownLatch done = new CountDownLatch(1);
         private final List<String> written = new ArrayList<>();
+        /** The batch of Spark in which it was committed. */
+        private volatile int number;
 
         Batch(Heads records) {
             this.records = records;
@@ -58,9 +60,11 @@ public final class MemoryTask extends Task {
     /**
      * Process records, each a text in JSON, and commit.
      *
+     * @param inBatches whether to wait for the end of Spark's batch as well, with which it reports what functions print
      * @return what was written, one text per line; null if the query has ended
      */
-    public static String process(String name, List<String> lines, long patienceMs) throws InterruptedException {
+    public static String process(String name, List<String> lines, boolean inBatches, long patienceMs)
+            throws InterruptedException {
         String run = TaskRuns.plan(name).run();
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
         MemoryTask task = OPEN.get(run);
@@ -73,7 +77,8 @@ public final class MemoryTask extends Task {
         }
         Batch batch = new Batch(heads(lines));
         task.batches.add(batch);
-        while (!batch.done.await(LOOK_EVERY_MS, TimeUnit.MILLISECONDS)) {
+        Tasks tasks = Tasks.here(run);
+        while (!batch.done.await(LOOK_EVERY_MS, TimeUnit.MILLISECONDS) || inBatches && tasks.batch() <= batch.number) {
             if (task.isClosed || System.nanoTime() > until) {
                 return null;
             }
@@ -181,6 +186,7 @@ public final class MemoryTask extends Task {
                 send(logged(plan.stores().get(store).changelog(), key, value == null ? null : Entry.of(value))));
         state.committed(ends);
         Batch done = batch;
+        done.number = Tasks.here(plan.run()).batch();
         batch = null;
         isCommitting = false;
         done.done.countDown();

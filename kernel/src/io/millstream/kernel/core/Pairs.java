@@ -87,8 +87,19 @@ public final class Pairs {
             emit(isLeft, key, at, parts, null);
         } else {
             own.waits = true;
-            waiting.add(to + limits.grace + 1, name(isLeft, key), at);
+            await(isLeft, key, at);
         }
+    }
+
+    /** Notes that a record, which was read back into its side, waits for a match. */
+    public void derive(boolean isLeft, byte[] key, Window record) {
+        if (record.waits) {
+            await(isLeft, key, record.start);
+        }
+    }
+
+    private void await(boolean isLeft, byte[] key, long at) {
+        waiting.add(at + limits.ahead(isLeft) + limits.grace + 1, name(isLeft, key), at);
     }
 
     private void emit(boolean isLeft, byte[] key, long at, Object[] parts, Object[] other) {

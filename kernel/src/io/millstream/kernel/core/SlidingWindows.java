@@ -29,6 +29,7 @@ public final class SlidingWindows extends Windowed {
         this.size = size;
         this.grace = grace;
         this.retention = retention;
+        begin(closes() - 1);
     }
 
     @Override
@@ -39,7 +40,22 @@ public final class SlidingWindows extends Windowed {
 
     @Override
     protected void process(byte[] key, long at, Object[] record) {
+        boolean isLater = at > clock.streamTime;
         clock.streamTime = Math.max(clock.streamTime, at);
+        add(key, at, record);
+        if (isLater && closing != null && table.isLasting()) {
+            emitClosed(closes() - 1);
+        }
+    }
+
+    @Override
+    protected void awaitClosing(byte[] key, Window window) {
+        if (window.end >= closes()) {
+            closing.add(window.end, key, window.start);
+        }
+    }
+
+    private void add(byte[] key, long at, Object[] record) {
         if (at + 1 + size <= closes()) {
             output.late(key, at, at - size, at, clock.streamTime);
             return;

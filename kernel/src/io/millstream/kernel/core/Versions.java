@@ -33,6 +33,23 @@ public final class Versions extends Windowed implements TableView {
     }
 
     @Override
+    public boolean derive(byte[] key, Window window) {
+        if (window.end != NEVER) {
+            return super.derive(key, window);
+        }
+        clock.streamTime = Math.max(clock.streamTime, window.start);
+        if (!Keyed.isThere(window)) {
+            due.add(window.start + history + 1, key, LAST);
+        }
+        return true;
+    }
+
+    @Override
+    protected void awaitClosing(byte[] key, Window window) {
+        throw new UnsupportedOperationException("nothing is emitted as closed");
+    }
+
+    @Override
     protected void process(byte[] key, long at, Object[] record) {
         if (at < horizon()) {
             return;

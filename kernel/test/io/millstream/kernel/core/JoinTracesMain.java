@@ -386,7 +386,7 @@ public final class JoinTracesMain {
         Opened<Records> lefts = opened(Records::finish, records);
         Opened<Records> rights = opened(Records::finish, records);
         Opened<Pairs> pairs = opened(Pairs::finish, memory -> {
-            Due waiting = new Due(memory.closing, memory.closing.counts, span(), true);
+            Due waiting = new PagedDue(memory.closing, memory.closing.counts, span(), true);
             return new Pairs(memory.clock, waiting, limits, lefts.get(), rights.get(), matches);
         });
         for (boolean isLeft : new boolean[] {true, false}) {
@@ -502,8 +502,8 @@ public final class JoinTracesMain {
 
     private Task task(Memory memory, Output output, boolean isOnClose) {
         Table table = new Table(memory, output, true, asked.path("capacity").asInt(Table.CAPACITY));
-        Due due = new Due(memory.due, memory.due.counts, span(), false);
-        Due closing = isOnClose ? new Due(memory.closing, memory.closing.counts, span(), true) : null;
+        Due due = new PagedDue(memory.due, memory.due.counts, span(), false);
+        Due closing = isOnClose ? new PagedDue(memory.closing, memory.closing.counts, span(), true) : null;
         return new Task(parts, table, output, memory.clock, due, closing, true);
     }
 

@@ -25,11 +25,16 @@ public final class SlidingWindows extends Windowed {
      */
     public SlidingWindows(Task task, long size, long grace, long retention) {
         // A valid record is at most this late, and needs windows that began up to twice the size before it.
-        super(task, 2 * size, 3 * size + grace + 1);
+        super(task, span(size), 3 * size + grace + 1);
         this.size = size;
         this.grace = grace;
         this.retention = retention;
         begin(closes() - 1);
+    }
+
+    /** The span of a slice. */
+    public static long span(long size) {
+        return 2 * size;
     }
 
     @Override

@@ -10,15 +10,21 @@ public final class Versions extends Windowed implements TableView {
     /** The end of a version that is still valid. */
     public static final long NEVER = Long.MAX_VALUE;
 
-    private static final long LAST = Long.MIN_VALUE;
+    /** The number of the slice with the last version. */
+    public static final long LAST = Long.MIN_VALUE;
     /** The number of a key's slices for the whole history; they are read one by one to find a time. */
     private static final int SLICES = 16;
 
     private final long history;
 
     public Versions(Task task, long history) {
-        super(task, history / SLICES, history);
+        super(task, span(history), history);
         this.history = history;
+    }
+
+    /** The span of a slice. */
+    public static long span(long history) {
+        return history / SLICES;
     }
 
     @Override

@@ -34,5 +34,5 @@ public abstract class Due {
     abstract Entry first();
 
     /** Writes what has to be kept. */
-    abstract void flush();
+    public abstract void flush();
 }

@@ -140,7 +140,7 @@ public final class LastingDue extends Due {
     }
 
     @Override
-    void flush() {
+    public void flush() {
         added = 0;
         boolean isNew = !fresh.isEmpty();
         fresh.forEach(this::write);

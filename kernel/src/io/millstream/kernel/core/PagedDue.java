@@ -99,7 +99,7 @@ public final class PagedDue extends Due {
     }
 
     @Override
-    void flush() {
+    public void flush() {
         lastBegun = Long.MIN_VALUE;
         begun.forEach(this::put);
         begun.clear();

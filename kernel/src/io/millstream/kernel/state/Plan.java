@@ -209,9 +209,10 @@ public final class Plan implements Serializable {
         return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
     }
 
-    /** The capacity of its cache, in slices: small if rows are only looked up. */
+    /** The capacity of its cache, in slices, unless it is set: small if rows are only looked up. */
     public int capacity(int tag) {
-        return isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
+        int most = isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
+        return (int) (long) items.get(tag).settings.getOrDefault("capacity", (long) most);
     }
 
     /** Whether its rows are only looked up, so that there is nothing to emit. */

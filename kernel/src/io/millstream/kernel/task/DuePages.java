@@ -13,23 +13,25 @@ import java.util.NavigableMap;
 import java.util.TreeMap;
 
 /**
- * What is due, in a store that is not logged; several of them share it. It follows from the entries of other stores, so
+ * What is due, in a store that is not logged; all operators of a task can share it. It follows from the entries of other stores, so
  * it is derived anew when these are restored.
  */
 final class DuePages implements LastingDue.Kept {
     private final Map<ByteBuffer, byte[]> inMemory;
     private final State state;
     private final int store;
+    private final int operator;
     private final int number;
 
     /**
      * @param state null if it is only in memory
-     * @param number its number among those in the store
+     * @param number its number among those of the operator
      */
-    DuePages(State state, int store, int number) {
+    DuePages(State state, int store, int operator, int number) {
         this.inMemory = state == null ? new TreeMap<>() : null;
         this.state = state;
         this.store = store;
+        this.operator = operator;
         this.number = number;
     }
 
@@ -48,7 +50,8 @@ final class DuePages implements LastingDue.Kept {
     }
 
     private byte[] name(long span, int page) {
-        return ByteBuffer.allocate(Short.BYTES + Long.BYTES + Integer.BYTES)
+        return ByteBuffer.allocate(2 * Short.BYTES + Long.BYTES + Integer.BYTES)
+                .putShort((short) operator)
                 .putShort((short) number)
                 .putLong(span)
                 .putInt(page)
@@ -56,7 +59,10 @@ final class DuePages implements LastingDue.Kept {
     }
 
     private byte[] name() {
-        return ByteBuffer.allocate(Short.BYTES).putShort((short) number).array();
+        return ByteBuffer.allocate(2 * Short.BYTES)
+                .putShort((short) operator)
+                .putShort((short) number)
+                .array();
     }
 
     @Override

@@ -32,8 +32,9 @@ import org.apache.spark.sql.types.StructType;
 /**
  * What a stateful operator does in one task: aggregations and joins of the task's records, as their cores do them.
  *
- * <p>Before the first record: {@link #restoreClock}, if something was committed, and then {@link #restored} for each
- * entry that was read back, or {@link #derive} once.
+ * <p>Before the first record: {@link #restoreClock}, if something was committed. Then, for each entry that is read back
+ * from a changelog, {@link #restored}, and {@link #settle} before the state is committed. If entries are read back while
+ * there is no operation yet: {@link Derived#outdate}, with the same commit of the state.
  */
 final class Operation {
     private static final int PASSED = -1;
@@ -47,7 +48,8 @@ final class Operation {
      * @param plan its items
      * @param entries for each item the places of its columns in a row that comes in
      * @param stores for each item the number of its store; negative for none
-     * @param local the number of the store for what is due, which is not logged; negative for none
+     * @param local the number of the store for what is due, which is not logged; negative for none: it is only in
+     *     memory, and derived from all entries when the task is opened
      * @param control the place of `control`
      * @param timestamp that of the time, in ms
      * @param headers that of packed headers; negative for none
@@ -118,6 +120,7 @@ final class Operation {
     }
 
     private final Spec spec;
+    private final State state;
     private final Plan plan;
     private final Shelf[] shelves;
     private final Core[] cores;
@@ -140,6 +143,7 @@ final class Operation {
      */
     Operation(Spec spec, State state, Stored stored, Folds.Computer folds) {
         this.spec = spec;
+        this.state = state;
         this.plan = spec.plan;
         int size = plan.items.size();
         shelves = new Shelf[size];
@@ -157,7 +161,7 @@ final class Operation {
             Slices.Values values = stored == null
                     ? null
                     : (key, window) -> stored.of(number, own.apply(rows().stored(number, key, window), nothing()));
-            shelves[i] = new Shelf(state, item, i, spec.stores.get(i), spec.local, all, values);
+            shelves[i] = new Shelf(state, item, spec.number, i, spec.stores.get(i), spec.local, all, values);
             isBare[i] = item.setting("bare") != 0;
             takesNullKeys[i] = List.of("lookup", "waiting", "records", "references").contains(item.core());
         }
@@ -244,7 +248,7 @@ final class Operation {
     }
 
     /**
-     * Call it for each entry of its stores that was read back from a changelog.
+     * Call it for each entry that is read back from a changelog, also of other operators' stores.
      *
      * @param value null for a deletion
      * @return whether it is to be kept; otherwise it has expired
@@ -255,9 +259,15 @@ final class Operation {
         return tag < 0 || derive(tag, name, value);
     }
 
-    /** Finds out from all entries what is due. Call it if some have come that {@link #restored} was not told of. */
-    void derive() {
-        open();
+    /** Writes what follows from the restored entries. */
+    void settle() {
+        for (Shelf shelf : shelves) {
+            shelf.settle();
+        }
+    }
+
+    /** Finds out from all entries what is due. */
+    private void derive() {
         for (int i = 0; i < shelves.length; i++) {
             if (shelves[i].isDerived()) {
                 int tag = i;
@@ -298,8 +308,13 @@ final class Operation {
                 default -> core(i);
             }
         }
-        if (spec.local < 0) {
+        Derived derived = spec.local < 0 ? null : new Derived(state, spec.local, spec.number);
+        if (derived == null || derived.isOutdated()) {
             derive();
+            settle();
+        }
+        if (derived != null) {
+            derived.update();
         }
     }
 

@@ -41,12 +41,21 @@ final class Shelf {
     private final Due closing;
 
     /**
+     * @param operator the operator's number
      * @param number the item's number
      * @param store that of its store; negative for none
      * @param local that of the store for what is due, which is not logged; negative for none
      * @param values for the entries of a table; null for none
      */
-    Shelf(State state, Plan.Item item, int number, int store, int local, Folds folds, Slices.Values values) {
+    Shelf(
+            State state,
+            Plan.Item item,
+            int operator,
+            int number,
+            int store,
+            int local,
+            Folds folds,
+            Slices.Values values) {
         this.item = item;
         this.state = state;
         this.store = store;
@@ -58,10 +67,10 @@ final class Shelf {
         clock = isTimed ? new Clock() : null;
         State pages = local < 0 ? null : state;
         due = isTimed && item.isDue()
-                ? new LastingDue(new DuePages(pages, local, 2 * number), item.span(), false)
+                ? new LastingDue(new DuePages(pages, local, operator, 2 * number), item.span(), false)
                 : null;
         closing = isTimed && item.isOnClose()
-                ? new LastingDue(new DuePages(pages, local, 2 * number + 1), item.span(), true)
+                ? new LastingDue(new DuePages(pages, local, operator, 2 * number + 1), item.span(), true)
                 : null;
     }
 
@@ -112,6 +121,16 @@ final class Shelf {
 
     byte[] key(byte[] name) {
         return slices.key(name);
+    }
+
+    /** Writes what was derived. */
+    void settle() {
+        if (due != null) {
+            due.flush();
+        }
+        if (closing != null) {
+            closing.flush();
+        }
     }
 
     /** Passes on all entries, and deletes those that are not needed. */

@@ -91,9 +91,16 @@ public final class Pairs {
         }
     }
 
+    /** Passes over what was already emitted before the state was opened. */
+    public Pairs begun() {
+        waiting.take(clock.streamTime);
+        return this;
+    }
+
     /** Notes that a record, which was read back into its side, waits for a match. */
     public void derive(boolean isLeft, byte[] key, Window record) {
-        if (record.waits) {
+        long emitted = clock.streamTime - limits.ahead(isLeft) - limits.grace;
+        if (record.waits && record.start >= emitted) {
             await(isLeft, key, record.start);
         }
     }

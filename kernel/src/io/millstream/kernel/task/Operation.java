@@ -259,8 +259,13 @@ final class Operation {
         return tag < 0 || derive(tag, name, value);
     }
 
-    /** Writes what follows from the restored entries. */
+    /** Writes what follows from the restored entries, and deletes those that have expired. */
     void settle() {
+        open();
+        settleAll();
+    }
+
+    private void settleAll() {
         for (Shelf shelf : shelves) {
             shelf.settle();
         }
@@ -311,7 +316,7 @@ final class Operation {
         Derived derived = spec.local < 0 ? null : new Derived(state, spec.local, spec.number);
         if (derived == null || derived.isOutdated()) {
             derive();
-            settle();
+            settleAll();
         }
         if (derived != null) {
             derived.update();

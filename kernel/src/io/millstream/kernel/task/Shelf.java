@@ -99,7 +99,7 @@ final class Shelf {
 
     /** The join of two sides. */
     Pairs pairs(Records left, Records right, Matches matches) {
-        return new Pairs(clock, closing, item.pairs(), left, right, matches);
+        return new Pairs(clock, closing, item.pairs(), left, right, matches).begun();
     }
 
     /** The records that wait for their rows. */

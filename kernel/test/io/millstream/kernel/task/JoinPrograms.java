@@ -52,6 +52,7 @@ final class JoinPrograms extends JoinTracesMain {
     protected void end(ObjectNode ofBatch, int next) {
         world.next();
         ofBatch.put("kept", world.size());
+        ofBatch.put("logged", world.logged());
         ofBatch.put("restarted", world.restarted);
     }
 

@@ -244,10 +244,8 @@ final class TaskWorld implements AutoCloseable {
                 }
             });
         }
-        if (isTold) {
-            operators.forEach(each -> each.operation.settle());
-            state.committed(ends());
-        }
+        operators.forEach(each -> each.operation.settle());
+        state.committed(ends());
     }
 
     private interface Replay {

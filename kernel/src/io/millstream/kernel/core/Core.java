@@ -52,6 +52,14 @@ public abstract class Core {
         table.mark(slice);
     }
 
+    /**
+     * Notes what follows from a window that was read back into the state: when it is to be dropped or released.
+     *
+     * @param key not null; kept without a copy
+     * @return whether it is needed; otherwise it can be deleted
+     */
+    public abstract boolean derive(byte[] key, Window window);
+
     /** The slice for a window that does not exist yet; advances the clock to it. */
     protected abstract Slice place(byte[] key, Window window);
 
@@ -60,7 +68,7 @@ public abstract class Core {
         table.emit();
     }
 
-    /** Called after the records of a micro-batch: emits and writes the rest. */
+    /** Called after the records of a micro-batch, or at a commit: emits and writes the rest. */
     public void finish() {
         table.flush();
     }

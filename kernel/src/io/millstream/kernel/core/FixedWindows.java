@@ -13,10 +13,15 @@ public final class FixedWindows extends TimedWindows {
     /** @param origin where the first window begins; earlier records are in none */
     public FixedWindows(Task task, long size, long advance, long grace, long origin) {
         // The windows of a record are in at most two slices. A slice's last one begins one advance before the next.
-        super(task, size / advance * advance, size - advance + grace, grace);
+        super(task, span(size, advance), size - advance + grace, grace);
         this.size = size;
         this.advance = advance;
         this.origin = origin;
+    }
+
+    /** The span of a slice. */
+    public static long span(long size, long advance) {
+        return size / advance * advance;
     }
 
     @Override

@@ -7,6 +7,11 @@ public abstract class Keyed extends Core implements TableView {
     }
 
     @Override
+    public final boolean derive(byte[] key, Window window) {
+        return true;
+    }
+
+    @Override
     protected Slice place(byte[] key, Window window) {
         return table.slice(key, 0);
     }

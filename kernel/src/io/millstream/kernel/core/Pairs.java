@@ -87,8 +87,26 @@ public final class Pairs {
             emit(isLeft, key, at, parts, null);
         } else {
             own.waits = true;
-            waiting.add(to + limits.grace + 1, name(isLeft, key), at);
+            await(isLeft, key, at);
         }
+    }
+
+    /** Passes over what was already emitted before the state was opened. */
+    public Pairs begun() {
+        waiting.take(clock.streamTime);
+        return this;
+    }
+
+    /** Notes that a record, which was read back into its side, waits for a match. */
+    public void derive(boolean isLeft, byte[] key, Window record) {
+        long emitted = clock.streamTime - limits.ahead(isLeft) - limits.grace;
+        if (record.waits && record.start >= emitted) {
+            await(isLeft, key, record.start);
+        }
+    }
+
+    private void await(boolean isLeft, byte[] key, long at) {
+        waiting.add(at + limits.ahead(isLeft) + limits.grace + 1, name(isLeft, key), at);
     }
 
     private void emit(boolean isLeft, byte[] key, long at, Object[] parts, Object[] other) {

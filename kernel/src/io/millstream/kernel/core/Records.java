@@ -23,6 +23,11 @@ public final class Records extends Windowed {
     }
 
     @Override
+    protected void awaitClosing(byte[] key, Window window) {
+        throw new UnsupportedOperationException("nothing is emitted as closed");
+    }
+
+    @Override
     protected void process(byte[] key, long at, Object[] record) {
         put(key, at, record);
     }
@@ -64,7 +69,7 @@ public final class Records extends Windowed {
             if (window.waits) {
                 window.waits = false;
                 taken.add(window);
-                table.mark(slice);
+                table.touch(window);
             }
         }
         return taken;

@@ -26,6 +26,7 @@ public final class SessionWindows extends Windowed {
         this.gap = gap;
         this.grace = grace;
         this.retention = retention;
+        begin(closes(clock.streamTime) - 1);
     }
 
     /** The span of a slice. A session is in the slice of its end. A slice has few sessions, and few can change. */
@@ -54,6 +55,13 @@ public final class SessionWindows extends Windowed {
         }
         if (closing != null && clock.streamTime > before) {
             emitClosing(closes(clock.streamTime));
+        }
+    }
+
+    @Override
+    protected void awaitClosing(byte[] key, Window session) {
+        if (session.end >= closes(clock.streamTime)) {
+            closing.add(session.end, key, session.end);
         }
     }
 
@@ -163,6 +171,9 @@ public final class SessionWindows extends Windowed {
         for (Due.Entry entry : closing.take(closes - 1)) {
             table.makeRoom();
             Window session = at(entry.key(), entry.number());
+            if (session == null) {
+                continue;
+            }
             if (session.end < closes) {
                 closed.add(new Due.Entry(session.end, entry.key(), session.start));
             } else {
@@ -183,6 +194,7 @@ public final class SessionWindows extends Windowed {
         }
     }
 
+    /** The session with this moment; null if there is none any more. */
     private Window at(byte[] key, long moment) {
         for (long number = number(moment); number <= number(clock.streamTime); number++) {
             for (Window session : table.slice(key, number).windows) {
@@ -191,6 +203,6 @@ public final class SessionWindows extends Windowed {
                 }
             }
         }
-        throw new IllegalStateException("there is no session at " + moment + " that was there before");
+        return null;
     }
 }

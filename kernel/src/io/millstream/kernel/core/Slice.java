@@ -10,8 +10,10 @@ final class Slice extends SliceName {
     final ArrayList<Window> windows;
     /** Windows that are gone and were emitted before; null for none. */
     ArrayList<Window> gone;
-    /** Whether it did not exist before. */
-    final boolean isNew;
+    /** Windows that are gone and are in the state; null for none. */
+    ArrayList<Window> removed;
+    /** Whether it does not exist in the state. */
+    boolean isNew;
     /** Whether it is noted when it has to be checked. */
     boolean isDue;
 
@@ -24,6 +26,7 @@ final class Slice extends SliceName {
         windows = kept == null ? new ArrayList<>(1) : kept;
         for (Window window : windows) {
             window.kept = true;
+            window.stored = true;
             window.slice = this;
         }
     }

@@ -25,10 +25,16 @@ public final class SlidingWindows extends Windowed {
      */
     public SlidingWindows(Task task, long size, long grace, long retention) {
         // A valid record is at most this late, and needs windows that began up to twice the size before it.
-        super(task, 2 * size, 3 * size + grace + 1);
+        super(task, span(size), 3 * size + grace + 1);
         this.size = size;
         this.grace = grace;
         this.retention = retention;
+        begin(closes() - 1);
+    }
+
+    /** The span of a slice. */
+    public static long span(long size) {
+        return 2 * size;
     }
 
     @Override
@@ -39,7 +45,22 @@ public final class SlidingWindows extends Windowed {
 
     @Override
     protected void process(byte[] key, long at, Object[] record) {
+        boolean isLater = at > clock.streamTime;
         clock.streamTime = Math.max(clock.streamTime, at);
+        add(key, at, record);
+        if (isLater && closing != null && table.isLasting()) {
+            emitClosed(closes() - 1);
+        }
+    }
+
+    @Override
+    protected void awaitClosing(byte[] key, Window window) {
+        if (window.end >= closes()) {
+            closing.add(window.end, key, window.start);
+        }
+    }
+
+    private void add(byte[] key, long at, Object[] record) {
         if (at + 1 + size <= closes()) {
             output.late(key, at, at - size, at, clock.streamTime);
             return;

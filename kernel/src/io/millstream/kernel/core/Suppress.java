@@ -131,7 +131,7 @@ public final class Suppress extends Core {
             Window window = new Window(start, end, at, parts.copy(value));
             window.gone = gone;
             table.add(slice, window);
-            held.add(limits.untilClose ? end : at, name, 0);
+            held.add(due(window), name, 0);
             clock.own[RECORDS]++;
         } else {
             Window window = slice.windows.get(0);
@@ -146,7 +146,7 @@ public final class Suppress extends Core {
         if (limits.isLogged) {
             table.changed(last);
         } else {
-            table.mark(slice);
+            table.touch(last);
         }
         held.take(clock.streamTime - limits.delay).forEach(this::release);
         while (clock.own[RECORDS] > limits.records || clock.own[BYTES] > limits.bytes) {
@@ -159,10 +159,25 @@ public final class Suppress extends Core {
         }
     }
 
+    /** Of an update that is held back: its `updated` stays the time of the first one. */
+    private long due(Window window) {
+        return limits.untilClose ? window.end : window.updated;
+    }
+
+    @Override
+    public boolean derive(byte[] name, Window window) {
+        held.add(due(window), name, 0);
+        return true;
+    }
+
     private void release(Due.Entry entry) {
         table.makeRoom();
         byte[] name = entry.key();
-        Window window = table.slice(name, 0).windows.get(0);
+        Slice slice = table.slice(name, 0);
+        if (table.isLasting() && (slice.windows.isEmpty() || due(slice.windows.get(0)) != entry.time())) {
+            return; // it was released before
+        }
+        Window window = slice.windows.get(0);
         clock.own[RECORDS]--;
         clock.own[BYTES] -= size(name, window);
         if (!limits.untilClose || !window.gone) {

@@ -9,6 +9,8 @@ import java.util.List;
  *
  * <p>A change is emitted once per micro-batch as well, with its last value, as by a store with a cache; or at once.
  * When the cache is full, everything in it is written and emitted, and it is emptied.
+ *
+ * <p>A lasting table lives on from one commit to the next: then the slices that were used last stay in the cache.
  */
 public final class Table {
     /** The default capacity of the cache, in slices. */
@@ -20,7 +22,10 @@ public final class Table {
     private final Output output;
     private final boolean atOnce;
     private final int capacity;
-    private final HashMap<SliceName, Slice> cache = new HashMap<>();
+    private final boolean isLasting;
+    private HashMap<SliceName, Slice> cache = new HashMap<>();
+    /** Of a lasting table: slices that were not used lately, and are in the state as they are here. */
+    private HashMap<SliceName, Slice> older = new HashMap<>();
     /** In the order in which they first changed. */
     private final ArrayList<Slice> changed = new ArrayList<>();
     /** The requested slice, in one object for all requests; and the last answer. */
@@ -41,10 +46,20 @@ public final class Table {
      * @param capacity the number of slices at which the cache is full
      */
     public Table(SliceState kept, Output output, boolean atOnce, int capacity) {
+        this(kept, output, atOnce, capacity, false);
+    }
+
+    /** @param isLasting whether it is used after {@link #flush}; its cores emit and release with each record */
+    public Table(SliceState kept, Output output, boolean atOnce, int capacity, boolean isLasting) {
         this.kept = kept;
         this.output = output;
         this.atOnce = atOnce;
-        this.capacity = capacity;
+        this.capacity = isLasting ? Math.max(1, capacity / 2) : capacity;
+        this.isLasting = isLasting;
+    }
+
+    boolean isLasting() {
+        return isLasting;
     }
 
     /** What changes from now on comes from a record with these headers. */
@@ -56,9 +71,18 @@ public final class Table {
         return headers;
     }
 
-    /** Slices with greater numbers are not in the state, so they need not be looked up there, which is slow. */
-    void nothingAfter(long number) {
-        newest = number;
+    /**
+     * Slices with greater numbers are not in the state, so they need not be looked up there, which is slow.
+     *
+     * @param isKnown whether that is so; otherwise only if the state is empty
+     */
+    void nothingAfter(long number, boolean isKnown) {
+        newest = isKnown || kept.isEmpty() ? number : Long.MAX_VALUE;
+    }
+
+    /** There is such a slice in the state. */
+    void mayHave(long number) {
+        newest = Math.max(newest, number);
     }
 
     private ArrayList<Window> read(byte[] key, long number) {
@@ -69,6 +93,39 @@ public final class Table {
     void makeRoom() {
         if (cache.size() >= capacity && !isEmitting) {
             flush();
+            if (isLasting) {
+                older = cache;
+                cache = new HashMap<>();
+                last = null;
+            }
+        }
+    }
+
+    /** The requested slice, if it is in the cache. */
+    private Slice cached() {
+        Slice slice = cache.get(asked);
+        if (slice == null && !older.isEmpty()) {
+            slice = older.remove(asked);
+            if (slice != null) {
+                cache.put(slice, slice);
+            }
+        }
+        return slice;
+    }
+
+    private Slice cache(Slice slice) {
+        cache.put(slice, slice);
+        unsee();
+        return slice;
+    }
+
+    /** The requested slice changes, or may change: it is not one that is only looked up. */
+    private void unsee() {
+        if (seen != null) {
+            int place = asked.hashCode() & SEEN - 1;
+            if (asked.equals(seen[place])) {
+                seen[place] = null;
+            }
         }
     }
 
@@ -78,10 +135,9 @@ public final class Table {
             return last;
         }
         asked.set(key, number);
-        Slice slice = cache.get(asked);
+        Slice slice = cached();
         if (slice == null) {
-            slice = new Slice(asked, read(key, number));
-            cache.put(slice, slice);
+            slice = cache(new Slice(asked, read(key, number)));
         }
         last = slice;
         return slice;
@@ -91,7 +147,7 @@ public final class Table {
     Slice look(byte[] key, long number) {
         asked.set(key, number);
         last = null;
-        Slice slice = cache.isEmpty() ? null : cache.get(asked);
+        Slice slice = cached();
         if (slice != null) {
             return slice;
         }
@@ -109,12 +165,8 @@ public final class Table {
     Slice anew(byte[] key, long number) {
         asked.set(key, number);
         last = null;
-        Slice slice = cache.get(asked);
-        if (slice == null) {
-            slice = new Slice(asked, null);
-            cache.put(slice, slice);
-        }
-        return slice;
+        Slice slice = cached();
+        return slice == null ? cache(new Slice(asked, null)) : slice;
     }
 
     /** Adds a new window in its place. Call {@link #changed} afterwards. */
@@ -127,11 +179,12 @@ public final class Table {
         }
         slice.windows.add(place, window);
         window.slice = slice;
+        window.dirty = true;
     }
 
     /** The value of a window has changed. */
     void changed(Window window) {
-        mark(window.slice);
+        touch(window);
         window.headers = headers;
         if (atOnce) {
             boolean isNested = isEmitting;
@@ -168,8 +221,15 @@ public final class Table {
 
     /** Removes a window without emitting that. */
     void forget(Window window) {
-        mark(window.slice);
-        window.slice.windows.remove(window);
+        Slice slice = window.slice;
+        mark(slice);
+        slice.windows.remove(window);
+        if (window.stored) {
+            if (slice.removed == null) {
+                slice.removed = new ArrayList<>(1);
+            }
+            slice.removed.add(window);
+        }
         window.slice = null;
     }
 
@@ -177,14 +237,29 @@ public final class Table {
     void drop(byte[] key, long number) {
         last = null;
         asked.set(key, number);
-        Slice slice = cache.get(asked);
+        Slice slice = cached();
+        unsee();
         if (slice == null) {
-            kept.write(key, number, List.of());
-        } else {
-            emit(slice);
-            mark(slice);
-            slice.windows.clear();
+            kept.drop(key, number, null);
+            return;
         }
+        emit(slice);
+        if (isLasting) {
+            slice.windows.removeIf(window -> !window.stored);
+            if (!slice.windows.isEmpty()) {
+                kept.drop(key, number, slice.windows);
+            }
+            slice.isDue = false;
+        } else {
+            mark(slice);
+        }
+        slice.windows.clear();
+    }
+
+    /** The window has to be written, without emitting that. */
+    void touch(Window window) {
+        mark(window.slice);
+        window.dirty = true;
     }
 
     /** The slice has to be written, without emitting that. */
@@ -204,9 +279,14 @@ public final class Table {
         isEmitting = false;
     }
 
-    /** Tells and writes what has changed, and forgets everything. */
+    /** Tells and writes what has changed, and forgets everything unless it is lasting. */
     void flush() {
         emit();
+        if (isLasting) {
+            changed.forEach(this::write);
+            changed.clear();
+            return;
+        }
         for (Slice slice : changed) {
             if (!(slice.isNew && slice.windows.isEmpty())) {
                 kept.write(slice.key, slice.number, slice.windows);
@@ -217,6 +297,19 @@ public final class Table {
         cache.clear();
         seen = null;
         last = null;
+    }
+
+    private void write(Slice slice) {
+        kept.write(slice.key, slice.number, slice.windows, slice.removed == null ? List.of() : slice.removed);
+        slice.removed = null;
+        slice.changed = false;
+        slice.isNew = false;
+        for (Window window : slice.windows) {
+            window.dirty = false;
+            window.stored = true;
+            window.kept = true;
+        }
+        newest = Math.max(newest, slice.number);
     }
 
     private void emit(Slice slice) {

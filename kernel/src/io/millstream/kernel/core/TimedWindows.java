@@ -11,6 +11,7 @@ abstract class TimedWindows extends Windowed {
     TimedWindows(Task task, long span, long needed, long grace) {
         super(task, span, needed);
         this.grace = grace;
+        begin(closes());
     }
 
     /** The start of the first window that contains this time; if there is none, a time after it. */
@@ -29,8 +30,9 @@ abstract class TimedWindows extends Windowed {
 
     @Override
     protected void process(byte[] key, long at, Object[] record) {
+        boolean isLater = at > clock.streamTime;
         clock.streamTime = Math.max(clock.streamTime, at);
-        long closes = clock.streamTime - grace;
+        long closes = closes();
         Slice slice = null;
         for (long start = first(at); start <= at; start = after(start)) {
             long end = end(start);
@@ -42,6 +44,21 @@ abstract class TimedWindows extends Windowed {
                 slice = slice(key, start);
             }
             update(slice, start, end, at, record);
+        }
+        if (isLater && closing != null && table.isLasting()) {
+            emitClosed(closes);
+        }
+    }
+
+    /** Windows that end at this time or before have closed. */
+    private long closes() {
+        return clock.streamTime - grace;
+    }
+
+    @Override
+    protected void awaitClosing(byte[] key, Window window) {
+        if (window.end > closes()) {
+            closing.add(window.end, key, window.start);
         }
     }
 
@@ -64,7 +81,7 @@ abstract class TimedWindows extends Windowed {
     @Override
     public void finish() {
         if (closing != null) {
-            emitClosed(clock.streamTime - grace);
+            emitClosed(closes());
         }
         super.finish();
     }

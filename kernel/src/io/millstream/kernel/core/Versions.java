@@ -10,15 +10,21 @@ public final class Versions extends Windowed implements TableView {
     /** The end of a version that is still valid. */
     public static final long NEVER = Long.MAX_VALUE;
 
-    private static final long LAST = Long.MIN_VALUE;
+    /** The number of the slice with the last version. */
+    public static final long LAST = Long.MIN_VALUE;
     /** The number of a key's slices for the whole history; they are read one by one to find a time. */
     private static final int SLICES = 16;
 
     private final long history;
 
     public Versions(Task task, long history) {
-        super(task, history / SLICES, history);
+        super(task, span(history), history);
         this.history = history;
+    }
+
+    /** The span of a slice. */
+    public static long span(long history) {
+        return history / SLICES;
     }
 
     @Override
@@ -30,6 +36,23 @@ public final class Versions extends Windowed implements TableView {
     @SuppressWarnings("super")
     protected Slice place(byte[] key, Window window) {
         throw new UnsupportedOperationException("a changelog does not say what there was before");
+    }
+
+    @Override
+    public boolean derive(byte[] key, Window window) {
+        if (window.end != NEVER) {
+            return super.derive(key, window);
+        }
+        clock.streamTime = Math.max(clock.streamTime, window.start);
+        if (!Keyed.isThere(window)) {
+            due.add(window.start + history + 1, key, LAST);
+        }
+        return true;
+    }
+
+    @Override
+    protected void awaitClosing(byte[] key, Window window) {
+        throw new UnsupportedOperationException("nothing is emitted as closed");
     }
 
     @Override

@@ -27,6 +27,12 @@ public final class Waiting extends Core {
     }
 
     @Override
+    public boolean derive(byte[] key, Window window) {
+        waiting.add(window.start + grace, key, window.start);
+        return true;
+    }
+
+    @Override
     protected void process(byte[] key, long at, Object[] record) {
         if (key == null || at < clock.streamTime - grace) {
             lookup.record(key, at, record);

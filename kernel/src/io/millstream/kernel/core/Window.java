@@ -32,6 +32,10 @@ public final class Window {
     boolean changed;
     /** Whether it is in the state from before this micro-batch; only then is it emitted as gone. */
     boolean kept;
+    /** Whether the state has it, or an earlier value of it. */
+    boolean stored;
+    /** Whether its value still has to be written to the state. */
+    boolean dirty;
 
     public Window(long start, long end, long at, Object[] parts) {
         this.start = start;
@@ -39,5 +43,10 @@ public final class Window {
         this.at = at;
         this.updated = at;
         this.parts = parts;
+    }
+
+    /** Whether its value is not in the state yet. */
+    public boolean isDirty() {
+        return dirty;
     }
 }

@@ -21,7 +21,14 @@ abstract class Windowed extends Core {
         this.closing = task.closing();
         this.span = Math.max(1, span);
         this.needed = needed;
-        table.nothingAfter(number(clock.streamTime));
+        table.nothingAfter(number(clock.streamTime), !table.isLasting() || clock.streamTime >= 0);
+    }
+
+    /** Passes over what was already emitted before the state was opened. */
+    protected final void begin(long closed) {
+        if (closing != null && table.isLasting()) {
+            closing.take(closed);
+        }
     }
 
     protected final long number(long place) {
@@ -57,13 +64,36 @@ abstract class Windowed extends Core {
         return slice;
     }
 
-    /** Tells closed windows of one size, which do not change any more, at the end of the micro-batch. */
+    /** Emits closed windows of one size, which do not change any more. */
     protected final void emitClosed(long time) {
         for (Due.Entry entry : closing.take(time)) {
             table.makeRoom();
-            output.closed(entry.key(), slice(entry.key(), entry.number()).find(entry.number()));
+            Window window = slice(entry.key(), entry.number()).find(entry.number());
+            if (window != null) {
+                output.closed(entry.key(), window);
+            }
         }
     }
+
+    @Override
+    public boolean derive(byte[] key, Window window) {
+        long moment = moment(window);
+        clock.streamTime = Math.max(clock.streamTime, Math.max(moment, window.at));
+        long number = number(moment);
+        table.mayHave(number);
+        long time = (number + 1) * span + needed;
+        if (time <= clock.streamTime) {
+            return false;
+        }
+        due.add(time, key, number);
+        if (closing != null) {
+            awaitClosing(key, window);
+        }
+        return true;
+    }
+
+    /** Notes when a window closes, unless it has closed. Only for cores that emit closed windows. */
+    protected abstract void awaitClosing(byte[] key, Window window);
 
     /** Forgets a slice that is not needed any more. */
     protected void drop(Due.Entry entry) {

@@ -62,7 +62,7 @@ public final class Plan implements Serializable {
         }
 
         /** The number of a related item. */
-        int link(String name) {
+        public int link(String name) {
             return (int) setting(name);
         }
 
@@ -71,8 +71,13 @@ public final class Plan implements Serializable {
             return settings.containsKey("left") && link("left") == link("right");
         }
 
-        private boolean isDaily() {
+        public boolean isDaily() {
             return core.startsWith(DAILY);
+        }
+
+        /** The time zone of daily windows. */
+        public String zone() {
+            return core.substring(DAILY.length());
         }
 
         /** Whether a key has slices of several windows each, instead of one value. */
@@ -163,13 +168,12 @@ public final class Plan implements Serializable {
                     if (!isDaily()) {
                         throw new IllegalArgumentException("no core '" + core + "'");
                     }
-                    String zone = core.substring(DAILY.length());
-                    yield new DailyWindows(task, zone, setting("hour"), setting("grace"));
+                    yield new DailyWindows(task, zone(), setting("hour"), setting("grace"));
                 }
             };
         }
 
-        Pairs.Limits pairs() {
+        public Pairs.Limits pairs() {
             return new Pairs.Limits(
                     setting("before"),
                     setting("after"),
@@ -196,18 +200,19 @@ public final class Plan implements Serializable {
     /** For each item, the place where its parts begin among those of all. */
     private final List<Integer> places = new ArrayList<>();
 
-    List<Integer> over(int tag) {
+    public List<Integer> over(int tag) {
         return over.get(tag);
     }
 
     /** Whether it is a side of a join of tables. */
-    boolean isJoined(int tag) {
+    public boolean isJoined(int tag) {
         return over(tag).stream().anyMatch(other -> items.get(other).core.equals("table_join"));
     }
 
-    /** The capacity of its cache, in slices: small if rows are only looked up. */
+    /** The capacity of its cache, in slices, unless it is set: small if rows are only looked up. */
     public int capacity(int tag) {
-        return isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
+        int most = isLookedUp(tag) ? Table.CAPACITY / 10 : Table.CAPACITY;
+        return (int) (long) items.get(tag).settings.getOrDefault("capacity", (long) most);
     }
 
     /** Whether its rows are only looked up, so that there is nothing to emit. */

@@ -9,9 +9,11 @@ import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Matches;
 import io.millstream.kernel.core.Output;
 import io.millstream.kernel.core.PackedRows;
+import io.millstream.kernel.core.PagedDue;
 import io.millstream.kernel.core.Pairs;
 import io.millstream.kernel.core.Parts;
 import io.millstream.kernel.core.Records;
+import io.millstream.kernel.core.ReferencePages;
 import io.millstream.kernel.core.References;
 import io.millstream.kernel.core.SliceState;
 import io.millstream.kernel.core.Suppress;
@@ -72,8 +74,8 @@ final class Shelf implements SliceState {
     private final ValueState<Row> clock;
     private final MapState<byte[], Row> pages;
     private Clock time;
-    private Due due;
-    private Due closing;
+    private PagedDue due;
+    private PagedDue closing;
     /** Rows that need not be read; null if each has to be. */
     private PackedRows inMemory;
 
@@ -141,7 +143,8 @@ final class Shelf implements SliceState {
     References open(Supplier<TableView> rows, Matches matches) {
         open();
         Table table = new Table(this, null, true, Table.CAPACITY);
-        return new References(new Task(rules, table, null, time, due, closing, false), rows, matches);
+        Task task = new Task(rules, table, null, time, due, closing, false);
+        return new References(task, new ReferencePages(table, types.length), rows, matches);
     }
 
     /** The join of two sides, likewise. */
@@ -175,8 +178,8 @@ final class Shelf implements SliceState {
                 read(kept.getList(2), dueCounts);
                 read(kept.getList(3), closingCounts);
             }
-            due = item.isDue() ? new Due(new Pages((byte) 0), dueCounts, item.span(), false) : null;
-            closing = item.isOnClose() ? new Due(new Pages((byte) 1), closingCounts, item.span(), true) : null;
+            due = item.isDue() ? new PagedDue(new Pages((byte) 0), dueCounts, item.span(), false) : null;
+            closing = item.isOnClose() ? new PagedDue(new Pages((byte) 1), closingCounts, item.span(), true) : null;
         }
     }
 
@@ -196,7 +199,7 @@ final class Shelf implements SliceState {
         }
     }
 
-    private static Object counts(Due due) {
+    private static Object counts(PagedDue due) {
         List<Row> counts = new ArrayList<>();
         if (due != null) {
             due.counts().forEach((span, number) -> counts.add(RowFactory.create(span, number)));

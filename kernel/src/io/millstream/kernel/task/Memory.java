@@ -1,9 +1,11 @@
 package io.millstream.kernel.task;
 
 import org.rocksdb.BlockBasedTableConfig;
+import org.rocksdb.BloomFilter;
 import org.rocksdb.Cache;
 import org.rocksdb.ColumnFamilyOptions;
 import org.rocksdb.DBOptions;
+import org.rocksdb.Filter;
 import org.rocksdb.LRUCache;
 import org.rocksdb.RocksDB;
 import org.rocksdb.WriteBufferManager;
@@ -17,6 +19,8 @@ final class Memory {
 
     private static Cache cache;
     private static WriteBufferManager buffers;
+    /** Most keys that are looked up and are not there need no look into a block. */
+    private static Filter filter;
 
     private Memory() {}
 
@@ -25,6 +29,7 @@ final class Memory {
             RocksDB.loadLibrary();
             cache = new LRUCache(CACHE + BUFFERS);
             buffers = new WriteBufferManager(BUFFERS, cache);
+            filter = new BloomFilter();
         }
     }
 
@@ -42,6 +47,6 @@ final class Memory {
         open();
         return new ColumnFamilyOptions()
                 .setWriteBufferSize(BUFFER)
-                .setTableFormatConfig(new BlockBasedTableConfig().setBlockCache(cache));
+                .setTableFormatConfig(new BlockBasedTableConfig().setBlockCache(cache).setFilterPolicy(filter));
     }
 }

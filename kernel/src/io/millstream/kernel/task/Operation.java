@@ -5,11 +5,25 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.core.Clock;
 import io.millstream.kernel.core.Core;
+import io.millstream.kernel.core.Folds;
+import io.millstream.kernel.core.Latest;
+import io.millstream.kernel.core.Lookup;
 import io.millstream.kernel.core.Output;
+import io.millstream.kernel.core.Pairs;
+import io.millstream.kernel.core.Records;
+import io.millstream.kernel.core.References;
+import io.millstream.kernel.core.Suppress;
+import io.millstream.kernel.core.TableJoin;
+import io.millstream.kernel.core.TableView;
 import io.millstream.kernel.core.Window;
+import io.millstream.kernel.python.Folding;
+import io.millstream.kernel.python.Program;
 import io.millstream.kernel.state.Plan;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
 import java.io.Serializable;
-import java.util.ArrayDeque;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -17,9 +31,16 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.types.StructType;
 
-/** What a stateful operator does in one task: aggregations and joins of the task's records, as their cores do them. */
+/**
+ * What a stateful operator does in one task: aggregations and joins of the task's records, as their cores do them.
+ *
+ * <p>Before the first record: {@link #restoreClock}, if something was committed. Then, for each entry that is read back
+ * from a changelog, {@link #restored}, and {@link #settle} before the state is committed. If entries are read back while
+ * there is no operation yet: {@link Derived#outdate}, with the same commit of the state.
+ */
 final class Operation {
     private static final int PASSED = -1;
+    private static final int NONE = -1;
 
     /**
      * What an operator is.
@@ -27,213 +48,421 @@ final class Operation {
      * @param number its number among those of the subtopology
      * @param plan its items
      * @param entries for each item the places of its columns in a row that comes in
-     * @param stores for each item the number of its store
+     * @param stores for each item the number of its store; negative for none
+     * @param local the number of the store for what is due, which is not logged; negative for none: it is only in
+     *     memory, and derived from all entries when the task is opened
      * @param control the place of `control`
      * @param timestamp that of the time, in ms
+     * @param headers that of packed headers; negative for none
+     * @param since that of the time of a table's row, if it is not its update's; negative for none
      * @param columns how many there are
      * @param passes how many of them go on, which are the first ones
+     * @param program computes the parts that are folds; null if there is none
      */
     record Spec(
             int number,
             Plan plan,
             ArrayList<Entry> entries,
             ArrayList<Integer> stores,
+            int local,
             int control,
             int timestamp,
+            int headers,
+            int since,
             int columns,
-            int passes)
+            int passes,
+            Program program)
             implements Serializable {
 
         /**
          * From Python's description.
          *
-         * @param description JSON: `number`, `passes`, `at`, the name of the column with the time in ms, and `items`: each as {@link Plan#of} has it, and the names of
-         *     columns: `on`, whether a row is for it, and `key`; and the number of its `store`
+         * @param description JSON: `number`; `passes`; the names of columns: `at`, the time in ms; `headers`, packed headers (see
+         *     {@link io.millstream.kernel.state.Headers}), and `since`, if there are such columns; `local`, the number
+         *     of a store that is not logged; and `items`: each as {@link Plan#of} has it, and the names of columns:
+         *     `on`, whether a row is for it, and `key`; and the number of its `store`, if it keeps entries. An item
+         *     without `key` gets no rows.
          */
-        static Spec of(String description, StructType rows) {
+        static Spec of(String description, StructType rows, Program program) {
             try {
                 JsonNode node = new ObjectMapper().readTree(description);
                 ArrayList<Entry> entries = new ArrayList<>();
                 ArrayList<Integer> stores = new ArrayList<>();
                 for (JsonNode item : node.get("items")) {
-                    entries.add(new Entry(
-                            item.has("on") ? rows.fieldIndex(item.get("on").asText()) : -1,
-                            rows.fieldIndex(item.get("key").asText())));
-                    stores.add(item.get("store").asInt());
+                    entries.add(new Entry(place(item, "on", rows), place(item, "key", rows)));
+                    stores.add(item.path("store").asInt(NONE));
                 }
                 return new Spec(
                         node.get("number").asInt(),
                         Plan.of(node.get("items").toString(), rows),
                         entries,
                         stores,
+                        node.path("local").asInt(NONE),
                         rows.fieldIndex("control"),
                         rows.fieldIndex(node.get("at").asText()),
+                        place(node, "headers", rows),
+                        place(node, "since", rows),
                         rows.size(),
-                        node.get("passes").asInt());
+                        node.path("passes").asInt(rows.size()),
+                        program);
             } catch (JsonProcessingException error) {
                 throw new IllegalArgumentException("the description of an operator is not JSON", error);
             }
         }
+
+        private static int place(JsonNode node, String name, StructType rows) {
+            return node.has(name) ? rows.fieldIndex(node.get(name).asText()) : NONE;
+        }
     }
 
-    /** The places of an item's columns: whether a row is for it (-1: each is), and the key. */
+    /** The places of an item's columns: whether a row is for it (-1: each is), and the key (-1: none is). */
     record Entry(int on, int key) implements Serializable {}
 
     private final Spec spec;
-    private final StoredValues stored;
+    private final State state;
+    private final Plan plan;
+    private final Shelf[] shelves;
     private final Core[] cores;
-    private final Packing[][] packings;
-    private final int[] places;
-    private final int width;
-    private final ArrayDeque<InternalRow> results = new ArrayDeque<>();
+    private final Pairs[] pairs;
+    private final Lookup[] lookups;
+    private final Results[] results;
+    private final boolean[] isBare;
+    /** For each item, whether a record without a key is one. */
+    private final boolean[] takesNullKeys;
+
+    private final Results.Rows rows;
     private final InternalRow nothing;
     private final InternalRow passedOwn;
     private final JoinedRow joined = new JoinedRow();
+    private boolean isOpen;
 
-    private Operation(Spec spec, StoredValues stored, Task task) {
+    /**
+     * @param stored computes the values of tables' entries; null if nobody reads them
+     * @param folds computes the parts that are folds; null if there are none
+     */
+    Operation(Spec spec, State state, StoredValues stored, Folds.Computer folds) {
         this.spec = spec;
-        this.stored = stored;
-        List<Plan.Item> items = spec.plan.items;
-        this.cores = new Core[items.size()];
-        this.packings = new Packing[items.size()][];
-        this.places = new int[items.size()];
-        int columns = OperatorNode.OWN.size();
-        for (int i = 0; i < cores.length; i++) {
-            Plan.Item item = items.get(i);
-            places[i] = columns;
-            columns += item.prefixes().size() * item.names().size();
-            packings[i] = new Packing[item.types().size()];
-            for (int part = 0; part < packings[i].length; part++) {
-                packings[i][part] = Packing.of(item.types().get(part));
-            }
-            Slices slices = new Slices(task.state, spec.stores.get(i), packings[i], values(i));
-            Results output = new Results(i, item);
-            var table = new io.millstream.kernel.core.Table(
-                    slices, output, item.atOnce(), spec.plan.capacity(i));
-            cores[i] = item.core(new io.millstream.kernel.core.Task(
-                    item.parts(), table, output, new Clock(), null, null, item.remembers()));
+        this.state = state;
+        this.plan = spec.plan;
+        int size = plan.items.size();
+        shelves = new Shelf[size];
+        cores = new Core[size];
+        pairs = new Pairs[size];
+        lookups = new Lookup[size];
+        results = new Results[size];
+        isBare = new boolean[size];
+        takesNullKeys = new boolean[size];
+        Folds all = new Folds(folds);
+        JoinedRow own = new JoinedRow();
+        for (int i = 0; i < size; i++) {
+            Plan.Item item = plan.items.get(i);
+            int number = i;
+            Slices.Values values = stored == null
+                    ? null
+                    : (key, window) -> stored.of(number, own.apply(rows().stored(number, key, window), nothing()));
+            shelves[i] = new Shelf(state, item, spec.number, i, spec.stores.get(i), spec.local, all, values);
+            isBare[i] = item.setting("bare") != 0;
+            takesNullKeys[i] = List.of("lookup", "waiting", "records", "references").contains(item.core());
         }
-        width = columns;
+        rows = new Results.Rows(plan, shelves);
+        for (int i = 0; i < size; i++) {
+            results[i] = new Results(rows, plan, i);
+        }
         Object[] blank = new Object[spec.columns];
         blank[spec.control] = Task.RECORD;
         nothing = new GenericInternalRow(blank);
-        Object[] own = new Object[width];
-        own[0] = PASSED;
-        passedOwn = new GenericInternalRow(own);
+        Object[] passed = new Object[rows.width()];
+        passed[0] = PASSED;
+        passedOwn = new GenericInternalRow(passed);
+    }
+
+    private Results.Rows rows() {
+        return rows;
+    }
+
+    private InternalRow nothing() {
+        return nothing;
     }
 
     /** That of the task whose rows the calling thread has. */
     static Operation of(Spec spec, StoredValues stored) {
         Task task = Tasks.current();
-        return (Operation) task.operations.computeIfAbsent(spec.number, number -> new Operation(spec, stored, task));
+        return (Operation) task.operations.computeIfAbsent(
+                spec.number, number -> new Operation(spec, task.state, stored, new Folding(spec.program)));
     }
 
-    /** The values of an item's store. */
-    private Slices.Values values(int item) {
-        return (key, window) -> {
-            Object[] own = new Object[width];
-            own[0] = item;
-            own[1] = io.millstream.kernel.Constants.KIND_UPDATE;
-            own[2] = key;
-            own[3] = window.start;
-            own[4] = window.end;
-            own[5] = window.at;
-            for (int i = 0; i < window.parts.length; i++) {
-                own[places[item] + i] = window.parts[i] == null ? null : packings[item][i].column(window.parts[i]);
+    // --- opening ---------------------------------------------------------------------------------------
+
+    /** The numbers that belong to what was written last: to be committed with it. */
+    byte[] clock() {
+        return Packing.bytes(out -> {
+            for (Shelf shelf : shelves) {
+                if (shelf.clock != null) {
+                    write(shelf.clock.streamTime, out);
+                    for (long own : shelf.clock.own) {
+                        write(own, out);
+                    }
+                }
             }
-            return stored.of(item, new JoinedRow(new GenericInternalRow(own), nothing));
+        });
+    }
+
+    /** What {@link #clock} was at the last commit. */
+    void restoreClock(byte[] bytes) {
+        if (isOpen) {
+            throw new IllegalStateException("an operator's clock is restored before its first record");
+        }
+        try (DataInputStream in = Packing.from(bytes)) {
+            for (Shelf shelf : shelves) {
+                if (shelf.clock != null) {
+                    shelf.clock.streamTime = read(in);
+                    for (int i = 0; i < Clock.OWN; i++) {
+                        shelf.clock.own[i] = read(in);
+                    }
+                }
+            }
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    /** As Kafka's variable-length numbers: small ones are short. */
+    private static void write(long number, DataOutputStream out) throws IOException {
+        long rest = number << 1 ^ number >> 63;
+        for (; (rest & ~0x7FL) != 0; rest >>>= 7) {
+            out.writeByte((int) (rest & 0x7F | 0x80));
+        }
+        out.writeByte((int) rest);
+    }
+
+    private static long read(DataInputStream in) throws IOException {
+        long number = 0;
+        for (int shift = 0; ; shift += 7) {
+            byte next = in.readByte();
+            number |= (long) (next & 0x7F) << shift;
+            if (next >= 0) {
+                return number >>> 1 ^ -(number & 1);
+            }
+        }
+    }
+
+    /**
+     * Call it for each entry that is read back from a changelog, also of other operators' stores.
+     *
+     * @param value null for a deletion
+     * @return whether it is to be kept; otherwise it has expired
+     */
+    boolean restored(int store, byte[] name, byte[] value) {
+        open();
+        int tag = value == null ? NONE : spec.stores.indexOf(store);
+        return tag < 0 || derive(tag, name, value);
+    }
+
+    /** Writes what follows from the restored entries, and deletes those that have expired. */
+    void settle() {
+        open();
+        settleAll();
+    }
+
+    private void settleAll() {
+        for (Shelf shelf : shelves) {
+            shelf.settle();
+        }
+    }
+
+    /** Finds out from all entries what is due. */
+    private void derive() {
+        for (int i = 0; i < shelves.length; i++) {
+            if (shelves[i].isDerived()) {
+                int tag = i;
+                shelves[i].forEach((name, value) -> derive(tag, name, value));
+            }
+        }
+    }
+
+    private boolean derive(int tag, byte[] name, byte[] value) {
+        Shelf shelf = shelves[tag];
+        if (!shelf.isDerived()) {
+            return true;
+        }
+        byte[] key = shelf.key(name);
+        Window window = shelf.window(name, value);
+        boolean isNeeded = core(tag).derive(key, window);
+        if (isNeeded && window.waits) {
+            for (int join : plan.over(tag)) {
+                pairs(join).derive(plan.items.get(join).link("left") == tag, key, window);
+            }
+        }
+        return isNeeded;
+    }
+
+    private void open() {
+        if (isOpen) {
+            return;
+        }
+        isOpen = true;
+        for (int i = 0; i < shelves.length; i++) {
+            switch (shelves[i].item.core()) {
+                case "lookup" -> lookup(i);
+                case "references" -> references(i);
+                case "pairs" -> pairs(i);
+                case "table_join", "changes" -> {
+                    // What its sides tell is all that there is.
+                }
+                default -> core(i);
+            }
+        }
+        Derived derived = spec.local < 0 ? null : new Derived(state, spec.local, spec.number);
+        if (derived == null || derived.isOutdated()) {
+            derive();
+            settleAll();
+        }
+        if (derived != null) {
+            derived.update();
+        }
+    }
+
+    private TableView table(int tag) {
+        return (TableView) core(tag);
+    }
+
+    private Lookup lookup(int tag) {
+        if (lookups[tag] == null) {
+            Plan.Item item = plan.items.get(tag);
+            int table = item.link("table");
+            lookups[tag] = new Lookup(() -> table(table), item.setting("alone") != 0, results[tag]);
+        }
+        return lookups[tag];
+    }
+
+    private Core core(int tag) {
+        if (cores[tag] == null && plan.items.get(tag).core().equals("waiting")) {
+            cores[tag] = shelves[tag].waiting(lookup(tag));
+        } else if (cores[tag] == null) {
+            Output all = results[tag];
+            for (int other : plan.over(tag)) {
+                all = over(other, tag, all);
+            }
+            cores[tag] = shelves[tag].core(all, plan.capacity(tag));
+        }
+        return cores[tag];
+    }
+
+    /** The receiver of an item's changes, in addition to others. */
+    private Output over(int tag, int below, Output others) {
+        Plan.Item item = plan.items.get(tag);
+        return switch (item.core()) {
+            case "suppress" -> ((Suppress) core(tag)).of(others);
+            case "table_join" -> {
+                int left = item.link("left");
+                int right = item.link("right");
+                TableJoin join = new TableJoin(() -> table(left), () -> table(right), results[tag]);
+                Output side = join.of(others, below == left);
+                yield item.isOfOne() ? join.of(side, false) : side;
+            }
+            case "references" -> references(tag).of(others);
+            default -> others;
         };
     }
 
+    private References references(int tag) {
+        if (cores[tag] == null) {
+            int table = plan.items.get(tag).link("table");
+            cores[tag] = shelves[tag].references(() -> table(table), results[tag]);
+        }
+        return (References) cores[tag];
+    }
+
+    private Pairs pairs(int tag) {
+        if (pairs[tag] == null) {
+            Plan.Item item = plan.items.get(tag);
+            Records left = (Records) core(item.link("left"));
+            Records right = (Records) core(item.link("right"));
+            pairs[tag] = shelves[tag].pairs(left, right, results[tag]);
+        }
+        return pairs[tag];
+    }
+
+    // --- records ---------------------------------------------------------------------------------------
+
     void process(InternalRow row) {
+        open();
         if (row.getInt(spec.control) != Task.RECORD) {
-            for (Core core : cores) {
-                core.finish();
-            }
+            finish();
             return;
         }
         long at = row.getLong(spec.timestamp);
-        for (int i = 0; i < cores.length; i++) {
+        rows.atHand = spec.headers < 0 || row.isNullAt(spec.headers) ? null : row.getBinary(spec.headers);
+        for (int i = 0; i < shelves.length; i++) {
             Entry entry = spec.entries.get(i);
-            if (entry.on < 0 || !row.isNullAt(entry.on) && row.getBoolean(entry.on)) {
-                if (!row.isNullAt(entry.key)) {
-                    cores[i].record(row.getBinary(entry.key), at, parts(i, row), null);
-                }
+            boolean isFor = entry.key >= 0
+                    && (entry.on < 0 || !row.isNullAt(entry.on) && row.getBoolean(entry.on))
+                    && (takesNullKeys[i] || !row.isNullAt(entry.key));
+            if (isFor) {
+                byte[] key = row.isNullAt(entry.key) ? null : row.getBinary(entry.key);
+                long since = spec.since < 0 || row.isNullAt(spec.since) ? at : row.getLong(spec.since);
+                record(i, key, at, since, parts(i, key, row));
             }
         }
     }
 
-    private Object[] parts(int item, InternalRow row) {
-        List<Integer> columns = spec.plan.items.get(item).columns();
+    private Object[] parts(int tag, byte[] key, InternalRow row) {
+        List<Integer> columns = plan.items.get(tag).columns();
+        Content content = shelves[tag].content;
         Object[] parts = new Object[columns.size()];
         for (int i = 0; i < parts.length; i++) {
-            parts[i] = packings[item][i].read(row, columns.get(i));
+            parts[i] = content.given(i, key, content.packing(i).read(row, columns.get(i)));
         }
         return parts;
     }
 
+    private void record(int tag, byte[] key, long at, long since, Object[] parts) {
+        byte[] headers = rows.atHand;
+        results[tag].last = headers;
+        switch (plan.items.get(tag).core()) {
+            case "lookup" -> lookup(tag).record(key, at, parts);
+            case "references" -> {
+                if (key == null) { // there is no such row, and never will be
+                    results[tag].match(null, at, parts, null);
+                } else {
+                    cores[tag].record(key, at, parts);
+                }
+            }
+            case "records" -> {
+                for (int join : plan.over(tag)) {
+                    pairs(join).record(plan.items.get(join).link("left") == tag, key, at, parts);
+                }
+            }
+            case "latest" -> ((Latest) cores[tag]).record(key, at, since, parts, isBare[tag] ? null : headers);
+            default -> cores[tag].record(key, at, parts, isBare[tag] ? null : headers);
+        }
+    }
+
+    private void finish() {
+        // All changes of joined tables are emitted before any table empties its cache.
+        for (int tag = 0; tag < cores.length; tag++) {
+            if (cores[tag] != null && plan.isJoined(tag)) {
+                cores[tag].emit();
+            }
+        }
+        // Items that depend on others come after them.
+        for (int tag = 0; tag < cores.length; tag++) {
+            if (cores[tag] != null) {
+                cores[tag].finish();
+            } else if (pairs[tag] != null) {
+                pairs[tag].finish();
+            }
+        }
+    }
+
     /** The next result of what was processed; null if there is none. It is valid until the next call. */
     InternalRow result() {
-        InternalRow found = results.poll();
+        InternalRow found = rows.next();
         return found == null ? null : joined.apply(found, nothing);
     }
 
     /** A row as it goes on. */
     InternalRow passed(InternalRow row) {
         return joined.apply(passedOwn, row);
-    }
-
-    /** The changes of one item, as rows. */
-    private final class Results implements Output {
-        private final int tag;
-        private final Plan.Item item;
-
-        Results(int tag, Plan.Item item) {
-            this.tag = tag;
-            this.item = item;
-        }
-
-        private Object[] add(int kind, byte[] key, Window window) {
-            Object[] own = new Object[width];
-            own[0] = tag;
-            own[1] = kind;
-            own[2] = key;
-            own[3] = window.start;
-            own[4] = window.end;
-            own[5] = window.at;
-            own[7] = window.headers;
-            results.add(new GenericInternalRow(own));
-            return own;
-        }
-
-        private void put(Object[] own, int place, Object[] parts) {
-            for (int i = 0; i < parts.length; i++) {
-                own[place + i] = parts[i] == null ? null : packings[tag][i].column(parts[i]);
-            }
-        }
-
-        @Override
-        public void update(byte[] key, Window window) {
-            Object[] own = add(io.millstream.kernel.Constants.KIND_UPDATE, key, window);
-            put(own, places[tag], window.parts);
-            if (item.remembers() && window.before != null) {
-                put(own, places[tag] + packings[tag].length, window.before);
-            }
-        }
-
-        @Override
-        public void gone(byte[] key, Window window) {
-            add(io.millstream.kernel.Constants.KIND_GONE, key, window);
-        }
-
-        @Override
-        public void closed(byte[] key, Window window) {
-            put(add(io.millstream.kernel.Constants.KIND_CLOSED, key, window), places[tag], window.parts);
-        }
-
-        @Override
-        public void late(byte[] key, long at, long start, long end, long streamTime) {
-            throw new UnsupportedOperationException("not yet");
-        }
     }
 }

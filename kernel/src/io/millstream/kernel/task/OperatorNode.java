@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.python.Program;
 import io.millstream.kernel.state.Plan;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -66,12 +67,13 @@ public final class OperatorNode extends LogicalPlan implements SupportsNonDeterm
      *
      * @param rows `control` int first; and the columns that the description names
      * @param description as for {@link Operation.Spec#of}
+     * @param program computes the parts that are folds; null if there is none
      */
     @SuppressWarnings("resource") // the session stays open
-    public static Dataset<Row> of(Dataset<Row> rows, String description) {
+    public static Dataset<Row> of(Dataset<Row> rows, String description, Program program) {
         org.apache.spark.sql.classic.Dataset<Row> given = (org.apache.spark.sql.classic.Dataset<Row>) rows;
         OperatorStrategy.install(given.sparkSession());
-        Operation.Spec spec = Operation.Spec.of(description, rows.schema());
+        Operation.Spec spec = Operation.Spec.of(description, rows.schema(), program);
         List<Attribute> own = new ArrayList<>();
         for (var field : OWN.fields()) {
             own.add(attribute(field.name(), field.dataType(), field.nullable()));

@@ -1,71 +1,154 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.SliceState;
 import io.millstream.kernel.core.Window;
-import java.io.DataInputStream;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
-/** The slices of an aggregation in the state of a task: each is one entry. */
+/** The slices of an item in the state of a task: each window is an entry (see {@link Layout}). */
 final class Slices implements SliceState {
+    private static final byte[] LAST = new byte[Long.BYTES + 1];
+
+    static {
+        Arrays.fill(LAST, (byte) 0xFF);
+    }
+
     private final State state;
     private final int store;
-    private final Packing[] packings;
+    private final Layout layout;
+    private final Content content;
     private final Values values;
+    /** Whether a key whose first part is null has no entry. */
+    private final boolean forgetsNull;
+
+    private final boolean wasEmpty;
 
     /** The values of a store, in bytes. */
     interface Values {
         byte[] of(byte[] key, Window window);
     }
 
-    Slices(State state, int store, Packing[] packings, Values values) {
-        this.values = values;
+    /** @param values null if nobody reads them */
+    Slices(State state, int store, Layout layout, Content content, Values values, boolean forgetsNull) {
         this.state = state;
         this.store = store;
-        this.packings = packings;
+        this.layout = layout;
+        this.content = content;
+        this.values = values;
+        this.forgetsNull = forgetsNull;
+        this.wasEmpty = state.isEmpty(store);
     }
 
-    private static byte[] name(byte[] key, long slice) {
-        return slice == 0
-                ? key
-                : ByteBuffer.allocate(key.length + Long.BYTES).put(key).putLong(slice).array();
+    @Override
+    public boolean isEmpty() {
+        return wasEmpty;
     }
 
     @Override
     public ArrayList<Window> read(byte[] key, long slice) {
-        byte[] kept = state.get(store, name(key, slice));
-        if (kept == null) {
-            return null;
-        }
-        Entry entry = Entry.of(kept);
-        try (DataInputStream in = Packing.from(entry.parts())) {
-            Object[] parts = new Object[packings.length];
-            for (int part = 0; part < parts.length; part++) {
-                parts[part] = packings[part].read(in);
+        byte[][] names = layout.names(key, slice);
+        ArrayList<Window> windows = new ArrayList<>(2);
+        if (names != null) {
+            for (byte[] name : names) {
+                byte[] kept = state.get(store, name);
+                if (kept != null) {
+                    windows.add(window(key, name, kept));
+                }
             }
-            ArrayList<Window> windows = new ArrayList<>(1);
-            windows.add(new Window(0, 0, entry.timestamp(), parts));
-            return windows;
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
+        } else {
+            range(key, slice, (name, kept) -> windows.add(window(key, name, kept)));
         }
+        return windows.isEmpty() ? null : windows;
+    }
+
+    /** Passes on the entries of a slice. Among them in the store are those of longer keys. */
+    private void range(byte[] key, long slice, java.util.function.BiConsumer<byte[], byte[]> each) {
+        byte[] from = Layout.prefix(key, layout.first(slice));
+        long end = layout.first(slice + 1);
+        byte[] to = end > 0
+                ? Layout.prefix(key, end)
+                : ByteBuffer.allocate(key.length + LAST.length).put(key).put(LAST).array();
+        int length = key.length + layout.suffix;
+        state.range(store, from, to, (name, kept) -> {
+            if (name.length == length && Arrays.equals(name, 0, key.length, key, 0, key.length)) {
+                each.accept(name, kept);
+            }
+        });
+    }
+
+    private Window window(byte[] key, byte[] name, byte[] kept) {
+        return content.read(layout, key, ByteBuffer.wrap(name, key.length, name.length - key.length), kept);
+    }
+
+    /** The window of an entry, and the key before its suffix. */
+    Window window(byte[] name, byte[] kept) {
+        return window(key(name), name, kept);
+    }
+
+    byte[] key(byte[] name) {
+        return layout.suffix == 0 ? name : Arrays.copyOf(name, name.length - layout.suffix);
     }
 
     @Override
     public void write(byte[] key, long slice, List<Window> windows) {
-        if (windows.isEmpty()) {
-            state.put(store, name(key, slice), null);
+        throw new IllegalStateException("a task writes what has changed in a slice");
+    }
+
+    @Override
+    public void write(byte[] key, long slice, List<Window> windows, List<Window> removed) {
+        for (Window window : removed) {
+            state.put(store, layout.name(key, window), null);
+        }
+        boolean isAnyForgotten = false;
+        for (Window window : windows) {
+            if (window.isDirty()) {
+                boolean isForgotten = isForgotten(window);
+                isAnyForgotten |= isForgotten;
+                byte[] value = null;
+                if (!isForgotten) {
+                    byte[] result = !layout.isTable || values == null ? null : values.of(key, window);
+                    value = content.write(layout, window, result);
+                }
+                state.put(store, layout.name(key, window), value);
+            }
+        }
+        if (isAnyForgotten) {
+            windows.removeIf(window -> window.isDirty() && isForgotten(window));
+        }
+    }
+
+    /** Whether a key has no value, because a function returned none or it was deleted. */
+    private boolean isForgotten(Window window) {
+        Object first = window.parts.length == 0 ? null : window.parts[0];
+        return forgetsNull && first == null || first instanceof Folded folded && folded.bytes() == null;
+    }
+
+    @Override
+    public void drop(byte[] key, long slice, List<Window> windows) {
+        if (windows != null) {
+            windows.forEach(window -> drop(layout.name(key, window)));
             return;
         }
-        Window window = windows.get(0);
-        byte[] parts = Packing.bytes(out -> {
-            for (int i = 0; i < packings.length; i++) {
-                packings[i].write(window.parts[i], out);
+        byte[][] names = layout.names(key, slice);
+        if (names != null) {
+            for (byte[] name : names) {
+                drop(name);
             }
-        });
-        state.put(store, name(key, slice), new Entry(window.at, parts, values.of(key, window)).bytes());
+            return;
+        }
+        List<byte[]> found = new ArrayList<>();
+        range(key, slice, (name, kept) -> found.add(name));
+        found.forEach(this::drop);
+    }
+
+    void drop(byte[] name) {
+        if (layout.isExpiring) {
+            state.drop(store, name);
+        } else {
+            state.put(store, name, null);
+        }
     }
 }

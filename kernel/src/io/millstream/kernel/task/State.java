@@ -8,6 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -18,8 +19,6 @@ import org.rocksdb.DBOptions;
 import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
 import org.rocksdb.RocksIterator;
-import org.rocksdb.Slice;
-import org.rocksdb.ReadOptions;
 import org.rocksdb.WriteBatch;
 import org.rocksdb.WriteOptions;
 
@@ -32,16 +31,22 @@ import org.rocksdb.WriteOptions;
  */
 final class State implements AutoCloseable {
     private static final byte[] POSITIONS = "positions".getBytes(StandardCharsets.UTF_8);
+    /** Among changes: a key that is deleted here, but not in the changelog, which forgets it by itself. */
+    private static final byte[] DROPPED = new byte[0];
 
     private static final class Part {
         final TaskPlan.Store store;
         ColumnFamilyHandle family;
         /** What is kept if it is not on disk. */
         final TreeMap<byte[], byte[]> kept;
-        /** What has changed since the last commit; null for a deleted key. */
-        TreeMap<byte[], byte[]> changes = new TreeMap<>(Arrays::compareUnsigned);
+        /** What has changed since the last commit; null for a deleted key, or DROPPED. */
+        final TreeMap<byte[], byte[]> changes = new TreeMap<>(Arrays::compareUnsigned);
         /** The next offset of its changelog that is not in it. */
         long position;
+        /** Over what was on disk at the last commit; null if it is not open. */
+        RocksIterator entries;
+        /** Whether it is in use. */
+        boolean isInUse;
 
         Part(TaskPlan.Store store) {
             this.store = store;
@@ -109,8 +114,11 @@ final class State implements AutoCloseable {
     byte[] get(int store, byte[] key) {
         Part part = parts.get(store);
         byte[] changed = part.changes.get(key);
-        if (changed != null || part.changes.containsKey(key)) {
-            return changed;
+        if (changed != null) {
+            return changed == DROPPED ? null : changed;
+        }
+        if (part.changes.containsKey(key)) {
+            return null;
         }
         if (part.kept != null) {
             return part.kept.get(key);
@@ -128,34 +136,176 @@ final class State implements AutoCloseable {
         changedBytes += 100L + key.length + (value == null ? 0 : value.length);
     }
 
+    /** Deletes a key of which the changelog does not hear: what is expired there, too. */
+    void drop(int store, byte[] key) {
+        put(store, key, DROPPED);
+    }
+
     /** How much memory changes take that are not committed, about. */
     long changedBytes() {
         return changedBytes;
     }
 
-    /** The entries with keys from one to before another, in order. */
+    /**
+     * The entries with keys from one to before another, in order.
+     *
+     * @param to null for all that follow
+     * @param each must not change the store
+     */
     void range(int store, byte[] from, byte[] to, BiConsumer<byte[], byte[]> each) {
         Part part = parts.get(store);
-        TreeMap<byte[], byte[]> found = new TreeMap<>(Arrays::compareUnsigned);
-        if (part.kept != null) {
-            found.putAll(part.kept.subMap(from, to));
-        } else {
-            try (Slice end = new Slice(to);
-                    ReadOptions until = new ReadOptions().setIterateUpperBound(end);
-                    RocksIterator entries = database.newIterator(part.family, until)) {
-                for (entries.seek(from); entries.isValid(); entries.next()) {
-                    found.put(entries.key(), entries.value());
+        Iterator<Map.Entry<byte[], byte[]>> changes = from(part.changes, from, to);
+        Map.Entry<byte[], byte[]> change = next(changes);
+        try (Kept kept = part.kept == null ? new OnDisk(part, from, to) : new InMemory(from(part.kept, from, to))) {
+            for (; kept.key() != null; kept.next()) {
+                int order = -1;
+                while (change != null && (order = Arrays.compareUnsigned(change.getKey(), kept.key())) < 0) {
+                    tell(change, each);
+                    change = next(changes);
+                }
+                if (change == null || order > 0) {
+                    each.accept(kept.key(), kept.value());
                 }
             }
         }
-        for (Map.Entry<byte[], byte[]> change : part.changes.subMap(from, to).entrySet()) {
-            if (change.getValue() == null) {
-                found.remove(change.getKey());
+        for (; change != null; change = next(changes)) {
+            tell(change, each);
+        }
+    }
+
+    /** Whether a store has nothing. */
+    boolean isEmpty(int store) {
+        Part part = parts.get(store);
+        if (!part.changes.isEmpty()) {
+            return false;
+        }
+        try (Kept kept = part.kept == null
+                ? new OnDisk(part, new byte[0], null)
+                : new InMemory(from(part.kept, new byte[0], null))) {
+            return kept.key() == null;
+        }
+    }
+
+    private static Iterator<Map.Entry<byte[], byte[]>> from(TreeMap<byte[], byte[]> map, byte[] from, byte[] to) {
+        return (to == null ? map.tailMap(from) : map.subMap(from, to)).entrySet().iterator();
+    }
+
+    private static <T> T next(Iterator<T> all) {
+        return all.hasNext() ? all.next() : null;
+    }
+
+    private static void tell(Map.Entry<byte[], byte[]> change, BiConsumer<byte[], byte[]> each) {
+        if (change.getValue() != null && change.getValue() != DROPPED) {
+            each.accept(change.getKey(), change.getValue());
+        }
+    }
+
+    /** Entries that are committed, one by one. */
+    private interface Kept extends AutoCloseable {
+        /** Null at the end. */
+        byte[] key();
+
+        byte[] value();
+
+        void next();
+
+        @Override
+        void close();
+    }
+
+    private static final class InMemory implements Kept {
+        private final Iterator<Map.Entry<byte[], byte[]>> entries;
+        private Map.Entry<byte[], byte[]> entry;
+
+        InMemory(Iterator<Map.Entry<byte[], byte[]>> entries) {
+            this.entries = entries;
+            this.entry = State.next(entries);
+        }
+
+        @Override
+        public byte[] key() {
+            return entry == null ? null : entry.getKey();
+        }
+
+        @Override
+        public byte[] value() {
+            return entry.getValue();
+        }
+
+        @Override
+        public void next() {
+            entry = State.next(entries);
+        }
+
+        @Override
+        public void close() {
+            // Nothing is open.
+        }
+    }
+
+    /** Opening an iterator is expensive, so each store has one from commit to commit. */
+    private final class OnDisk implements Kept {
+        private final Part part;
+        private final byte[] to;
+        private final RocksIterator entries;
+        private final boolean isShared;
+        private byte[] key;
+
+        OnDisk(Part part, byte[] from, byte[] to) {
+            this.part = part;
+            this.to = to;
+            isShared = !part.isInUse;
+            if (!isShared) {
+                entries = database.newIterator(part.family);
             } else {
-                found.put(change.getKey(), change.getValue());
+                if (part.entries == null) {
+                    part.entries = database.newIterator(part.family);
+                }
+                entries = part.entries;
+                part.isInUse = true;
+            }
+            entries.seek(from);
+            read();
+        }
+
+        private void read() {
+            key = entries.isValid() ? entries.key() : null;
+            if (key != null && to != null && Arrays.compareUnsigned(key, to) >= 0) {
+                key = null;
             }
         }
-        found.forEach(each);
+
+        @Override
+        public byte[] key() {
+            return key;
+        }
+
+        @Override
+        public byte[] value() {
+            return entries.value();
+        }
+
+        @Override
+        public void next() {
+            entries.next();
+            read();
+        }
+
+        @Override
+        public void close() {
+            if (isShared) {
+                part.isInUse = false;
+            } else {
+                entries.close();
+            }
+        }
+    }
+
+    private static void release(Part part) {
+        if (part.entries != null) {
+            part.entries.close();
+            part.entries = null;
+        }
     }
 
     // --- commits ---------------------------------------------------------------------------------------
@@ -165,7 +315,11 @@ final class State implements AutoCloseable {
         for (int i = 0; i < parts.size(); i++) {
             if (parts.get(i).store.isLogged()) {
                 int store = i;
-                parts.get(i).changes.forEach((key, value) -> log.add(store, key, value));
+                parts.get(i).changes.forEach((key, value) -> {
+                    if (value != DROPPED) {
+                        log.add(store, key, value);
+                    }
+                });
             }
         }
     }
@@ -185,15 +339,18 @@ final class State implements AutoCloseable {
         changedBytes = 0;
         if (database == null) {
             for (int i = 0; i < parts.size(); i++) {
-                keep(parts.get(i));
-                parts.get(i).position = Math.max(parts.get(i).position, next[i]);
+                write(parts.get(i), next[i]);
             }
             return;
         }
         try (WriteBatch batch = new WriteBatch()) {
             for (int i = 0; i < parts.size(); i++) {
                 Part part = parts.get(i);
-                write(part, batch, Math.max(part.position, next[i]));
+                if (part.kept == null) {
+                    write(part, batch, Math.max(part.position, next[i]));
+                } else {
+                    write(part, next[i]);
+                }
             }
             if (batch.count() > 0) {
                 database.write(writing, batch);
@@ -203,30 +360,35 @@ final class State implements AutoCloseable {
         }
     }
 
-    private static void keep(Part part) {
-        part.changes.forEach((key, value) -> {
-            if (value == null) {
-                part.kept.remove(key);
+    private static boolean isDeleted(Map.Entry<byte[], byte[]> change) {
+        return change.getValue() == null || change.getValue() == DROPPED;
+    }
+
+    private static void write(Part part, long next) {
+        for (Map.Entry<byte[], byte[]> change : part.changes.entrySet()) {
+            if (isDeleted(change)) {
+                part.kept.remove(change.getKey());
             } else {
-                part.kept.put(key, value);
+                part.kept.put(change.getKey(), change.getValue());
             }
-        });
+        }
         part.changes.clear();
+        part.position = Math.max(part.position, next);
     }
 
     private void write(Part part, WriteBatch batch, long next) throws RocksDBException {
-        if (part.kept != null) {
-            keep(part);
+        if (!part.changes.isEmpty()) {
+            release(part);
         }
         for (Map.Entry<byte[], byte[]> change : part.changes.entrySet()) {
-            if (change.getValue() == null) {
+            if (isDeleted(change)) {
                 batch.delete(part.family, change.getKey());
             } else {
                 batch.put(part.family, change.getKey(), change.getValue());
             }
         }
-        part.changes = part.changes.isEmpty() ? part.changes : new TreeMap<>(Arrays::compareUnsigned);
-        if (next != part.position && part.kept == null) {
+        part.changes.clear();
+        if (next != part.position) {
             byte[] at = ByteBuffer.allocate(Long.BYTES).putLong(next).array();
             batch.put(positions, part.store.name().getBytes(StandardCharsets.UTF_8), at);
         }
@@ -241,6 +403,7 @@ final class State implements AutoCloseable {
 
     @Override
     public void close() {
+        parts.forEach(State::release);
         for (AutoCloseable each : open) {
             try {
                 each.close();

@@ -378,17 +378,15 @@ class Task implements AutoCloseable {
         if (entry == null) {
             return new ProducerRecord<>(changelog, partition, key, null);
         }
-        byte[] parts = new byte[1 + entry.parts().length];
-        parts[0] = (byte) (entry.result() == null ? 1 : 0);
-        System.arraycopy(entry.parts(), 0, parts, 1, entry.parts().length);
+        List<Header> headers = null;
+        if (entry.parts() != null) {
+            byte[] parts = new byte[1 + entry.parts().length];
+            parts[0] = (byte) (entry.result() == null ? 1 : 0);
+            System.arraycopy(entry.parts(), 0, parts, 1, entry.parts().length);
+            headers = List.of(new RecordHeader(Constants.HEADER_PARTS, parts));
+        }
         byte[] value = entry.result() == null ? new byte[0] : entry.result();
-        return new ProducerRecord<>(
-                changelog,
-                partition,
-                Math.max(0, entry.timestamp()),
-                key,
-                value,
-                List.<Header>of(new RecordHeader(Constants.HEADER_PARTS, parts)));
+        return new ProducerRecord<>(changelog, partition, Math.max(0, entry.timestamp()), key, value, headers);
     }
 
     /** What {@link #logged} has made a record of. */
@@ -396,7 +394,11 @@ class Task implements AutoCloseable {
         if (record.value() == null) {
             return null;
         }
-        byte[] parts = record.headers().lastHeader(Constants.HEADER_PARTS).value();
+        Header header = record.headers().lastHeader(Constants.HEADER_PARTS);
+        if (header == null) {
+            return new Entry(record.timestamp(), null, record.value()).bytes();
+        }
+        byte[] parts = header.value();
         byte[] result = (parts[0] & 1) == 0 ? record.value() : null;
         return new Entry(record.timestamp(), Arrays.copyOfRange(parts, 1, parts.length), result).bytes();
     }

@@ -31,16 +31,16 @@ import java.util.function.UnaryOperator;
  * is absent; "records"; "batches", how many records each micro-batch has, by default 1; and "capacity", of the
  * caches. A step is what a micro-batch led to; "kept" in it says how much there is afterwards.
  */
-public final class JoinTracesMain {
+public class JoinTracesMain {
     private static final ObjectMapper MAPPER = new ObjectMapper();
 
-    private final JsonNode asked;
+    protected final JsonNode asked;
     private final Parts parts = new Parts(List.of(Rules.of("last", "string")));
     private final Map<String, Node> sources = new HashMap<>();
     private final List<Opened<?>> opened = new ArrayList<>();
     private ObjectNode step;
 
-    private JoinTracesMain(JsonNode asked) {
+    protected JoinTracesMain(JsonNode asked) {
         this.asked = asked;
     }
 
@@ -51,8 +51,9 @@ public final class JoinTracesMain {
         }
     }
 
-    private ArrayNode run() {
+    protected final ArrayNode run() {
         build();
+        begin();
         ArrayNode steps = MAPPER.createArrayNode();
         JsonNode records = asked.get("records");
         int from = 0;
@@ -64,10 +65,26 @@ public final class JoinTracesMain {
                 sources.get(record.get(3).asText())
                         .send(new Change(text(record, 0), value(record.get(1)), null, record.get(2).asLong()));
             }
-            opened.forEach(Opened::close);
-            step.put("kept", opened.stream().mapToInt(each -> each.memory.size()).sum());
+            end(step, from);
         }
         return steps;
+    }
+
+    /** Called when the program is there, before its first record. */
+    protected void begin() {
+        // Everything is opened when it is needed.
+    }
+
+    /**
+     * Called at the end of a micro-batch.
+     *
+     * @param ofBatch what it led to
+     * @param next the number of the next record
+     */
+    @SuppressWarnings("unused")
+    protected void end(ObjectNode ofBatch, int next) {
+        opened.forEach(Opened::close);
+        ofBatch.put("kept", opened.stream().mapToInt(each -> each.memory.size()).sum());
     }
 
     private static String text(JsonNode record, int place) {
@@ -87,12 +104,12 @@ public final class JoinTracesMain {
      * @param since the time of the rows that it is made of
      * @param isPast whether there is a later version of the row
      */
-    private record Change(String key, Object value, Object old, long at, long since, boolean isPast) {
-        Change(String key, Object value, Object old, long at) {
+    public record Change(String key, Object value, Object old, long at, long since, boolean isPast) {
+        public Change(String key, Object value, Object old, long at) {
             this(key, value, old, at, at, false);
         }
 
-        byte[] bytes() {
+        public byte[] bytes() {
             return key == null ? null : key.getBytes(StandardCharsets.UTF_8);
         }
 
@@ -107,19 +124,21 @@ public final class JoinTracesMain {
     }
 
     /** What an operation gives. */
-    private static final class Node {
-        final List<Consumer<Change>> next = new ArrayList<>();
-        final boolean isTable;
+    protected static final class Node {
+        public final List<Consumer<Change>> next = new ArrayList<>();
+        public final boolean isTable;
+        /** Whether it is a filter. */
+        public boolean isFiltered;
         /** How far back a table's rows are known; null if there are only the last ones. */
-        Long history;
+        public Long history;
         /** Of what is being grouped by its values: the new key. */
         Function<Object, String> groups;
 
-        Node(boolean isTable) {
+        public Node(boolean isTable) {
             this.isTable = isTable;
         }
 
-        void send(Change change) {
+        public void send(Change change) {
             next.forEach(each -> each.accept(change));
         }
     }
@@ -153,12 +172,12 @@ public final class JoinTracesMain {
             case "to_stream", "group_by_key":
                 return made(false, before, (change, made) -> made.send(change));
             case "select_key":
-                Function<Object, String> key = newKey(op);
+                Function<Object, String> key = newKey(op.get("key").asText());
                 return made(false, before, (change, made) ->
                         made.send(new Change(key.apply(change.value), change.value, null, change.at)));
             case "group_by":
                 Node grouped = made(before.isTable, before, (change, made) -> made.send(change));
-                grouped.groups = newKey(op);
+                grouped.groups = newKey(op.get("key").asText());
                 return grouped;
             case "count", "reduce", "aggregate":
                 return before.isTable ? foldOfTable(op, before) : fold(op, before);
@@ -188,7 +207,7 @@ public final class JoinTracesMain {
         return made;
     }
 
-    private static Long history(JsonNode op) {
+    protected static Long history(JsonNode op) {
         return op.has("history") ? op.get("history").asLong() : null;
     }
 
@@ -207,11 +226,12 @@ public final class JoinTracesMain {
             }
         });
         made.history = op.has("store") ? history(op) : before.history;
+        made.isFiltered = isFilter;
         return made;
     }
 
     /** A change of what has a store, or has none: in a store, a row has the time of its update. */
-    private static Change inStore(JsonNode op, Change change) {
+    protected static Change inStore(JsonNode op, Change change) {
         return op.has("store") ? new Change(change.key, change.value, change.old, change.at) : change;
     }
 
@@ -225,8 +245,7 @@ public final class JoinTracesMain {
         };
     }
 
-    private static Function<Object, String> newKey(JsonNode op) {
-        String function = op.get("key").asText();
+    protected static Function<Object, String> newKey(String function) {
         return switch (function) {
             case "value" -> value -> value == null ? null : value.toString();
             case "letter" -> value -> value == null || value.toString().startsWith("-") ? null
@@ -311,14 +330,14 @@ public final class JoinTracesMain {
         return value == null ? "_" : value.toString();
     }
 
-    private static String joined(Object left, Object right) {
+    protected static String joined(Object left, Object right) {
         return shown(left) + "+" + shown(right);
     }
 
     // --- tables and joins --------------------------------------------------------------------------------
 
     /** The last rows of a stream, or of a topic, or all of its history. */
-    private Node table(JsonNode op, Node before) {
+    protected Node table(JsonNode op, Node before) {
         Node made = new Node(true);
         made.history = history(op);
         Opened<Core> rows = opened(Core::finish, memory -> core(memory, made.history, passingOn((key, window) ->
@@ -341,7 +360,7 @@ public final class JoinTracesMain {
         return parts == null ? null : parts[0];
     }
 
-    private Node lookUp(JsonNode op, Node stream, Node table) {
+    protected Node lookUp(JsonNode op, Node stream, Node table) {
         boolean isInner = op.get("op").asText().equals("join");
         Node made = new Node(false);
         Opened<Core> rows = opened(Core::finish, memory -> core(memory, table.history, passingOn(null)));
@@ -367,7 +386,7 @@ public final class JoinTracesMain {
         return made;
     }
 
-    private Node pair(JsonNode op, Node left, Node right) {
+    protected Node pair(JsonNode op, Node left, Node right) {
         boolean isLeftOuter = !op.get("op").asText().equals("join");
         boolean isRightOuter = op.get("op").asText().equals("outer_join");
         Node made = new Node(false);
@@ -386,7 +405,7 @@ public final class JoinTracesMain {
         Opened<Records> lefts = opened(Records::finish, records);
         Opened<Records> rights = opened(Records::finish, records);
         Opened<Pairs> pairs = opened(Pairs::finish, memory -> {
-            Due waiting = new Due(memory.closing, memory.closing.counts, span(), true);
+            Due waiting = new PagedDue(memory.closing, memory.closing.counts, span(), true);
             return new Pairs(memory.clock, waiting, limits, lefts.get(), rights.get(), matches);
         });
         for (boolean isLeft : new boolean[] {true, false}) {
@@ -400,7 +419,7 @@ public final class JoinTracesMain {
         return made;
     }
 
-    private Node joinTables(JsonNode op, Node left, Node right) {
+    protected Node joinTables(JsonNode op, Node left, Node right) {
         String name = op.get("op").asText();
         Node made = new Node(true);
         made.history = history(op);
@@ -448,7 +467,7 @@ public final class JoinTracesMain {
     }
 
     /** Sends what a change on one side makes of the join, if it makes anything. */
-    private static void emit(String join, boolean isLeft, Change change, Object other, Node to) {
+    protected static void emit(String join, boolean isLeft, Change change, Object other, Node to) {
         boolean needsOther = join.equals("join") || join.equals("left_join") && !isLeft;
         if (needsOther ? other == null : change.isNothing() && other == null) {
             return;
@@ -502,8 +521,8 @@ public final class JoinTracesMain {
 
     private Task task(Memory memory, Output output, boolean isOnClose) {
         Table table = new Table(memory, output, true, asked.path("capacity").asInt(Table.CAPACITY));
-        Due due = new Due(memory.due, memory.due.counts, span(), false);
-        Due closing = isOnClose ? new Due(memory.closing, memory.closing.counts, span(), true) : null;
+        Due due = new PagedDue(memory.due, memory.due.counts, span(), false);
+        Due closing = isOnClose ? new PagedDue(memory.closing, memory.closing.counts, span(), true) : null;
         return new Task(parts, table, output, memory.clock, due, closing, true);
     }
 

@@ -61,8 +61,8 @@ public final class SpeedMain {
 
     private static Core core(String name, Parts parts, SliceState kept, Memory pages, Clock clock) {
         Table table = new Table(kept, new Counting(), false, Table.CAPACITY);
-        Due due = new Due(pages.due, pages.due.counts, 1_000, false);
-        Due closing = name.endsWith("-close") ? new Due(pages.closing, pages.closing.counts, 1_000, true) : null;
+        Due due = new PagedDue(pages.due, pages.due.counts, 1_000, false);
+        Due closing = name.endsWith("-close") ? new PagedDue(pages.closing, pages.closing.counts, 1_000, true) : null;
         Task task = new Task(parts, table, new Counting(), clock, due, closing, false);
         return switch (name.replace("-close", "")) {
             case "whole" -> new WholeTime(task);

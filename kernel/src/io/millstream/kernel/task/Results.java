@@ -1,0 +1,219 @@
+package io.millstream.kernel.task;
+
+import io.millstream.kernel.Constants;
+import io.millstream.kernel.core.Encoded;
+import io.millstream.kernel.core.Folded;
+import io.millstream.kernel.core.Matches;
+import io.millstream.kernel.core.Output;
+import io.millstream.kernel.core.Window;
+import io.millstream.kernel.state.Plan;
+import java.util.ArrayDeque;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+
+/** Turns the changes and matches of one item into rows. */
+final class Results implements Output, Matches {
+    private static final int TIME = 6;
+    private static final int HEADERS = 7;
+
+    private final Rows rows;
+    private final int tag;
+    private final Plan.Item item;
+    private final boolean isSilent;
+    private final boolean isOfOne;
+    private final boolean isHeldBack;
+    /** Whether records wait for their rows: they carry their headers among their parts. */
+    private final boolean isWaiting;
+    /** The items whose parts a join has; on the left its own, if it is a join with a table. */
+    private final int onLeft;
+
+    private final int onRight;
+    /** The headers of its last record. */
+    byte[] last;
+
+    /** The rows of an operator. */
+    static final class Rows {
+        private final Shelf[] shelves;
+        /** For each item, the columns of its parts, and of its previous ones. */
+        private final int[] places;
+
+        private final int[] placesOfOld;
+        private final int width;
+        private final ArrayDeque<Object[]> results = new ArrayDeque<>();
+        /** The headers of the record at hand. */
+        byte[] atHand;
+
+        Rows(Plan plan, Shelf[] shelves) {
+            this.shelves = shelves;
+            this.places = new int[shelves.length];
+            this.placesOfOld = new int[shelves.length];
+            int columns = OperatorNode.OWN.size();
+            for (int i = 0; i < shelves.length; i++) {
+                places[i] = OperatorNode.OWN.size() + plan.place(i);
+                placesOfOld[i] = OperatorNode.OWN.size() + plan.placeOfOld(i);
+                Plan.Item each = plan.items.get(i);
+                columns += each.prefixes().size() * each.names().size();
+            }
+            width = columns;
+        }
+
+        int width() {
+            return width;
+        }
+
+        /** The next row; null if there is none. */
+        InternalRow next() {
+            Object[] row = results.poll();
+            if (row == null) {
+                return null;
+            }
+            for (int i = OperatorNode.OWN.size(); i < row.length; i++) {
+                if (row[i] instanceof Folded folded) {
+                    row[i] = folded.bytes();
+                }
+            }
+            return new GenericInternalRow(row);
+        }
+
+        private Object[] row(int tag, int kind, byte[] key, long start, long end, long at) {
+            Object[] row = new Object[width];
+            row[0] = tag;
+            row[1] = kind;
+            row[2] = key;
+            row[3] = start;
+            row[4] = end;
+            row[5] = at;
+            return row;
+        }
+
+        private void put(Object[] row, int of, Object[] parts, boolean isOld) {
+            if (parts == null || isOld && !shelves[of].item.remembers()) {
+                return;
+            }
+            int first = isOld ? placesOfOld[of] : places[of];
+            Content content = shelves[of].content;
+            for (int i = 0; i < parts.length; i++) {
+                Object part = parts[i];
+                if (part instanceof Folded folded) {
+                    row[first + i] = folded.share(); // computed later, with others
+                } else if (part instanceof Encoded encoded) {
+                    row[first + i] = encoded.bytes();
+                } else if (part != null) {
+                    row[first + i] = content.packing(i).column(part);
+                }
+            }
+        }
+
+        /** The row of a window as its store has it, which is emitted to nobody. */
+        InternalRow stored(int tag, byte[] key, Window window) {
+            Object[] row = row(tag, Constants.KIND_UPDATE, key, window.start, window.end, window.at);
+            put(row, tag, window.parts, false);
+            for (int i = places[tag]; i < row.length; i++) {
+                if (row[i] instanceof Folded folded) {
+                    row[i] = folded.bytes();
+                }
+            }
+            return new GenericInternalRow(row);
+        }
+    }
+
+    Results(Rows rows, Plan plan, int tag) {
+        this.rows = rows;
+        this.tag = tag;
+        this.item = plan.items.get(tag);
+        this.isSilent = item.setting("silent") != 0;
+        this.isOfOne = item.isOfOne();
+        this.isHeldBack = item.core().equals("suppress");
+        this.isWaiting = item.core().equals("waiting");
+        boolean isOfTable = item.settings().containsKey("table");
+        this.onLeft = isOfTable ? tag : item.link("left");
+        this.onRight = item.link(isOfTable ? "table" : "right");
+    }
+
+    @Override
+    public void update(byte[] key, Window window) {
+        if (isSilent) {
+            return;
+        }
+        if (window.gone) {
+            gone(key, window);
+        } else {
+            emit(Constants.KIND_UPDATE, key, window, window.headers);
+        }
+    }
+
+    @Override
+    public void gone(byte[] key, Window window) {
+        Object[] row = row(Constants.KIND_GONE, key, window.start, window.end, window.at);
+        row[HEADERS] = window.headers;
+        rows.put(row, of(), window.before, true);
+        rows.results.add(row);
+    }
+
+    @Override
+    public void closed(byte[] key, Window window) {
+        // What is held back has its own headers; a window that closes, those of the record that closed it.
+        byte[] headers = isHeldBack ? window.headers : last;
+        if (window.gone) {
+            Object[] row = row(Constants.KIND_CLOSED_GONE, key, window.start, window.end, window.at);
+            row[HEADERS] = headers;
+            rows.results.add(row);
+        } else {
+            emit(Constants.KIND_CLOSED, key, window, headers);
+        }
+    }
+
+    @Override
+    public void late(byte[] key, long at, long start, long end, long streamTime) {
+        Object[] row = row(Constants.KIND_LATE, key, start, end, at);
+        row[TIME] = streamTime;
+        rows.results.add(row);
+    }
+
+    private int of() {
+        return item.of() < 0 ? tag : item.of();
+    }
+
+    private void emit(int kind, byte[] key, Window window, byte[] headers) {
+        Object[] row = row(kind, key, window.start, window.end, window.at);
+        row[HEADERS] = headers;
+        rows.put(row, of(), window.parts, false);
+        rows.put(row, of(), window.before, true);
+        if (window.isPast) {
+            row[TIME] = window.end;
+        }
+        rows.results.add(row);
+    }
+
+    @Override
+    public void match(byte[] key, long at, Object[] left, Object[] right) {
+        Object[] row = row(Constants.KIND_UPDATE, key, 0, 0, at);
+        row[HEADERS] = isWaiting ? null : rows.atHand;
+        rows.put(row, onLeft, left, false);
+        rows.put(row, onRight, right, false);
+        rows.results.add(row);
+    }
+
+    @Override
+    public void change(byte[] key, long at, long since, boolean isLeft, Window left, Window right) {
+        Object[] row = row(Constants.KIND_UPDATE, key, since, 0, at);
+        row[TIME] = (long) (isLeft ? Constants.SIDE_LEFT : Constants.SIDE_RIGHT);
+        row[HEADERS] = (isLeft ? left : right).headers;
+        put(row, onLeft, left, isLeft || isOfOne);
+        if (!isOfOne) {
+            put(row, onRight, right, !isLeft);
+        }
+        rows.results.add(row);
+    }
+
+    private Object[] row(int kind, byte[] key, long start, long end, long at) {
+        return rows.row(tag, kind, key, start, end, at);
+    }
+
+    private void put(Object[] row, int of, Window window, boolean hasChanged) {
+        if (window != null) {
+            rows.put(row, of, window.parts, false);
+            rows.put(row, of, hasChanged ? window.before : window.parts, true);
+        }
+    }
+}

@@ -80,6 +80,7 @@ __all__ = [
     "key_bytes",
     "layout",
     "packed",
+    "program_of",
     "put_lanes",
     "since_column",
     "unpacked",
@@ -314,7 +315,7 @@ def aggregate(
             (rows if as_they_come else _ordered(rows, any_order=any_order))._jdf,
             description,
             before,
-            _program(items, spark, patience_ms),
+            program_of(items, spark, patience_ms),
         )
         df = DataFrame(operator, spark)
     else:
@@ -489,7 +490,7 @@ def _give_back(item: Item, new: Flow) -> None:
     )
 
 
-def _program(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:
+def program_of(items: Sequence[Item], spark: SparkSession, patience_ms: int) -> Any:
     """The program of the Python worker that computes the folds; None if there are none."""
     folds = {
         number: (fold_of(item.pending.node), item.using)

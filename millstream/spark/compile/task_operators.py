@@ -26,6 +26,7 @@ from millstream.spark.compile.kernel_operators import (
     join_columns,
     key_bytes,
     packed,
+    program_of,
     put_lanes,
     since_column,
     unpacked,
@@ -59,7 +60,8 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     _settle_outputs(building, flow)
     number = len(building.operators)
     df, description = _input(building, flow, items, number)
-    df = DataFrame(_node().of(df._jdf, description), df.sparkSession)
+    program = program_of(items, df.sparkSession, building.context.patience_ms)
+    df = DataFrame(_node().of(df._jdf, description, program), df.sparkSession)
     new = TaskFlow(df, building.names)
     results = _results(building, items, new)
     for node, lane in flow.lanes.items():

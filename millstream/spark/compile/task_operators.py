@@ -71,20 +71,18 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     building.flows[:] = [new]
     building.pending.clear()
     done: set[Node] = set()
-    building.operated = {item.pending.node for item in items} | {
-        node for item in items for node in item.held_back
-    }
+    building.operated = {item.pending.node for item in items if item.has_state}
+    building.operated |= {node for item in items for node in item.held_back}
     for waited, lane in results.outputs[1].items():
         node = building.stands_for.get(waited, waited)
         building.put(node, new, lane, results.stored.get(waited))
         done.add(node)
-    done |= put_joins(building, results)
     nothing = F.lit(None).cast("binary")
     values = [building.stored.get(item.pending.node, nothing) for item in items]
     building.operators.append(
         new.df.select(*(value.alias(f"item{place}") for place, value in enumerate(values)))
     )
-    return done
+    return done | put_joins(building, results)
 
 
 def _settle_outputs(building: TaskBuilding, flow: Flow) -> None:

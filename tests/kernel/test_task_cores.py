@@ -242,7 +242,14 @@ def test_what_has_closed_is_given_up(windows: dict[str, Any], emit: str, kernel_
     is not restored from there."""
     records = [[f"k{n}", "x", n] for n in range(2_000)]
     program = [{"op": "windowed_by", **windows}, {"op": "count", "emit": emit}]
-    case = {"program": program, "records": records, "commits": 0.1, "restarts": 0.1, "seed": 3, "at_once": False}
+    case = {
+        "program": program,
+        "records": records,
+        "commits": 0.1,
+        "restarts": 0.1,
+        "seed": 3,
+        "at_once": False,
+    }
     (steps,) = ask(kernel_java, [case])
     kept = [each["kept"] for each in steps[:-1]]
     assert max(kept) < 1_000

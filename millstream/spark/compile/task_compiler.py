@@ -7,7 +7,7 @@ row has a column for each output, which the task's sink writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -27,6 +27,7 @@ from millstream.spark.compile.kernel_operators import Item
 from millstream.spark.compile.table_nodes import note_remembering
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
+from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
@@ -183,7 +184,11 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
 
 def _visit_all(building: TaskBuilding) -> None:
     """Visit each node when its parents are done; when no node is left to visit, build what waits."""
-    waiting = list(building.pipeline.nodes)
+    own_topics = written_back(building.pipeline)
+    written_first: dict[Node, Node] = {
+        each.repartition: each for each in own_topics
+    }  # who reads it takes its serdes
+    waiting = [*building.pipeline.nodes, *own_topics]
     inputs = set(building.pipeline.inputs)
     for node in waiting:
         if node not in inputs:
@@ -192,7 +197,7 @@ def _visit_all(building: TaskBuilding) -> None:
     note_remembering(building)
     done: set[Node] = set()
     while waiting:
-        ready = [node for node in waiting if node in inputs or done.issuperset(building.parents(node))]
+        ready = [node for node in waiting if done.issuperset(_before(building, node, inputs, written_first))]
         held = {*building.pending, *building.stands_for.values()}
         ready = [node for node in ready if node not in held]
         ready = [node for node in ready if is_ready(node, waiting, building.pending)]
@@ -209,6 +214,15 @@ def _visit_all(building: TaskBuilding) -> None:
             waiting = [node for node in waiting if node not in built]
     if building.pending:
         build_task_operator(building)
+
+
+def _before(
+    building: TaskBuilding, node: Node, inputs: Collection[Node], written_first: Mapping[Node, Node]
+) -> Collection[Node]:
+    """What has to be built before a node."""
+    if node in written_first:
+        return [written_first[node]]
+    return () if node in inputs else building.parents(node)
 
 
 def _rows(building: TaskBuilding) -> DataFrame:

@@ -5,103 +5,179 @@ import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.NavigableMap;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.BiConsumer;
 import org.rocksdb.ColumnFamilyDescriptor;
 import org.rocksdb.ColumnFamilyHandle;
 import org.rocksdb.DBOptions;
+import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
 import org.rocksdb.RocksIterator;
 import org.rocksdb.Slice;
-import org.rocksdb.ReadOptions;
+import org.rocksdb.Status;
 import org.rocksdb.WriteBatch;
 import org.rocksdb.WriteOptions;
 
 /**
  * What a task knows: for each of its stores an ordered map of bytes, in one RocksDB.
  *
- * <p>Changes stay in memory until they are committed: logged by the task's transaction, and only then written to disk,
- * in one step with the position in the changelogs up to which the disk is complete. So a crash leaves nothing there
+ * <p>Changes stay in memory until they are committed: logged by the task's transaction, and only then passed to
+ * RocksDB, in one step with the position in the changelogs up to which it is complete. So a crash leaves nothing there
  * that is not committed.
+ *
+ * <p>RocksDB keeps no log of its own: the changelogs are one. What it holds in memory when the process is killed is
+ * restored from them; it writes all stores to files together, so positions and entries stay in step.
  */
 final class State implements AutoCloseable {
     private static final byte[] POSITIONS = "positions".getBytes(StandardCharsets.UTF_8);
+    /** What a change takes beside its bytes, about. */
+    private static final long OVERHEAD = 100;
+    /** For measurements: whether RocksDB keeps a log of its own. */
+    private static final boolean HAS_LOG = Boolean.getBoolean("millstream.kernel.rocksdb.log");
 
     private static final class Part {
         final TaskPlan.Store store;
         ColumnFamilyHandle family;
         /** What is kept if it is not on disk. */
-        final TreeMap<byte[], byte[]> kept;
+        TreeMap<byte[], byte[]> kept;
         /** What has changed since the last commit; null for a deleted key. */
-        TreeMap<byte[], byte[]> changes = new TreeMap<>(Arrays::compareUnsigned);
+        TreeMap<byte[], byte[]> changes = newMap();
         /** The next offset of its changelog that is not in it. */
         long position;
+        /** Those that are open, and are to be told of changes. */
+        final Set<Cursor> cursors = new HashSet<>();
+        /** Those that are open and read this `kept`. */
+        final Set<Cursor> readers = new HashSet<>();
 
         Part(TaskPlan.Store store) {
             this.store = store;
-            this.kept = store.isInMemory() ? new TreeMap<>(Arrays::compareUnsigned) : null;
+            this.kept = store.isInMemory() ? newMap() : null;
+        }
+
+        /** A new map for the next changes: open cursors go on with the old one. */
+        void forget() {
+            if (!changes.isEmpty() || !cursors.isEmpty()) {
+                changes = newMap();
+                cursors.clear();
+            }
         }
     }
 
     private final List<Part> parts = new ArrayList<>();
+    private final TaskDirectory directory;
+    private final List<AutoCloseable> open = new ArrayList<>();
+    private final Set<Cursor> cursors = new HashSet<>();
     private RocksDB database;
     private ColumnFamilyHandle positions;
-    private final List<AutoCloseable> open = new ArrayList<>();
     private WriteOptions writing;
     private long changedBytes;
 
-    State(List<TaskPlan.Store> stores, Path directory) {
+    /**
+     * Opens the stores.
+     *
+     * @param directory whose they are, or null if all stores are in memory
+     */
+    State(List<TaskPlan.Store> stores, TaskDirectory directory) {
+        this.directory = directory;
         stores.forEach(store -> parts.add(new Part(store)));
-        if (stores.stream().allMatch(TaskPlan.Store::isInMemory)) {
+        if (directory == null) {
             return;
         }
         try {
-            Files.createDirectories(directory);
-            openDatabase(directory);
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
+            openDatabase();
         } catch (RocksDBException error) {
+            closeDatabase();
+            if (!isDamage(error)) {
+                throw failed(error);
+            }
+            directory.wipe("RocksDB cannot open it: " + error.getMessage());
+            openAgain();
+        }
+    }
+
+    private void openAgain() {
+        try {
+            openDatabase();
+        } catch (RocksDBException error) {
+            closeDatabase();
             throw failed(error);
         }
     }
 
-    private void openDatabase(Path directory) throws RocksDBException {
+    /** Throws away what is on disk, and begins anew. */
+    void wipe(String why) {
+        closeDatabase();
+        directory.wipe(why);
+        parts.forEach(part -> part.position = 0);
+        openAgain();
+    }
+
+    private static TreeMap<byte[], byte[]> newMap() {
+        return new TreeMap<>(Arrays::compareUnsigned);
+    }
+
+    @SuppressWarnings("resource") // it is all in `open`
+    private void openDatabase() throws RocksDBException {
         RocksDB.loadLibrary();
-        writing = new WriteOptions();
+        writing = new WriteOptions().setDisableWAL(!HAS_LOG);
         open.add(writing);
         List<ColumnFamilyDescriptor> families = new ArrayList<>();
         families.add(new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY, Memory.family()));
         families.add(new ColumnFamilyDescriptor(POSITIONS, Memory.family()));
         for (Part part : parts) {
             if (part.kept == null) {
-                byte[] name = part.store.name().getBytes(StandardCharsets.UTF_8);
-                families.add(new ColumnFamilyDescriptor(name, Memory.family()));
+                families.add(new ColumnFamilyDescriptor(name(part), Memory.family()));
             }
         }
         List<ColumnFamilyHandle> handles = new ArrayList<>();
         DBOptions options = Memory.database();
         open.add(options);
-        database = RocksDB.open(options, directory.toString(), families, handles);
+        try {
+            Files.createDirectories(directory.database());
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        database = RocksDB.open(options, directory.database().toString(), families, handles);
+        open.addAll(0, handles);
         positions = handles.get(1);
         int next = 2;
         for (Part part : parts) {
             if (part.kept == null) {
                 part.family = handles.get(next++);
-                byte[] at = database.get(positions, part.store.name().getBytes(StandardCharsets.UTF_8));
+                byte[] at = database.get(positions, name(part));
                 part.position = at == null ? 0 : ByteBuffer.wrap(at).getLong();
             }
         }
-        open.addAll(handles);
     }
 
-    private static IllegalStateException failed(RocksDBException error) {
-        return new IllegalStateException("RocksDB: " + error.getMessage(), error);
+    private static byte[] name(Part part) {
+        return part.store.name().getBytes(StandardCharsets.UTF_8);
+    }
+
+    private static boolean isDamage(RocksDBException error) {
+        Status.Code code = error.getStatus() == null ? null : error.getStatus().getCode();
+        return code == Status.Code.Corruption
+                || code == Status.Code.InvalidArgument // other stores than it says
+                || code == Status.Code.IOError && error.getMessage().contains("No such file")
+                || code == Status.Code.NotFound
+                || code == Status.Code.NotSupported;
+    }
+
+    private IllegalStateException failed(RocksDBException error) {
+        String where = directory == null ? "" : " in " + directory.database();
+        if (isDamage(error)) {
+            directory.condemn();
+        }
+        return new IllegalStateException("RocksDB" + where + ": " + error.getMessage(), error);
     }
 
     // --- while records are processed -------------------------------------------------------------------
@@ -124,8 +200,20 @@ final class State implements AutoCloseable {
 
     /** A value of null deletes the key. */
     void put(int store, byte[] key, byte[] value) {
-        parts.get(store).changes.put(key, value);
-        changedBytes += 100L + key.length + (value == null ? 0 : value.length);
+        Part part = parts.get(store);
+        if (!part.cursors.isEmpty()) {
+            byte[] from = part.changes.get(key);
+            boolean wasChanged = from != null || part.changes.containsKey(key);
+            part.cursors.forEach(each -> each.changing(key, from, wasChanged));
+        }
+        int size = part.changes.size();
+        byte[] before = part.changes.put(key, value);
+        changedBytes += value == null ? 0 : value.length;
+        if (part.changes.size() > size) {
+            changedBytes += OVERHEAD + key.length;
+        } else if (before != null) {
+            changedBytes -= before.length;
+        }
     }
 
     /** How much memory changes take that are not committed, about. */
@@ -135,27 +223,150 @@ final class State implements AutoCloseable {
 
     /** The entries with keys from one to before another, in order. */
     void range(int store, byte[] from, byte[] to, BiConsumer<byte[], byte[]> each) {
+        try (Cursor entries = range(store, from, to, false)) {
+            while (entries.next()) {
+                each.accept(entries.key(), entries.value());
+            }
+        }
+    }
+
+    /**
+     * The entries with keys from one to before another.
+     *
+     * @param from null: from the first one
+     * @param to null: to the last one
+     * @param isReverse whether the last one comes first
+     */
+    Cursor range(int store, byte[] from, byte[] to, boolean isReverse) {
         Part part = parts.get(store);
-        TreeMap<byte[], byte[]> found = new TreeMap<>(Arrays::compareUnsigned);
-        if (part.kept != null) {
-            found.putAll(part.kept.subMap(from, to));
+        boolean isEmpty = from != null && to != null && Arrays.compareUnsigned(from, to) >= 0;
+        Cursor.Kept kept;
+        if (isEmpty) {
+            kept = new InMemory(new TreeMap<byte[], byte[]>().entrySet().iterator());
+        } else if (part.kept != null) {
+            kept = new InMemory(within(part.kept, from, to, isReverse).entrySet().iterator());
         } else {
-            try (Slice end = new Slice(to);
-                    ReadOptions until = new ReadOptions().setIterateUpperBound(end);
-                    RocksIterator entries = database.newIterator(part.family, until)) {
-                for (entries.seek(from); entries.isValid(); entries.next()) {
-                    found.put(entries.key(), entries.value());
-                }
-            }
+            kept = new OnDisk(part.family, from, to, isReverse);
         }
-        for (Map.Entry<byte[], byte[]> change : part.changes.subMap(from, to).entrySet()) {
-            if (change.getValue() == null) {
-                found.remove(change.getKey());
+        NavigableMap<byte[], byte[]> changes = isEmpty ? newMap() : within(part.changes, from, to, isReverse);
+        Cursor cursor = new Cursor(kept, changes, closed -> {
+            part.cursors.remove(closed);
+            part.readers.remove(closed);
+            cursors.remove(closed);
+        });
+        part.cursors.add(cursor);
+        part.readers.add(cursor);
+        cursors.add(cursor);
+        return cursor;
+    }
+
+    private static NavigableMap<byte[], byte[]> within(
+            TreeMap<byte[], byte[]> all, byte[] from, byte[] to, boolean isReverse) {
+        NavigableMap<byte[], byte[]> found = all;
+        found = from == null ? found : found.tailMap(from, true);
+        found = to == null ? found : found.headMap(to, false);
+        return isReverse ? found.descendingMap() : found;
+    }
+
+    private static final class InMemory implements Cursor.Kept {
+        private final Iterator<Map.Entry<byte[], byte[]>> entries;
+        private Map.Entry<byte[], byte[]> entry;
+
+        InMemory(Iterator<Map.Entry<byte[], byte[]>> entries) {
+            this.entries = entries;
+        }
+
+        @Override
+        public boolean next() {
+            entry = entries.hasNext() ? entries.next() : null;
+            return entry != null;
+        }
+
+        @Override
+        public byte[] key() {
+            return entry.getKey();
+        }
+
+        @Override
+        public byte[] value() {
+            return entry.getValue();
+        }
+
+        @Override
+        public void close() {
+            entry = null;
+        }
+    }
+
+    private final class OnDisk implements Cursor.Kept {
+        private final Slice lower;
+        private final Slice upper;
+        private final ReadOptions options;
+        private final RocksIterator entries;
+        private final boolean isReverse;
+        private boolean isStarted;
+        private byte[] key;
+
+        @SuppressWarnings("resource") // each setter returns the same object
+        OnDisk(ColumnFamilyHandle family, byte[] from, byte[] to, boolean isReverse) {
+            this.isReverse = isReverse;
+            lower = from == null || from.length == 0 ? null : new Slice(from);
+            upper = to == null ? null : new Slice(to);
+            options = new ReadOptions();
+            if (lower != null) {
+                options.setIterateLowerBound(lower);
+            }
+            if (upper != null) {
+                options.setIterateUpperBound(upper);
+            }
+            entries = database.newIterator(family, options);
+        }
+
+        @Override
+        public boolean next() {
+            if (isStarted && isReverse) {
+                entries.prev();
+            } else if (isStarted) {
+                entries.next();
+            } else if (isReverse) {
+                entries.seekToLast();
             } else {
-                found.put(change.getKey(), change.getValue());
+                entries.seekToFirst();
+            }
+            isStarted = true;
+            if (entries.isValid()) {
+                key = entries.key();
+                return true;
+            }
+            try {
+                entries.status();
+            } catch (RocksDBException error) {
+                throw failed(error);
+            }
+            return false;
+        }
+
+        @Override
+        public byte[] key() {
+            return key;
+        }
+
+        @Override
+        public byte[] value() {
+            return entries.value();
+        }
+
+        @Override
+        public void close() {
+            entries.close();
+            options.close();
+            if (upper != null) {
+                upper.close();
+            }
+            if (lower != null) {
+                lower.close();
             }
         }
-        found.forEach(each);
     }
 
     // --- commits ---------------------------------------------------------------------------------------
@@ -182,60 +393,105 @@ final class State implements AutoCloseable {
 
     /** Everything up to these offsets of the changelogs is committed: keep it. */
     void committed(long[] next) {
-        changedBytes = 0;
-        if (parts.isEmpty()) {
-            return;
-        }
         try (WriteBatch batch = new WriteBatch()) {
             for (int i = 0; i < parts.size(); i++) {
                 Part part = parts.get(i);
-                write(part, batch, Math.max(part.position, next[i]));
+                for (Map.Entry<byte[], byte[]> change : part.changes.entrySet()) {
+                    keep(part, batch, change.getKey(), change.getValue());
+                }
+                moveTo(part, batch, Math.max(part.position, next[i]));
             }
-            if (batch.count() > 0) {
-                database.write(writing, batch);
+            write(batch);
+        } catch (RocksDBException error) {
+            throw failed(error);
+        }
+        abort();
+    }
+
+    /** Keeps committed entries of a store's changelog at once, and that it is complete up to an offset. */
+    void restored(int store, Iterable<Map.Entry<byte[], byte[]>> entries, long next) {
+        Part part = parts.get(store);
+        try (WriteBatch batch = new WriteBatch()) {
+            for (Map.Entry<byte[], byte[]> entry : entries) {
+                keep(part, batch, entry.getKey(), entry.getValue());
             }
+            moveTo(part, batch, next);
+            write(batch);
         } catch (RocksDBException error) {
             throw failed(error);
         }
     }
 
-    private void write(Part part, WriteBatch batch, long next) throws RocksDBException {
-        for (Map.Entry<byte[], byte[]> change : part.changes.entrySet()) {
-            if (part.kept != null && change.getValue() == null) {
-                part.kept.remove(change.getKey());
-            } else if (part.kept != null) {
-                part.kept.put(change.getKey(), change.getValue());
-            } else if (change.getValue() == null) {
-                batch.delete(part.family, change.getKey());
-            } else {
-                batch.put(part.family, change.getKey(), change.getValue());
-            }
+    private void write(WriteBatch batch) throws RocksDBException {
+        if (batch.count() > 0) {
+            database.write(writing, batch);
         }
-        part.changes = part.changes.isEmpty() ? part.changes : new TreeMap<>(Arrays::compareUnsigned);
+    }
+
+    private static void keep(Part part, WriteBatch batch, byte[] key, byte[] value) throws RocksDBException {
+        if (part.kept == null) {
+            if (value == null) {
+                batch.delete(part.family, key);
+            } else {
+                batch.put(part.family, key, value);
+            }
+            return;
+        }
+        if (!part.readers.isEmpty()) { // they go on with the old one
+            part.kept = new TreeMap<>(part.kept);
+            part.readers.clear();
+        }
+        if (value == null) {
+            part.kept.remove(key);
+        } else {
+            part.kept.put(key, value);
+        }
+    }
+
+    private void moveTo(Part part, WriteBatch batch, long next) throws RocksDBException {
         if (next != part.position && part.kept == null) {
-            byte[] at = ByteBuffer.allocate(Long.BYTES).putLong(next).array();
-            batch.put(positions, part.store.name().getBytes(StandardCharsets.UTF_8), at);
+            batch.put(positions, name(part), ByteBuffer.allocate(Long.BYTES).putLong(next).array());
         }
         part.position = next;
     }
 
     /** Forgets what is not committed. */
     void abort() {
-        parts.forEach(part -> part.changes.clear());
+        parts.forEach(Part::forget);
         changedBytes = 0;
     }
 
     @Override
     public void close() {
-        for (AutoCloseable each : open) {
+        List.copyOf(cursors).forEach(Cursor::close);
+        closeDatabase();
+        if (directory != null) {
             try {
-                each.close();
-            } catch (Exception error) {
-                throw new IllegalStateException(error);
+                directory.close();
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+    }
+
+    /** What it holds in memory is written to files by this. */
+    private void closeDatabase() {
+        for (AutoCloseable each : open) {
+            if (each instanceof ColumnFamilyHandle handle) {
+                handle.close();
             }
         }
         if (database != null) {
             database.close();
+            database = null;
         }
+        for (AutoCloseable each : open) {
+            if (each instanceof DBOptions options) {
+                options.close();
+            } else if (each instanceof WriteOptions options) {
+                options.close();
+            }
+        }
+        open.clear();
     }
 }

@@ -1,7 +1,12 @@
 package io.millstream.kernel.task;
 
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -14,21 +19,32 @@ import org.apache.spark.TaskContext;
  */
 public final class Tasks {
     private static final Map<String, Tasks> RUNS = new ConcurrentHashMap<>();
+    /** Names of runs that are over: a late task must not begin one anew. */
+    private static final Deque<String> OVER = new ArrayDeque<>();
 
-    /** The open tasks, by the number of the partition. A null value: it is in use, or was given up. */
+    private static final int MOST_OVER = 1_000;
+
+    /** The open tasks that are not in use, by the number of the partition. */
     private final Map<Integer, Task> idle = new HashMap<>();
     /** Those in use, by the number of Spark's task. */
     private final Map<Integer, Task> used = new ConcurrentHashMap<>();
+    private final Set<Task> opening = ConcurrentHashMap.newKeySet();
 
     private volatile boolean isEnding;
     private volatile boolean isOver;
     private volatile int batch;
+    private Watch watch;
     private final CountDownLatch settled = new CountDownLatch(1);
 
     private Tasks() {}
 
     static Tasks of(String run) {
-        return RUNS.computeIfAbsent(run, name -> new Tasks());
+        synchronized (OVER) {
+            if (OVER.contains(run)) {
+                throw new IllegalStateException("run " + run + " has ended");
+            }
+            return RUNS.computeIfAbsent(run, name -> new Tasks());
+        }
     }
 
     /** The task whose rows the calling thread has: Spark's tasks are numbered as the source has planned them. */
@@ -56,15 +72,43 @@ public final class Tasks {
 
     /** Release everything of a run that has ended. */
     public static void close(String run) {
-        Tasks tasks = RUNS.remove(run);
+        Tasks tasks;
+        synchronized (OVER) {
+            OVER.add(run);
+            if (OVER.size() > MOST_OVER) {
+                OVER.remove();
+            }
+            tasks = RUNS.remove(run);
+        }
         if (tasks == null) {
             return;
         }
+        List<Task> left;
         synchronized (tasks.idle) {
             tasks.isOver = true;
-            tasks.idle.values().forEach(Task::close);
+            left = List.copyOf(tasks.idle.values());
             tasks.idle.clear();
+            if (tasks.watch != null) {
+                tasks.watch.close();
+            }
         }
+        left.forEach(Task::startToClose);
+        left.forEach(Task::close);
+    }
+
+    /** What is being restored now. */
+    public static List<Task.Restoring> restoring(String run) {
+        Tasks tasks = RUNS.get(run);
+        List<Task.Restoring> found = new ArrayList<>();
+        if (tasks != null) {
+            for (Task task : tasks.opening) {
+                Task.Restoring each = task.restoring();
+                if (each != null) {
+                    found.add(each);
+                }
+            }
+        }
+        return found;
     }
 
     /** How many records were read, and how often was committed. */
@@ -98,22 +142,38 @@ public final class Tasks {
         batch++;
     }
 
+    @SuppressWarnings("resource") // `leave` or `close` closes it
     Task take(TaskPlan plan, int partition, int number) {
         Task task;
+        Watch watching;
         synchronized (idle) {
             if (isOver) {
                 throw new IllegalStateException("run " + plan.run() + " has ended");
             }
+            if (watch == null) {
+                watch = new Watch(plan);
+            }
+            watching = watch;
             task = idle.remove(partition);
         }
         if (task == null) {
-            task = new Task(plan, partition);
+            task = opened(new Task(plan, partition, watching));
         }
         used.put(number, task);
         return task;
     }
 
+    private Task opened(Task task) {
+        opening.add(task);
+        try {
+            return task.open();
+        } finally {
+            opening.remove(task);
+        }
+    }
+
     /** A task of Spark has ended. */
+    @SuppressWarnings("resource") // it goes on with the next batch
     void leave(Task task, int number, boolean isHealthy) {
         used.remove(number, task);
         synchronized (idle) {

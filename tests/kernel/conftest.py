@@ -15,8 +15,7 @@ from millstream.java import find_java
 
 @pytest.fixture(scope="session")
 def kernel_command(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> KernelCommand:
-    """The command of a main class of `kernel/test`, with the kernel, kafka-clients and Spark's jars on its class
-    path.
+    """The command of a main class of `kernel/test`, with the kernel, kafka-clients and Spark's jars.
 
     The programs are compiled once per run of the tests, whichever process comes first.
     """

@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.Iterator;
 import java.util.Map;
@@ -34,6 +35,8 @@ final class Cursor implements AutoCloseable {
     /** What later changes have replaced. */
     private final TreeMap<byte[], byte[]> replaced;
 
+    private final byte[] from;
+    private final byte[] to;
     private final Comparator<? super byte[]> order;
     private final Consumer<Cursor> closed;
     private boolean isOpen = true;
@@ -46,11 +49,15 @@ final class Cursor implements AutoCloseable {
     /**
      * Over both.
      *
+     * @param from the least key; null if there is no bound
+     * @param to the key that all are less than; null if there is no bound
      * @param changes the part of the changes that is within the bounds, in the order of the cursor; null for a
      *     deleted key
      * @param closed is called when it closes
      */
-    Cursor(Kept kept, NavigableMap<byte[], byte[]> changes, Consumer<Cursor> closed) {
+    Cursor(Kept kept, NavigableMap<byte[], byte[]> changes, byte[] from, byte[] to, Consumer<Cursor> closed) {
+        this.from = from;
+        this.to = to;
         this.kept = kept;
         this.changes = changes;
         this.order = changes.comparator();
@@ -66,14 +73,14 @@ final class Cursor implements AutoCloseable {
     }
 
     /** A key is about to be changed: the value that it is changed from, and whether it was changed before. */
-    void changing(byte[] ofKey, byte[] from, boolean wasChanged) {
-        if (key == null || order.compare(ofKey, key) > 0) {
-            if (!replaced.containsKey(ofKey)) {
-                replaced.put(ofKey, wasChanged ? from : UNCHANGED);
-            }
-            if (!wasChanged) {
-                changing = null; // the map gets another entry
-            }
+    void changing(byte[] ofKey, byte[] before, boolean wasChanged) {
+        if (!wasChanged) {
+            changing = null; // the map gets another entry
+        }
+        boolean isWithin = (from == null || Arrays.compareUnsigned(ofKey, from) >= 0)
+                && (to == null || Arrays.compareUnsigned(ofKey, to) < 0);
+        if (isWithin && (key == null || order.compare(ofKey, key) > 0) && !replaced.containsKey(ofKey)) {
+            replaced.put(ofKey, wasChanged ? before : UNCHANGED);
         }
     }
 

@@ -94,6 +94,7 @@ final class Heads {
         boolean wasEmpty = queue.isEmpty();
         queue.records.addAll(records);
         if (wasEmpty && !queue.isEmpty()) {
+            queue.deadline = Queue.NOT;
             byTime.offer(queue);
         }
     }
@@ -103,17 +104,15 @@ final class Heads {
      * Source: PartitionGroup.readyToProcess.
      */
     boolean isReady(long now) {
-        if (byTime.isEmpty() || byTime.size() == queues.size() || idleMs == NO_WAIT) {
+        if (byTime.size() == queues.size() || idleMs == NO_WAIT) {
             return !byTime.isEmpty();
         }
-        for (Queue queue : queues.values()) {
-            if (!queue.isEmpty()) {
-                queue.deadline = Queue.NOT;
-            } else if (isAwaited(queue, now)) {
+        for (Queue queue : queues.values()) { // also if there is no record: the time to wait begins before the first
+            if (queue.isEmpty() && isAwaited(queue, now)) {
                 return false;
             }
         }
-        return true;
+        return !byTime.isEmpty();
     }
 
     private boolean isAwaited(Queue queue, long now) {

@@ -249,7 +249,7 @@ final class State implements AutoCloseable {
             kept = new OnDisk(part.family, from, to, isReverse);
         }
         NavigableMap<byte[], byte[]> changes = isEmpty ? newMap() : within(part.changes, from, to, isReverse);
-        Cursor cursor = new Cursor(kept, changes, closed -> {
+        Cursor cursor = new Cursor(kept, changes, from, to, closed -> {
             part.cursors.remove(closed);
             part.readers.remove(closed);
             cursors.remove(closed);
@@ -258,6 +258,12 @@ final class State implements AutoCloseable {
         part.readers.add(cursor);
         cursors.add(cursor);
         return cursor;
+    }
+
+    boolean isEmpty(int store) {
+        try (Cursor entries = range(store, null, null, false)) {
+            return !entries.next();
+        }
     }
 
     private static NavigableMap<byte[], byte[]> within(

@@ -127,7 +127,7 @@ final class Task implements AutoCloseable {
 
     /** Makes it the owner of its partition, with the state as it was committed. If it fails, nothing stays open. */
     @SuppressWarnings("resource") // it is all in `opened`
-    Task open() {
+    void open() {
         try {
             Topics now = watch.topics();
             committer = opened(producer(transactionalId()));
@@ -148,7 +148,6 @@ final class Task implements AutoCloseable {
             }
             begin(now);
             watch.add(this);
-            return this;
         } catch (RuntimeException error) {
             close();
             throw meant(error);
@@ -256,9 +255,9 @@ final class Task implements AutoCloseable {
             return;
         }
         for (int i = 0; i < plan.stores().size(); i++) {
-            if (state.position(i) > 0) {
+            if (plan.stores().get(i).isLogged() && !state.isEmpty(i)) {
                 throw new NoOffsetException("task " + name + ": store '"
-                        + plan.stores().get(i).name() + "' has a changelog with entries, but group '"
+                        + plan.stores().get(i).name() + "' has entries, but group '"
                         + plan.application() + "' has no committed offset of " + sources
                         + ": the source topics were deleted and made anew, or the offsets have expired or were deleted. "
                         + "Reset the application with its changelogs (kafka-streams-application-reset), or say where "

@@ -157,16 +157,17 @@ public final class Tasks {
             task = idle.remove(partition);
         }
         if (task == null) {
-            task = opened(new Task(plan, partition, watching));
+            task = new Task(plan, partition, watching);
+            open(task);
         }
         used.put(number, task);
         return task;
     }
 
-    private Task opened(Task task) {
+    private void open(Task task) {
         opening.add(task);
         try {
-            return task.open();
+            task.open();
         } finally {
             opening.remove(task);
         }

@@ -15,6 +15,6 @@ class KernelJava(Protocol):
 
 
 class KernelCommand(Protocol):
-    """`kernel_command("io.millstream.kernel.SomeMain", "an argument")` is a command, for who needs its process."""
+    """`kernel_command("io.millstream.kernel.SomeMain", "an argument")` is a command."""
 
     def __call__(self, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]: ...

@@ -52,6 +52,10 @@ NIGHTLY: Mapping[str, tuple[str, ...]] = {
         "millstream/broker/",
         "millstream/class_data.py",
     ),
+    "tests/kernel/test_tasks_killed.py": (
+        "kernel/src/io/millstream/kernel/task/",
+        "tests/kernel/task_world.py",
+    ),
     "tests/spark/test_executors.py::test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on": (
         "millstream/spark/jvm/executors.py",
         "millstream/spark/jvm/package.py",

@@ -193,21 +193,20 @@ def test_a_directory_that_is_not_the_tasks_own_is_wiped(world: World, damage: st
 
 def test_a_directory_that_is_behind_the_beginning_of_its_changelog_is_wiped(world: World) -> None:
     """What was deleted there may have been deletions."""
-    counting = world()
-    counting.send(70)
-    counting.drained()
-    early = counting.copy_directory("early")
-    counting.send(700)
-    counting.drained()
-    truncated = counting.changelogs["counts"]
+    counting = world(settings={"commit_ms": 60_000})  # one transaction each time: 7 records, and its end
+    early = Path()
+    for turn in range(3):
+        counting.send(7)
+        counting.drained()
+        early = early if turn else counting.copy_directory("early")
     client = AdminClient({"bootstrap.servers": counting.kafka.bootstrap_servers})
-    counting.put_back(early)
-    (deleted,) = client.delete_records([NativePartition(truncated, 0, 200)]).values()
+    (deleted,) = client.delete_records([NativePartition(counting.changelogs["counts"], 0, 10)]).values()
     deleted.result(30)
+    counting.put_back(early)
     with counting.process("drain") as process:
         assert process.ended() == 0, process.text()
-        assert "store 'counts' is at offset " in process.text()
-        assert "which has those from 200 to " in process.text()
+        assert "store 'counts' is at offset 7 of " in process.text()
+        assert "which has those from 10 to 24" in process.text()
     counting.assert_exact()
 
 

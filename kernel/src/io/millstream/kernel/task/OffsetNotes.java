@@ -6,6 +6,7 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.BufferUnderflowException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -26,9 +27,11 @@ import org.slf4j.LoggerFactory;
  * What stands in the metadata of a task's committed offsets. Source: TopicPartitionMetadata.
  *
  * <p>The metadata of one offset, in base64: 1 byte version, 8 bytes stream time of the partition, 16 bytes id of its
- * topic, 2 bytes number of a piece, 2 bytes count of pieces, and the piece. The pieces, in order, are the rest: ids of
- * the other topics by their names' hashes, and the clocks of operators by their numbers. So the limit of one
- * offset's metadata is not that of a task with several.
+ * topic, the ids of the task's other topics by their names' hashes, 2 bytes number of a piece, 2 bytes count of pieces,
+ * and the piece. The pieces, in order, are the clocks of operators by their numbers, so that the limit of one offset's
+ * metadata is not that of a task with several; if there are too many ids, they are there as well.
+ *
+ * <p>Each offset has all ids because Kafka deletes that of a topic with it.
  */
 final class OffsetNotes {
     /** No record was seen yet. */
@@ -39,7 +42,7 @@ final class OffsetNotes {
     /** Kafka Streams' own notes begin with one of these, and then the stream time. */
     private static final int THEIRS = 2;
 
-    private static final int HEAD = 1 + Long.BYTES + 2 * Long.BYTES + 2 * Short.BYTES;
+    private static final int HEAD = 1 + Long.BYTES + 2 * Long.BYTES + Integer.BYTES + 2 * Short.BYTES;
 
     /** The greatest timestamp of each partition's records. */
     final Map<TopicPartition, Long> times = new HashMap<>();
@@ -60,6 +63,9 @@ final class OffsetNotes {
                 if (version == VERSION && bytes.remaining() >= HEAD - 1) {
                     notes.times.put(partition, bytes.getLong());
                     notes.ids.put(hash(partition.topic()), new Uuid(bytes.getLong(), bytes.getLong()));
+                    for (int left = bytes.getInt(); left > 0; left--) {
+                        notes.ids.putIfAbsent(bytes.getLong(), new Uuid(bytes.getLong(), bytes.getLong()));
+                    }
                     int number = bytes.getShort();
                     count[0] = Math.max(count[0], bytes.getShort());
                     byte[] piece = new byte[bytes.remaining()];
@@ -68,7 +74,7 @@ final class OffsetNotes {
                 } else if (version > 0 && version <= THEIRS && bytes.remaining() >= Long.BYTES) {
                     notes.times.put(partition, bytes.getLong());
                 }
-            } catch (@SuppressWarnings("unused") IllegalArgumentException unknown) {
+            } catch (@SuppressWarnings("unused") IllegalArgumentException | BufferUnderflowException unknown) {
                 LOG.warn("the metadata of the committed offset of {} is not known: {}", partition, text);
             }
         });
@@ -105,8 +111,16 @@ final class OffsetNotes {
      * @param limit the longest text that the broker takes for one
      */
     Map<TopicPartition, String> write(List<TopicPartition> partitions, int limit) {
+        SortedMap<Long, Uuid> others = new TreeMap<>(ids);
+        partitions.forEach(each -> others.remove(hash(each.topic())));
+        byte[] everywhere = written(others);
         int room = limit / 4 * 3 - HEAD;
-        byte[] rest = rest(partitions);
+        boolean isEverywhere = everywhere.length <= room / 2;
+        if (!isEverywhere) {
+            everywhere = written(new TreeMap<>());
+        }
+        room -= everywhere.length - Integer.BYTES;
+        byte[] rest = rest(isEverywhere ? new TreeMap<>() : others);
         int count = Math.max(1, (rest.length + room - 1) / Math.max(1, room));
         if (room <= 0 || count > partitions.size()) {
             throw new IllegalStateException("what is noted in the metadata of committed offsets takes " + rest.length
@@ -119,11 +133,12 @@ final class OffsetNotes {
             int from = Math.min(rest.length, i * room);
             int size = Math.min(rest.length - from, room);
             Uuid id = ids.getOrDefault(hash(partition.topic()), Uuid.ZERO_UUID);
-            ByteBuffer bytes = ByteBuffer.allocate(HEAD + size)
+            ByteBuffer bytes = ByteBuffer.allocate(HEAD - Integer.BYTES + everywhere.length + size)
                     .put(VERSION)
                     .putLong(times.getOrDefault(partition, NO_TIME))
                     .putLong(id.getMostSignificantBits())
                     .putLong(id.getLeastSignificantBits())
+                    .put(everywhere)
                     .putShort((short) i)
                     .putShort((short) count)
                     .put(rest, from, size);
@@ -132,17 +147,19 @@ final class OffsetNotes {
         return texts;
     }
 
-    private byte[] rest(List<TopicPartition> partitions) {
-        SortedMap<Long, Uuid> others = new TreeMap<>(ids);
-        partitions.forEach(each -> others.remove(hash(each.topic())));
+    private static byte[] written(SortedMap<Long, Uuid> topics) {
+        ByteBuffer bytes = ByteBuffer.allocate(Integer.BYTES + topics.size() * 3 * Long.BYTES);
+        bytes.putInt(topics.size());
+        topics.forEach((topic, id) -> bytes.putLong(topic)
+                .putLong(id.getMostSignificantBits())
+                .putLong(id.getLeastSignificantBits()));
+        return bytes.array();
+    }
+
+    private byte[] rest(SortedMap<Long, Uuid> others) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (DataOutputStream out = new DataOutputStream(bytes)) {
-            out.writeInt(others.size());
-            for (Map.Entry<Long, Uuid> each : others.entrySet()) {
-                out.writeLong(each.getKey());
-                out.writeLong(each.getValue().getMostSignificantBits());
-                out.writeLong(each.getValue().getLeastSignificantBits());
-            }
+            out.write(written(others));
             out.writeInt(clocks.size());
             for (Map.Entry<Integer, byte[]> each : clocks.entrySet()) {
                 out.writeInt(each.getKey());

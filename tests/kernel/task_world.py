@@ -97,6 +97,8 @@ class TaskWorld:
         stores: Sequence[str] = ("counts",),
         exactly_once: bool = True,
         sources: int = 1,
+        partitions: int = 1,
+        changelog: Mapping[str, str] | None = None,
         settings: Mapping[str, object] | None = None,
         consumer: Mapping[str, str] | None = None,
         producer: Mapping[str, str] | None = None,
@@ -112,8 +114,11 @@ class TaskWorld:
         self.sources = [f"{self.name}-in{i or ''}" for i in range(sources)]
         self.output = f"{self.name}-out"
         self.changelogs = {store: f"{self.name}-{store}-changelog" for store in stores}
-        for topic in (*self.sources, self.output, *self.changelogs.values()):
-            kafka.create_topic(topic, 1)
+        for topic in self.sources:
+            kafka.create_topic(topic, 1 if topic == self.sources[-1] else partitions)
+        kafka.create_topic(self.output, partitions)
+        for topic in self.changelogs.values():
+            kafka.create_topic(topic, partitions, changelog)
         self.sent: dict[str, int] = defaultdict(int)
         self._command = command
         self._logs = 0
@@ -150,12 +155,12 @@ class TaskWorld:
 
     # --- what is sent and read ---------------------------------------------------------------------------
 
-    def send(self, count: int, keys: int = 7, source: int = 0) -> None:
+    def send(self, count: int, keys: int = 7, source: int = 0, partition: int = 0) -> None:
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers, "linger.ms": 5})
         for i in range(count):
             key = f"k{i % keys}"
             self.sent[key] += 1
-            producer.produce(self.sources[source], key=key, value=str(self.sent[key]), partition=0)
+            producer.produce(self.sources[source], key=key, value=str(self.sent[key]), partition=partition)
             producer.poll(0)
         assert producer.flush(30) == 0
 
@@ -193,6 +198,7 @@ class TaskWorld:
         self,
         *arguments: str,
         pause_us: int = 0,
+        partition: int = 0,
         directory: Path | None = None,
         options: Sequence[str] = (),
         **plan: object,
@@ -208,7 +214,14 @@ class TaskWorld:
             *options,
         ]
         line = self._command(
-            MAIN, str(file), "0", self.what, self.output, str(pause_us * 1000), *arguments, options=options
+            MAIN,
+            str(file),
+            str(partition),
+            self.what,
+            self.output,
+            str(pause_us * 1000),
+            *arguments,
+            options=options,
         )
         process = TaskProcess(line, self.folder / f"log-{self._logs}.txt")
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -247,10 +248,37 @@ def test_a_disk_that_takes_no_more_fails_the_task_and_the_next_one_recovers(worl
 def test_what_an_operator_notes_with_the_offsets_is_there_again(world: World, tmp_path: Path) -> None:
     """Also on a machine without the directory."""
     counting = world(sources=2)
+    began = time.time_ns() // 1_000_000
     counting.send(10, keys=1)
     counting.drained()
     with counting.process("drain", directory=tmp_path / "other") as process:
-        assert process.wait_for("opened") == "10"
+        clock, stream_time = process.wait_for("opened").split()
+    assert clock == "10"
+    assert began <= int(stream_time) <= time.time_ns() // 1_000_000
+
+
+def test_a_topic_with_fewer_partitions_is_not_read_by_the_tasks_beyond(world: World) -> None:
+    """As in Kafka Streams: the number of tasks is the greatest number of partitions."""
+    counting = world(sources=2, partitions=2)
+    counting.send(70, partition=1)
+    with counting.process("drain", partition=1) as process:
+        assert process.ended() == 0, process.text()
+        assert counting.stores_of(process)["counts"] == {f"k{i}": "10" for i in range(7)}
+
+
+def test_a_directory_that_is_older_than_deletions_are_kept_is_wiped(world: World) -> None:
+    """A compacted changelog forgets deletions after delete.retention.ms: what was deleted would stay."""
+    counting = world(changelog={"cleanup.policy": "compact", "delete.retention.ms": "1"})
+    counting.send(7)
+    counting.drained()
+    old = counting.copy_directory("early")
+    counting.send(7)
+    counting.drained()
+    counting.put_back(old)
+    with counting.process("drain", options=["-Dmillstream.kernel.recent.ms=0"]) as process:
+        assert process.ended() == 0, process.text()
+        assert "and its changelog does not keep deletions for so long" in process.text()
+    counting.assert_exact()
 
 
 def test_without_an_offset_the_policy_of_each_topic_decides(world: World) -> None:

@@ -21,8 +21,8 @@ import org.rocksdb.WriteBufferManager;
  * {@value #MOST} bytes. The system property {@value #PROPERTY} replaces it: a number of bytes, or of k, m, g. It is
  * one cache of blocks, indexes and filters; of it, at most a third is for what is not yet written to files.
  *
- * <p>On the heap, the changes that are not committed share an eighth of it: a task that has more than its share
- * commits before the time.
+ * <p>On the heap, the changes that are not committed share an eighth of it: a task that has more than its share,
+ * or than {@value #MOST_CHANGES} bytes, commits before the time.
  */
 final class Memory {
     static final String PROPERTY = "millstream.kernel.memory";
@@ -34,6 +34,7 @@ final class Memory {
 
     private static final int BUFFERS_SHARE = 3;
     private static final int CHANGES_SHARE = 8;
+    private static final long MOST_CHANGES = 64L << 20;
     private static final long BUFFER = 16L << 20;
     /** A buffer takes its memory in pieces of this size: there may be many stores, with little in each. */
     private static final long PIECE = 64L << 10;
@@ -120,6 +121,6 @@ final class Memory {
 
     /** How much a task may have changed before it has to commit. */
     static long changes() {
-        return Runtime.getRuntime().maxMemory() / CHANGES_SHARE / Math.max(1, TASKS.get());
+        return Math.min(MOST_CHANGES, Runtime.getRuntime().maxMemory() / CHANGES_SHARE / Math.max(1, TASKS.get()));
     }
 }

@@ -53,6 +53,8 @@ final class State implements AutoCloseable {
         TreeMap<byte[], byte[]> changes = newMap();
         /** The next offset of its changelog that is not in it. */
         long position;
+        /** When it was complete up to there, or when it was begun to be restored, in ms. */
+        long time;
         /** Those that are open, and are to be told of changes. */
         final Set<Cursor> cursors = new HashSet<>();
         /** Those that are open and read this `kept`. */
@@ -117,7 +119,10 @@ final class State implements AutoCloseable {
     void wipe(String why) {
         closeDatabase();
         directory.wipe(why);
-        parts.forEach(part -> part.position = 0);
+        parts.forEach(part -> {
+            part.position = 0;
+            part.time = 0;
+        });
         openAgain();
     }
 
@@ -155,6 +160,7 @@ final class State implements AutoCloseable {
                 part.family = handles.get(next++);
                 byte[] at = database.get(positions, name(part));
                 part.position = at == null ? 0 : ByteBuffer.wrap(at).getLong();
+                part.time = at == null ? 0 : ByteBuffer.wrap(at).getLong(Long.BYTES);
             }
         }
     }
@@ -397,6 +403,11 @@ final class State implements AutoCloseable {
         return parts.get(store).position;
     }
 
+    /** How long ago what is on disk of a store was brought up to its position, in ms. */
+    long age(int store) {
+        return System.currentTimeMillis() - parts.get(store).time;
+    }
+
     /** Everything up to these offsets of the changelogs is committed: keep it. */
     void committed(long[] next) {
         try (WriteBatch batch = new WriteBatch()) {
@@ -405,6 +416,7 @@ final class State implements AutoCloseable {
                 for (Map.Entry<byte[], byte[]> change : part.changes.entrySet()) {
                     keep(part, batch, change.getKey(), change.getValue());
                 }
+                part.time = System.currentTimeMillis();
                 moveTo(part, batch, Math.max(part.position, next[i]));
             }
             write(batch);
@@ -420,6 +432,9 @@ final class State implements AutoCloseable {
         try (WriteBatch batch = new WriteBatch()) {
             for (Map.Entry<byte[], byte[]> entry : entries) {
                 keep(part, batch, entry.getKey(), entry.getValue());
+            }
+            if (part.time == 0) { // it stays while it is restored: a deletion that is due then may go soon after
+                part.time = System.currentTimeMillis();
             }
             moveTo(part, batch, next);
             write(batch);
@@ -456,7 +471,8 @@ final class State implements AutoCloseable {
 
     private void moveTo(Part part, WriteBatch batch, long next) throws RocksDBException {
         if (next != part.position && part.kept == null) {
-            batch.put(positions, name(part), ByteBuffer.allocate(Long.BYTES).putLong(next).array());
+            byte[] at = ByteBuffer.allocate(2 * Long.BYTES).putLong(next).putLong(part.time).array();
+            batch.put(positions, name(part), at);
         }
         part.position = next;
     }

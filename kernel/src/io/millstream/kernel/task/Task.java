@@ -65,6 +65,9 @@ final class Task implements AutoCloseable {
     private static final Duration SOON = Duration.ofMillis(100);
     private static final long CLOSING_MS = 2_000;
     private static final long API_TIMEOUT_MS = 60_000;
+    /** A changelog keeps deletions for longer. */
+    private static final long RECENT_MS = Long.getLong("millstream.kernel.recent.ms", 3_600_000);
+
     private static final String BY_DURATION = "by_duration:";
     /** How long one partition's records are waited for at a time while others have some. */
     private static final long AWAITED_MS = 10;
@@ -348,8 +351,12 @@ final class Task implements AutoCloseable {
             return;
         }
         reader.assign(stores.keySet());
-        Map<TopicPartition, Long> firsts = reader.beginningOffsets(stores.keySet());
-        Map<TopicPartition, Long> ends = reader.endOffsets(stores.keySet());
+        Map<TopicPartition, Long> firsts = new HashMap<>();
+        Map<TopicPartition, Long> ends = new HashMap<>();
+        retried("find the ends of its changelogs", () -> {
+            firsts.putAll(reader.beginningOffsets(stores.keySet()));
+            ends.putAll(reader.endOffsets(stores.keySet()));
+        });
         String wrong = misplaced(stores, firsts, ends);
         if (wrong != null) {
             state.wipe(wrong);
@@ -391,6 +398,12 @@ final class Task implements AutoCloseable {
             if (position > end || position > 0 && position < begin) {
                 return "store '" + plan.stores().get(each.getValue()).name() + "' is at offset " + position + " of "
                         + each.getKey() + ", which has those from " + begin + " to " + end;
+            }
+            long age = state.age(each.getValue());
+            boolean isBehind = position > 0 && end > position + 1; // 1: the end of the transaction
+            if (isBehind && age > RECENT_MS && age > watch.deletionsKeptMs(each.getKey().topic())) {
+                return "store '" + plan.stores().get(each.getValue()).name() + "' was written " + age / 1_000
+                        + " s ago, and its changelog does not keep deletions for so long";
             }
         }
         return null;
@@ -551,11 +564,11 @@ final class Task implements AutoCloseable {
 
     /** Send a record of an output topic. */
     void send(ProducerRecord<byte[], byte[]> record) {
-        if (producer == committer) {
-            begin();
-        }
         isDirty = true;
         try {
+            if (producer == committer) {
+                begin();
+            }
             producer.send(record, this::sent);
         } catch (KafkaException error) {
             throw meant(error);

@@ -2,16 +2,20 @@ package io.millstream.kernel.task;
 
 import java.util.HashMap;
 import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
+import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.DescribeTopicsResult;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.config.TopicConfig;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
@@ -53,6 +57,17 @@ record Topics(String cluster, Map<String, Uuid> ids, Map<String, Integer> partit
             }
         }
         return new Topics(answer(cluster), ids, partitions);
+    }
+
+    static long deletionsKeptMs(String topic, Admin admin) {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        Config config = answer(admin.describeConfigs(List.of(resource)).all()).get(resource);
+        boolean isCompacted = config.get(TopicConfig.CLEANUP_POLICY_CONFIG)
+                .value()
+                .contains(TopicConfig.CLEANUP_POLICY_COMPACT);
+        return isCompacted
+                ? Long.parseLong(config.get(TopicConfig.DELETE_RETENTION_MS_CONFIG).value())
+                : Long.MAX_VALUE;
     }
 
     private static <T> T answer(KafkaFuture<T> future) {

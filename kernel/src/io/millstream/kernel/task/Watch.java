@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.KafkaException;
@@ -31,6 +32,7 @@ final class Watch implements AutoCloseable {
     private final Set<String> names;
     private final Admin admin;
     private final Set<Task> tasks = ConcurrentHashMap.newKeySet();
+    private final ReentrantLock asking = new ReentrantLock();
     private final Thread thread;
     private final long everyMs;
     private volatile boolean isClosed;
@@ -49,7 +51,20 @@ final class Watch implements AutoCloseable {
     }
 
     /** All topics as they are; an answer may be a second old. */
-    synchronized Topics topics() {
+    Topics topics() {
+        try {
+            asking.lockInterruptibly();
+        } catch (InterruptedException interrupted) {
+            throw new InterruptException(interrupted);
+        }
+        try {
+            return ask();
+        } finally {
+            asking.unlock();
+        }
+    }
+
+    private Topics ask() {
         if (known != null && System.nanoTime() - asked < TimeUnit.MILLISECONDS.toNanos(FRESH_MS)) {
             return known;
         }
@@ -69,7 +84,7 @@ final class Watch implements AutoCloseable {
                 throw new TopicLostException(missing, null, null);
             }
             try {
-                wait(PAUSE_MS);
+                Thread.sleep(PAUSE_MS);
             } catch (InterruptedException interrupted) {
                 throw new InterruptException(interrupted);
             }
@@ -94,6 +109,11 @@ final class Watch implements AutoCloseable {
             }
         }
         return null;
+    }
+
+    /** For how long a changelog keeps deletions at least. */
+    long deletionsKeptMs(String topic) {
+        return Topics.deletionsKeptMs(topic, admin);
     }
 
     private void look() {

@@ -61,7 +61,7 @@ def test_notes_are_spread_over_the_offsets_of_a_task(kernel_java: KernelJava) ->
     def noted(*numbers: int) -> list[str]:
         return kernel_java(f"{PACKAGE}.OffsetNotesMain", "", *map(str, numbers)).splitlines()
 
-    assert noted(1, 2, 16, 4096) == ["151", "times true", "ids 3", "clocks true"]
+    assert noted(1, 2, 16, 4096) == ["183", "times true", "ids 3", "clocks true"]
     length, *same = noted(3, 100, 5000, 4096)
     assert int(length) <= 4096
     assert same == ["times true", "ids 103", "clocks true"]

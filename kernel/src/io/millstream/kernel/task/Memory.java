@@ -36,6 +36,9 @@ final class Memory {
     private static final int CHANGES_SHARE = 8;
     private static final long MOST_CHANGES = 64L << 20;
     private static final long BUFFER = 16L << 20;
+    /** It is read when a database is opened that was not closed. */
+    private static final long MOST_LOG = 32L << 20;
+
     /** A buffer takes its memory in pieces of this size: there may be many stores, with little in each. */
     private static final long PIECE = 64L << 10;
 
@@ -98,7 +101,7 @@ final class Memory {
                 .setCreateIfMissing(true)
                 .setCreateMissingColumnFamilies(true)
                 .setWriteBufferManager(buffers)
-                .setAtomicFlush(true)
+                .setMaxTotalWalSize(MOST_LOG)
                 .setKeepLogFileNum(1)
                 .setStatsDumpPeriodSec(0)
                 .setStatsPersistPeriodSec(0)

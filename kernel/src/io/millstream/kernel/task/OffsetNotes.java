@@ -27,7 +27,7 @@ import org.slf4j.LoggerFactory;
  * What stands in the metadata of a task's committed offsets. Source: TopicPartitionMetadata.
  *
  * <p>The metadata of one offset, in base64: 1 byte version, 8 bytes stream time of the partition, 16 bytes id of its
- * topic, the ids of the task's other topics by their names' hashes, 2 bytes number of a piece, 2 bytes count of pieces,
+ * topic, the ids of all the task's topics by their names' hashes, 2 bytes number of a piece, 2 bytes count of pieces,
  * and the piece. The pieces, in order, are the clocks of operators by their numbers, so that the limit of one offset's
  * metadata is not that of a task with several; if there are too many ids, they are there as well.
  *
@@ -111,16 +111,14 @@ final class OffsetNotes {
      * @param limit the longest text that the broker takes for one
      */
     Map<TopicPartition, String> write(List<TopicPartition> partitions, int limit) {
-        SortedMap<Long, Uuid> others = new TreeMap<>(ids);
-        partitions.forEach(each -> others.remove(hash(each.topic())));
-        byte[] everywhere = written(others);
+        byte[] everywhere = written(ids);
         int room = limit / 4 * 3 - HEAD;
         boolean isEverywhere = everywhere.length <= room / 2;
         if (!isEverywhere) {
             everywhere = written(new TreeMap<>());
         }
         room -= everywhere.length - Integer.BYTES;
-        byte[] rest = rest(isEverywhere ? new TreeMap<>() : others);
+        byte[] rest = rest(isEverywhere ? new TreeMap<>() : ids);
         int count = Math.max(1, (rest.length + room - 1) / Math.max(1, room));
         if (room <= 0 || count > partitions.size()) {
             throw new IllegalStateException("what is noted in the metadata of committed offsets takes " + rest.length
@@ -156,10 +154,10 @@ final class OffsetNotes {
         return bytes.array();
     }
 
-    private byte[] rest(SortedMap<Long, Uuid> others) {
+    private byte[] rest(SortedMap<Long, Uuid> topics) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (DataOutputStream out = new DataOutputStream(bytes)) {
-            out.write(written(others));
+            out.write(written(topics));
             out.writeInt(clocks.size());
             for (Map.Entry<Integer, byte[]> each : clocks.entrySet()) {
                 out.writeInt(each.getKey());

@@ -34,15 +34,16 @@ import org.rocksdb.WriteOptions;
  * RocksDB, in one step with the position in the changelogs up to which it is complete. So a crash leaves nothing there
  * that is not committed.
  *
- * <p>RocksDB keeps no log of its own: the changelogs are one. What it holds in memory when the process is killed is
- * restored from them; it writes all stores to files together, so positions and entries stay in step.
+ * <p>RocksDB keeps its own log, without syncing it. The changelogs would do instead, but measured it saves little: of
+ * a commit's write with one change 2 of 4 us, with 10,000 changes 6 %, of a restore nothing. With the log, a process
+ * that was killed restores only what came after its last commit, and to close takes 2 ms, not 60 to 150. After a crash
+ * of the machine the end of the log is missing; what it has is consistent over all stores, and the changelogs have
+ * the rest.
  */
 final class State implements AutoCloseable {
     private static final byte[] POSITIONS = "positions".getBytes(StandardCharsets.UTF_8);
     /** What a change takes beside its bytes, about. */
     private static final long OVERHEAD = 100;
-    /** For measurements: whether RocksDB keeps a log of its own. */
-    private static final boolean HAS_LOG = Boolean.getBoolean("millstream.kernel.rocksdb.log");
 
     private static final class Part {
         final TaskPlan.Store store;
@@ -91,6 +92,7 @@ final class State implements AutoCloseable {
     State(List<TaskPlan.Store> stores, TaskDirectory directory) {
         this.directory = directory;
         stores.forEach(store -> parts.add(new Part(store)));
+        RocksDB.loadLibrary(); // also if all stores are in memory: a batch of writes is RocksDB's
         if (directory == null) {
             return;
         }
@@ -132,8 +134,7 @@ final class State implements AutoCloseable {
 
     @SuppressWarnings("resource") // it is all in `open`
     private void openDatabase() throws RocksDBException {
-        RocksDB.loadLibrary();
-        writing = new WriteOptions().setDisableWAL(!HAS_LOG);
+        writing = new WriteOptions();
         open.add(writing);
         List<ColumnFamilyDescriptor> families = new ArrayList<>();
         families.add(new ColumnFamilyDescriptor(RocksDB.DEFAULT_COLUMN_FAMILY, Memory.family()));
@@ -496,7 +497,6 @@ final class State implements AutoCloseable {
         }
     }
 
-    /** What it holds in memory is written to files by this. */
     private void closeDatabase() {
         for (AutoCloseable each : open) {
             if (each instanceof ColumnFamilyHandle handle) {

@@ -36,6 +36,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.ConcurrentTransactionsException;
 import org.apache.kafka.common.errors.CoordinatorLoadInProgressException;
 import org.apache.kafka.common.errors.FencedInstanceIdException;
+import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.InvalidPidMappingException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
@@ -96,13 +97,17 @@ final class Task implements AutoCloseable {
     private volatile Map<String, Uuid> topicIds = Map.of();
     private volatile Restoring restoring;
     private volatile RuntimeException failure;
+    private final Object calls = new Object();
+    /** The thread that waits for a client; null if none does. */
+    private Thread calling;
+    /** Whether it was interrupted because of a failure. */
+    private boolean isCut;
     private List<TopicPartition> sources;
     /** Where each was read from first. */
     private final Map<TopicPartition, Long> begins = new HashMap<>();
     private Heads heads;
     private OffsetNotes notes;
     private Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
-    private Map<TopicPartition, OffsetAndMetadata> committing = Map.of();
     private boolean isOpen;
     private boolean isDirty;
     private boolean isAsking;
@@ -589,10 +594,17 @@ final class Task implements AutoCloseable {
         }
     }
 
-    /** What it is asked next fails with this; any thread may call it. */
+    /** What it is asked next fails with this, and what it waits for now; any thread may call it. */
     void fail(RuntimeException why) {
-        if (failure == null) {
-            failure = why;
+        synchronized (calls) {
+            if (failure == null) {
+                failure = why;
+            }
+            if (calling != null && !isCut) {
+                // The client does not end a call by itself that waits behind one that has failed for good.
+                isCut = true;
+                calling.interrupt();
+            }
         }
     }
 
@@ -607,45 +619,50 @@ final class Task implements AutoCloseable {
         return all.size();
     }
 
-    /** Everything that was read before the control is with the sink: commit it. */
+    /** Everything that was read before the control is with the sink: commit it. After an error it does nothing more. */
     void commit() {
         isAsking = false;
-        FailPoint.reach(name + ".committing");
-        long[] ends = new long[plan.stores().size()];
         try {
-            if (producer != committer) {
-                producer.flush();
-            }
-            check();
-            begin();
-            state.changes((store, key, value) -> committer.send(
-                    new ProducerRecord<>(plan.stores().get(store).changelog(), partition, key, value),
-                    (metadata, error) -> {
-                        if (error == null) {
-                            ends[store] = Math.max(ends[store], metadata.offset() + 1);
-                        }
-                        sent(metadata, error);
-                    }));
-            FailPoint.reach(name + ".logged");
-            Map<TopicPartition, OffsetAndMetadata> offsets = offsets();
-            committing = new HashMap<>(offsets);
-            committing.entrySet().removeIf(each -> each.getValue().equals(committed.get(each.getKey())));
-            if (!committing.isEmpty()) {
-                retried("add offsets", () -> committer.sendOffsetsToTransaction(committing, group));
-            }
-            FailPoint.reach(name + ".offsets");
-            check();
-            retried("commit", committer::commitTransaction);
-            isOpen = false;
-            committed = offsets;
-        } catch (KafkaException error) {
-            throw meant(error);
+            tryToCommit();
+        } catch (RuntimeException error) {
+            fail(meant(error));
+            throw failure;
         }
-        FailPoint.reach(name + ".committed");
-        state.committed(ends);
         lastCommit = System.nanoTime();
         isDirty = false;
         commits++;
+    }
+
+    private void tryToCommit() {
+        FailPoint.reach(name + ".committing");
+        long[] ends = new long[plan.stores().size()];
+        if (producer != committer) {
+            producer.flush();
+        }
+        check();
+        begin();
+        state.changes((store, key, value) -> committer.send(
+                new ProducerRecord<>(plan.stores().get(store).changelog(), partition, key, value),
+                (metadata, error) -> {
+                    if (error == null) {
+                        ends[store] = Math.max(ends[store], metadata.offset() + 1);
+                    }
+                    sent(metadata, error);
+                }));
+        FailPoint.reach(name + ".logged");
+        Map<TopicPartition, OffsetAndMetadata> offsets = offsets();
+        Map<TopicPartition, OffsetAndMetadata> changed = new HashMap<>(offsets);
+        changed.entrySet().removeIf(each -> each.getValue().equals(committed.get(each.getKey())));
+        if (!changed.isEmpty()) {
+            retried("add offsets", () -> committer.sendOffsetsToTransaction(changed, group));
+        }
+        FailPoint.reach(name + ".offsets");
+        check();
+        retried("commit", committer::commitTransaction);
+        isOpen = false;
+        committed = offsets;
+        FailPoint.reach(name + ".committed");
+        state.committed(ends);
     }
 
     /** Behind the last records that were taken, with notes. */
@@ -670,7 +687,7 @@ final class Task implements AutoCloseable {
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(plan.timeoutMs());
         while (true) {
             try {
-                action.run();
+                call(action);
                 return;
             } catch (TimeoutException | CoordinatorLoadInProgressException | ConcurrentTransactionsException error) {
                 if (System.nanoTime() - until > 0) {
@@ -678,6 +695,27 @@ final class Task implements AutoCloseable {
                             + " ms: " + error.getMessage(), error);
                 }
                 LOG.warn("task {}: cannot {} yet, and tries again: {}", name, what, error.getMessage());
+            }
+        }
+    }
+
+    private void call(Runnable action) {
+        check();
+        synchronized (calls) {
+            calling = Thread.currentThread();
+        }
+        try {
+            action.run();
+        } catch (InterruptException interrupted) {
+            check();
+            throw interrupted;
+        } finally {
+            synchronized (calls) {
+                calling = null;
+                if (isCut) {
+                    isCut = false;
+                    Thread.interrupted();
+                }
             }
         }
     }

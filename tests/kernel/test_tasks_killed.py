@@ -51,6 +51,7 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[[], EmbeddedKafka]]:
         broker.close()
 
 
+@pytest.mark.timeout(120 + 12 * KILLS)
 @pytest.mark.parametrize("stores", [("counts",), ("memory-counts", "other")], ids=["disk", "memory"])
 @pytest.mark.parametrize("exactly_once", [True, False], ids=["exactly-once", "at-least-once"])
 def test_random_kills(world: World, exactly_once: bool, stores: tuple[str, ...]) -> None:

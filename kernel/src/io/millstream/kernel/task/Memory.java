@@ -33,7 +33,7 @@ final class Memory {
     static final long MOST = 512L << 20;
 
     private static final int BUFFERS_SHARE = 3;
-    private static final int CHANGES_SHARE = 8;
+    private static final long CHANGES = Runtime.getRuntime().maxMemory() / 8;
     private static final long MOST_CHANGES = 64L << 20;
     private static final long BUFFER = 16L << 20;
     /** It is read when a database is opened that was not closed. */
@@ -124,6 +124,6 @@ final class Memory {
 
     /** How much a task may have changed before it has to commit. */
     static long changes() {
-        return Math.min(MOST_CHANGES, Runtime.getRuntime().maxMemory() / CHANGES_SHARE / Math.max(1, TASKS.get()));
+        return Math.min(MOST_CHANGES, CHANGES / Math.max(1, TASKS.get()));
     }
 }

@@ -3,27 +3,21 @@ package io.millstream.kernel.task;
 import io.millstream.kernel.FailPoint;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.AbstractMap;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
-import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.ConsumerRecords;
-import org.apache.kafka.clients.consumer.InvalidOffsetException;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
-import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerConfig;
@@ -33,14 +27,6 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.common.errors.ConcurrentTransactionsException;
-import org.apache.kafka.common.errors.CoordinatorLoadInProgressException;
-import org.apache.kafka.common.errors.FencedInstanceIdException;
-import org.apache.kafka.common.errors.InterruptException;
-import org.apache.kafka.common.errors.InvalidPidMappingException;
-import org.apache.kafka.common.errors.InvalidProducerEpochException;
-import org.apache.kafka.common.errors.ProducerFencedException;
-import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -63,13 +49,7 @@ final class Task implements AutoCloseable {
     static final int COMMIT = 1;
 
     private static final Logger LOG = LoggerFactory.getLogger(Task.class);
-    private static final Duration SOON = Duration.ofMillis(100);
     private static final long CLOSING_MS = 2_000;
-    private static final long API_TIMEOUT_MS = 60_000;
-    /** A changelog keeps deletions for longer. */
-    private static final long RECENT_MS = Long.getLong("millstream.kernel.recent.ms", 3_600_000);
-
-    private static final String BY_DURATION = "by_duration:";
     /** How long one partition's records are waited for at a time while others have some. */
     private static final long AWAITED_MS = 10;
 
@@ -82,29 +62,21 @@ final class Task implements AutoCloseable {
 
     private final String name;
     private final Watch watch;
+    private final Calls calls;
     private final ConsumerGroupMetadata group;
     private final Map<String, UTF8String> topics = new HashMap<>();
     private final RecordRow row = new RecordRow();
-    private final Set<TopicPartition> paused = new HashSet<>();
     private final List<AutoCloseable> opened = new ArrayList<>();
     private final AtomicBoolean isClosed = new AtomicBoolean();
     private final CountDownLatch closed = new CountDownLatch(1);
-    private Consumer<byte[], byte[]> consumer;
     private Producer<byte[], byte[]> committer;
     /** The same as the committer if outputs are part of the transaction. */
     private Producer<byte[], byte[]> producer;
 
     private volatile Map<String, Uuid> topicIds = Map.of();
-    private volatile Restoring restoring;
-    private volatile RuntimeException failure;
-    private final Object calls = new Object();
-    /** The thread that waits for a client; null if none does. */
-    private Thread calling;
-    /** Whether it was interrupted because of a failure. */
-    private boolean isCut;
+    private volatile Restore restore;
     private List<TopicPartition> sources;
-    /** Where each was read from first. */
-    private final Map<TopicPartition, Long> begins = new HashMap<>();
+    private Sources reading;
     private Heads heads;
     private OffsetNotes notes;
     private Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
@@ -115,20 +87,13 @@ final class Task implements AutoCloseable {
     private volatile long records;
     private volatile long commits;
 
-    /**
-     * How far a store is restored.
-     *
-     * @param position the next offset of its changelog
-     * @param end the offset up to which it is read
-     */
-    public record Restoring(String task, String store, long position, long end) {}
-
     Task(TaskPlan plan, int partition, Watch watch) {
         this.plan = plan;
         this.partition = partition;
         this.watch = watch;
         this.name = plan.name(partition);
         this.group = new ConsumerGroupMetadata(plan.application());
+        this.calls = new Calls(name, plan);
     }
 
     // --- opening ---------------------------------------------------------------------------------------
@@ -140,25 +105,27 @@ final class Task implements AutoCloseable {
             Topics now = watch.topics();
             committer = opened(producer(transactionalId()));
             // Fences an earlier owner, and settles what it has left.
-            retried("take over", committer::initTransactions);
+            calls.retried("take over", committer::initTransactions);
             FailPoint.reach(name + ".opening");
             producer = plan.isExactlyOnce() ? committer : opened(producer(null));
             sources = sources(now);
             try (Consumer<byte[], byte[]> reader = new KafkaConsumer<>(consumerSettings(true))) {
-                retried("read committed offsets", () -> readCommitted(reader));
+                calls.retried("read committed offsets", () -> readCommitted(reader));
                 notes = OffsetNotes.read(metadata());
                 TaskDirectory directory = directory();
                 checkTopics(now, directory);
                 state = opened(new State(plan.stores(), claimed(directory, now)));
                 Memory.taskOpened();
                 opened.add(0, Memory::taskClosed);
-                restore(reader);
+                restore = new Restore(plan, partition, watch, state, reader);
+                restore.run(calls);
+                restore = null;
             }
             begin(now);
             watch.add(this);
         } catch (RuntimeException error) {
             close();
-            throw meant(error);
+            throw calls.meant(error);
         } catch (Error error) {
             close();
             throw error;
@@ -238,28 +205,24 @@ final class Task implements AutoCloseable {
     @SuppressWarnings("resource") // it is in `opened`
     private void begin(Topics now) {
         notes.know(now.ids());
-        consumer = opened(new KafkaConsumer<>(consumerSettings(plan.isExactlyOnce())));
-        consumer.assign(sources);
-        Set<TopicPartition> others = new HashSet<>();
-        for (TopicPartition source : sources) {
-            OffsetAndMetadata at = committed.get(source);
-            if (at == null) {
-                others.add(source);
-            } else {
-                begins.put(source, at.offset());
-                consumer.seek(source, at.offset());
-            }
+        Consumer<byte[], byte[]> consumer =
+                opened(new KafkaConsumer<>(consumerSettings(plan.isExactlyOnce())));
+        reading = new Sources(plan, name, sources, notes.times, consumer, this::checkIds);
+        checkOffsets();
+        reading.begin(committed);
+        heads = reading.heads();
+    }
+
+    private void checkIds() {
+        TopicLostException lost = watch.lost(topicIds);
+        if (lost != null) {
+            throw lost;
         }
-        if (!others.isEmpty()) {
-            checkOffsets();
-            reset(others, null);
-        }
-        heads = new Heads(sources, notes.times, plan.idleMs(), consumer::currentLag);
     }
 
     /** Without any offset there must be no state either: it would be counted again. */
     private void checkOffsets() {
-        if (!committed.isEmpty()) {
+        if (!committed.isEmpty() || sources.isEmpty()) {
             return;
         }
         for (int i = 0; i < plan.stores().size(); i++) {
@@ -272,41 +235,6 @@ final class Task implements AutoCloseable {
                         + "to go on with the state as it is (kafka-consumer-groups --reset-offsets)");
             }
         }
-    }
-
-    /** Reads these from where auto.offset.reset says. */
-    private void reset(Set<TopicPartition> which, RuntimeException cause) {
-        for (TopicPartition source : which) {
-            String policy = plan.resets().getOrDefault(
-                    source.topic(), plan.consumer().getOrDefault(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest"));
-            if (cause != null) {
-                LOG.warn("task {}: {}; auto.offset.reset is {}", name, cause.getMessage(), policy);
-            }
-            long at = offset(source, policy, cause);
-            begins.put(source, at);
-            consumer.seek(source, at);
-        }
-    }
-
-    private long offset(TopicPartition source, String policy, RuntimeException cause) {
-        List<TopicPartition> one = List.of(source);
-        if (policy.equals("earliest")) {
-            return consumer.beginningOffsets(one).get(source);
-        }
-        if (policy.equals("latest")) {
-            return consumer.endOffsets(one).get(source);
-        }
-        if (policy.startsWith(BY_DURATION)) {
-            long from = System.currentTimeMillis()
-                    - Duration.parse(policy.substring(BY_DURATION.length())).toMillis();
-            OffsetAndTimestamp found =
-                    consumer.offsetsForTimes(Map.of(source, from)).get(source);
-            return found == null ? consumer.endOffsets(one).get(source) : found.offset();
-        }
-        String why = cause == null ? "group '" + plan.application() + "' has no committed offset of it" : cause.getMessage();
-        throw new NoOffsetException("task " + name + ": where to read " + source + " is not known: " + why
-                + ", and auto.offset.reset is " + policy + "; set it to earliest or latest, or set the offset with "
-                + "kafka-consumer-groups --reset-offsets", cause);
     }
 
     private <T extends AutoCloseable> T opened(T one) {
@@ -342,116 +270,6 @@ final class Task implements AutoCloseable {
         return new KafkaProducer<>(settings);
     }
 
-    // --- restoring -------------------------------------------------------------------------------------
-
-    /** Reads the changelogs from where the disk is complete to their ends. */
-    private void restore(Consumer<byte[], byte[]> reader) {
-        Map<TopicPartition, Integer> stores = new HashMap<>();
-        for (int i = 0; i < plan.stores().size(); i++) {
-            if (plan.stores().get(i).isLogged()) {
-                stores.put(new TopicPartition(plan.stores().get(i).changelog(), partition), i);
-            }
-        }
-        if (stores.isEmpty()) {
-            return;
-        }
-        reader.assign(stores.keySet());
-        Map<TopicPartition, Long> firsts = new HashMap<>();
-        Map<TopicPartition, Long> ends = new HashMap<>();
-        retried("find the ends of its changelogs", () -> {
-            firsts.putAll(reader.beginningOffsets(stores.keySet()));
-            ends.putAll(reader.endOffsets(stores.keySet()));
-        });
-        String wrong = misplaced(stores, firsts, ends);
-        if (wrong != null) {
-            state.wipe(wrong);
-        }
-        Set<TopicPartition> left = new HashSet<>();
-        stores.forEach((changelog, store) -> {
-            reader.seek(changelog, Math.max(state.position(store), firsts.get(changelog)));
-            if (state.position(store) < ends.get(changelog)) {
-                left.add(changelog);
-            }
-        });
-        long restored = 0;
-        long progress = System.nanoTime();
-        while (!left.isEmpty()) {
-            reader.resume(left);
-            ConsumerRecords<byte[], byte[]> found = reader.poll(SOON);
-            restored += found.count();
-            if (keep(reader, stores, found, left, ends)) {
-                progress = System.nanoTime();
-            } else if (System.nanoTime() - progress > TimeUnit.MILLISECONDS.toNanos(apiTimeoutMs())) {
-                throw new TimeoutException("task " + name + ": " + restoring + " has made no progress for "
-                        + apiTimeoutMs() + " ms");
-            }
-            FailPoint.reach(name + ".restoring");
-        }
-        restoring = null;
-        if (restored > 0) {
-            LOG.info("task {}: {} records restored", name, restored);
-        }
-    }
-
-    /** What is wrong with the positions on disk; null if nothing is. */
-    private String misplaced(
-            Map<TopicPartition, Integer> stores, Map<TopicPartition, Long> firsts, Map<TopicPartition, Long> ends) {
-        for (Map.Entry<TopicPartition, Integer> each : stores.entrySet()) {
-            long position = state.position(each.getValue());
-            long begin = firsts.get(each.getKey());
-            long end = ends.get(each.getKey());
-            if (position > end || position > 0 && position < begin) {
-                return "store '" + plan.stores().get(each.getValue()).name() + "' is at offset " + position + " of "
-                        + each.getKey() + ", which has those from " + begin + " to " + end;
-            }
-            long age = state.age(each.getValue());
-            boolean isBehind = position > 0 && end > position + 1; // 1: the end of the transaction
-            if (isBehind && age > RECENT_MS && age > watch.deletionsKeptMs(each.getKey().topic())) {
-                return "store '" + plan.stores().get(each.getValue()).name() + "' was written " + age / 1_000
-                        + " s ago, and its changelog does not keep deletions for so long";
-            }
-        }
-        return null;
-    }
-
-    /** Keeps what was found; whether anything has moved on. */
-    private boolean keep(
-            Consumer<byte[], byte[]> reader,
-            Map<TopicPartition, Integer> stores,
-            ConsumerRecords<byte[], byte[]> found,
-            Set<TopicPartition> left,
-            Map<TopicPartition, Long> ends) {
-        boolean isFurther = false;
-        for (TopicPartition changelog : List.copyOf(left)) {
-            int store = stores.get(changelog);
-            long position = reader.position(changelog);
-            if (position != state.position(store)) {
-                isFurther = true;
-                List<Map.Entry<byte[], byte[]>> entries = new ArrayList<>();
-                for (ConsumerRecord<byte[], byte[]> record : found.records(changelog)) {
-                    entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), record.value()));
-                }
-                state.restored(store, entries, position);
-            }
-            restoring = new Restoring(name, plan.stores().get(store).name(), position, ends.get(changelog));
-            if (position >= ends.get(changelog)) {
-                left.remove(changelog);
-                reader.pause(List.of(changelog));
-            }
-        }
-        return isFurther;
-    }
-
-    private long apiTimeoutMs() {
-        String set = plan.consumer().get(ConsumerConfig.DEFAULT_API_TIMEOUT_MS_CONFIG);
-        return set == null ? API_TIMEOUT_MS : Long.parseLong(set);
-    }
-
-    /** What it is restoring; null if it is not. */
-    Restoring restoring() {
-        return restoring;
-    }
-
     // --- reading ---------------------------------------------------------------------------------------
 
     /**
@@ -462,9 +280,7 @@ final class Task implements AutoCloseable {
     RecordRow poll(long timeoutMs, boolean isEnding) {
         long until = 0;
         while (true) {
-            if (failure != null) {
-                throw failure;
-            }
+            calls.check();
             if (isAsking) {
                 throw new IllegalStateException("task " + name + ": its commit has not reached the sink");
             }
@@ -486,7 +302,7 @@ final class Task implements AutoCloseable {
             if (left <= 0) {
                 return null;
             }
-            fetch(Math.min(left, longestWait(now)));
+            reading.fetch(Math.min(left, longestWait(now)));
         }
     }
 
@@ -509,40 +325,15 @@ final class Task implements AutoCloseable {
         return row.of(COMMIT);
     }
 
-    private void fetch(long timeoutMs) {
-        for (Heads.Queue queue : heads.queues()) {
-            boolean isFull = queue.size() > plan.buffered();
-            if (isFull && paused.add(queue.partition)) {
-                consumer.pause(List.of(queue.partition));
-            } else if (!isFull && paused.remove(queue.partition)) {
-                consumer.resume(List.of(queue.partition));
-            }
-        }
-        ConsumerRecords<byte[], byte[]> found;
-        try {
-            found = consumer.poll(Duration.ofMillis(timeoutMs));
-        } catch (InvalidOffsetException error) {
-            TopicLostException lost = watch.lost(topicIds);
-            if (lost != null) {
-                throw lost;
-            }
-            reset(error.partitions(), error);
-            return;
-        }
-        for (TopicPartition source : found.partitions()) {
-            heads.add(source, found.records(source));
-        }
+    /** What it is restoring; null if it is not. */
+    Restore.Progress restoring() {
+        Restore now = restore;
+        return now == null ? null : now.progress();
     }
 
     /** The next offset of each source partition that is not processed. */
     Map<TopicPartition, Long> positions() {
-        Map<TopicPartition, Long> positions = new HashMap<>(begins);
-        for (Heads.Queue queue : heads.queues()) {
-            if (queue.next() >= 0) {
-                positions.put(queue.partition, queue.next());
-            }
-        }
-        return positions;
+        return reading.positions();
     }
 
     /** The greatest timestamp of the records so far; -1 if there was none. */
@@ -576,7 +367,7 @@ final class Task implements AutoCloseable {
             }
             producer.send(record, this::sent);
         } catch (KafkaException error) {
-            throw meant(error);
+            throw calls.meant(error);
         }
     }
 
@@ -590,22 +381,13 @@ final class Task implements AutoCloseable {
 
     private void sent(@SuppressWarnings("unused") RecordMetadata metadata, Exception error) {
         if (error != null) {
-            fail(error instanceof RuntimeException known ? meant(known) : new IllegalStateException(error));
+            calls.fail(error instanceof RuntimeException known ? known : new IllegalStateException(error));
         }
     }
 
-    /** What it is asked next fails with this, and what it waits for now; any thread may call it. */
+    /** What it is asked next fails with this; any thread may call it. */
     void fail(RuntimeException why) {
-        synchronized (calls) {
-            if (failure == null) {
-                failure = why;
-            }
-            if (calling != null && !isCut) {
-                // The client does not end a call by itself that waits behind one that has failed for good.
-                isCut = true;
-                calling.interrupt();
-            }
-        }
+        calls.fail(why);
     }
 
     /** The ids of the topics that it reads and writes. */
@@ -625,8 +407,8 @@ final class Task implements AutoCloseable {
         try {
             tryToCommit();
         } catch (RuntimeException error) {
-            fail(meant(error));
-            throw failure;
+            calls.fail(error);
+            calls.check();
         }
         lastCommit = System.nanoTime();
         isDirty = false;
@@ -639,7 +421,7 @@ final class Task implements AutoCloseable {
         if (producer != committer) {
             producer.flush();
         }
-        check();
+        calls.check();
         begin();
         state.changes((store, key, value) -> committer.send(
                 new ProducerRecord<>(plan.stores().get(store).changelog(), partition, key, value),
@@ -654,11 +436,11 @@ final class Task implements AutoCloseable {
         Map<TopicPartition, OffsetAndMetadata> changed = new HashMap<>(offsets);
         changed.entrySet().removeIf(each -> each.getValue().equals(committed.get(each.getKey())));
         if (!changed.isEmpty()) {
-            retried("add offsets", () -> committer.sendOffsetsToTransaction(changed, group));
+            calls.retried("add offsets", () -> committer.sendOffsetsToTransaction(changed, group));
         }
         FailPoint.reach(name + ".offsets");
-        check();
-        retried("commit", committer::commitTransaction);
+        calls.check();
+        calls.retried("commit", committer::commitTransaction);
         isOpen = false;
         committed = offsets;
         FailPoint.reach(name + ".committed");
@@ -672,70 +454,8 @@ final class Task implements AutoCloseable {
         }
         Map<TopicPartition, String> texts = notes.write(sources, plan.metadataBytes());
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-        positions().forEach((source, next) -> offsets.put(source, new OffsetAndMetadata(next, texts.get(source))));
+        reading.positions().forEach((source, next) -> offsets.put(source, new OffsetAndMetadata(next, texts.get(source))));
         return offsets;
-    }
-
-    private void check() {
-        if (failure != null) {
-            throw failure;
-        }
-    }
-
-    /** Does something again as long as it times out; Kafka's clients allow it. */
-    private void retried(String what, Runnable action) {
-        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(plan.timeoutMs());
-        while (true) {
-            try {
-                call(action);
-                return;
-            } catch (TimeoutException | CoordinatorLoadInProgressException | ConcurrentTransactionsException error) {
-                if (System.nanoTime() - until > 0) {
-                    throw new TimeoutException("task " + name + ": cannot " + what + " within " + plan.timeoutMs()
-                            + " ms: " + error.getMessage(), error);
-                }
-                LOG.warn("task {}: cannot {} yet, and tries again: {}", name, what, error.getMessage());
-            }
-        }
-    }
-
-    private void call(Runnable action) {
-        check();
-        synchronized (calls) {
-            calling = Thread.currentThread();
-        }
-        try {
-            action.run();
-        } catch (InterruptException interrupted) {
-            check();
-            throw interrupted;
-        } finally {
-            synchronized (calls) {
-                calling = null;
-                if (isCut) {
-                    isCut = false;
-                    Thread.interrupted();
-                }
-            }
-        }
-    }
-
-    /** An error of Kafka's clients as one of ours, if it has a meaning here. */
-    private RuntimeException meant(RuntimeException error) {
-        for (Throwable each = error; each != null; each = each.getCause()) {
-            if (each instanceof TaskMovedException) {
-                return error;
-            }
-            if (each instanceof ProducerFencedException
-                    || each instanceof InvalidProducerEpochException
-                    || each instanceof InvalidPidMappingException
-                    || each instanceof FencedInstanceIdException
-                    || each instanceof CommitFailedException) {
-                return new TaskMovedException("task " + name + " of '" + plan.application()
-                        + "' has moved: another process has taken it over, or its transaction has timed out", error);
-            }
-        }
-        return error;
     }
 
     long records() {

@@ -97,12 +97,12 @@ public final class Tasks {
     }
 
     /** What is being restored now. */
-    public static List<Task.Restoring> restoring(String run) {
+    public static List<Restore.Progress> restoring(String run) {
         Tasks tasks = RUNS.get(run);
-        List<Task.Restoring> found = new ArrayList<>();
+        List<Restore.Progress> found = new ArrayList<>();
         if (tasks != null) {
             for (Task task : tasks.opening) {
-                Task.Restoring each = task.restoring();
+                Restore.Progress each = task.restoring();
                 if (each != null) {
                     found.add(each);
                 }

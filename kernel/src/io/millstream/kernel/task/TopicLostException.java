@@ -7,8 +7,8 @@ public final class TopicLostException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
     private final String topic;
-    private final transient Uuid before;
-    private final transient Uuid now;
+    private final String before;
+    private final String now;
 
     /**
      * For one topic.
@@ -19,8 +19,8 @@ public final class TopicLostException extends RuntimeException {
     TopicLostException(String topic, Uuid before, Uuid now) {
         super(said(topic, before, now));
         this.topic = topic;
-        this.before = before;
-        this.now = now;
+        this.before = before == null ? null : before.toString();
+        this.now = now == null ? null : now.toString();
     }
 
     private static String said(String topic, Uuid before, Uuid now) {
@@ -38,12 +38,12 @@ public final class TopicLostException extends RuntimeException {
     }
 
     /** The id that it had; null if that is not known. */
-    public Uuid before() {
+    public String before() {
         return before;
     }
 
     /** The id that it has; null if it does not exist. */
-    public Uuid now() {
+    public String now() {
         return now;
     }
 }

@@ -84,8 +84,8 @@ final class Task implements AutoCloseable {
     private boolean isDirty;
     private boolean isAsking;
     private long lastCommit = System.nanoTime();
-    private volatile long records;
-    private volatile long commits;
+    private long records;
+    private long commits;
 
     Task(TaskPlan plan, int partition, Watch watch) {
         this.plan = plan;

@@ -1,8 +1,9 @@
-"""The type of the fixture `kernel_java` (tests/kernel/conftest.py)."""
+"""The types of the fixtures `kernel_java` and `kernel_command` (tests/kernel/conftest.py)."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["KernelJava"]
+__all__ = ["KernelCommand", "KernelJava"]
 
 
 class KernelJava(Protocol):
@@ -11,3 +12,9 @@ class KernelJava(Protocol):
     def __call__(
         self, main: str, stdin: str = "", *arguments: str, timeout: float = 60, heap: str = ""
     ) -> str: ...
+
+
+class KernelCommand(Protocol):
+    """`kernel_command("io.millstream.kernel.SomeMain", "an argument")` is a command."""
+
+    def __call__(self, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]: ...

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from types import ModuleType
 
 import filelock
 import pytest
-from java_programs import KernelJava
+from java_programs import KernelCommand, KernelJava
 
 from millstream.java import find_java
 
 
 @pytest.fixture(scope="session")
-def kernel_java(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> KernelJava:
-    """Runs a main class of `kernel/test`, with the kernel, kafka-clients and Spark's jars on its class path.
+def kernel_command(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> KernelCommand:
+    """The command of a main class of `kernel/test`, with the kernel, kafka-clients and Spark's jars.
 
     The programs are compiled once per run of the tests, whichever process comes first.
     """
@@ -33,8 +34,18 @@ def kernel_java(builder: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
     class_path = ":".join(map(str, [classes, builder.JAR, builder.kafka_clients(), spark]))
     java = [str(find_java().java), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
 
+    def command(main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+        return [*java[:-2], *options, *java[-2:], main, *arguments]
+
+    return command
+
+
+@pytest.fixture(scope="session")
+def kernel_java(kernel_command: KernelCommand) -> KernelJava:
+    """Runs a main class of `kernel/test` to its end."""
+
     def run(main: str, stdin: str = "", *arguments: str, timeout: float = 60, heap: str = "") -> str:
-        command = [java[0], *([f"-Xmx{heap}"] if heap else []), *java[1:], main, *arguments]
+        command = kernel_command(main, *arguments, options=[f"-Xmx{heap}"] if heap else [])
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
         )

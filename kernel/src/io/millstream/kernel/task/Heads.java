@@ -1,11 +1,15 @@
 package io.millstream.kernel.task;
 
 import java.util.ArrayDeque;
+import java.util.Collection;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.PriorityQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 
@@ -14,25 +18,40 @@ import org.apache.kafka.common.TopicPartition;
  * timestamp among the first ones of all partitions. Source: PartitionGroup.
  */
 final class Heads {
-    /** So many are fetched ahead of each partition: buffered.records.per.partition. */
-    private static final int MOST = 1_000;
+    /** The value of max.task.idle.ms with which no partition is waited for. */
+    static final long NO_WAIT = -1;
 
     static final class Queue {
+        private static final long NOT = Long.MIN_VALUE;
+
         final TopicPartition partition;
         private final ArrayDeque<ConsumerRecord<byte[], byte[]>> records = new ArrayDeque<>();
-        /** When it was found to be empty, by the nano time; 0 while it is not. */
-        long emptySince;
+        /** Until when it is waited for, by the nano time. */
+        private long deadline = NOT;
+        /** The greatest timestamp of the records that were taken out. */
+        private long time;
+        /** The offset behind the last one that was taken out; -1 if none was. */
+        private long next = -1;
 
-        Queue(TopicPartition partition) {
+        Queue(TopicPartition partition, long time) {
             this.partition = partition;
+            this.time = time;
         }
 
         boolean isEmpty() {
             return records.isEmpty();
         }
 
-        boolean isFull() {
-            return records.size() >= MOST;
+        int size() {
+            return records.size();
+        }
+
+        long time() {
+            return time;
+        }
+
+        long next() {
+            return next;
         }
 
         private long headTime() {
@@ -44,48 +63,98 @@ final class Heads {
     /** With Kafka's own kind of queue, so that records of equal times come in the same order as there. */
     private final PriorityQueue<Queue> byTime;
 
-    private int size;
+    private final long idleMs;
+    private final Function<TopicPartition, OptionalLong> lags;
+    private long streamTime = OffsetNotes.NO_TIME;
 
-    Heads(List<TopicPartition> partitions) {
-        partitions.forEach(each -> queues.put(each, new Queue(each)));
+    /**
+     * For these partitions.
+     *
+     * @param times the greatest timestamps of records that were processed before
+     * @param idleMs max.task.idle.ms
+     * @param lags how many records of a partition are on the broker and not here; nothing if that is not known
+     */
+    Heads(
+            Collection<TopicPartition> partitions,
+            Map<TopicPartition, Long> times,
+            long idleMs,
+            Function<TopicPartition, OptionalLong> lags) {
+        partitions.forEach(each -> {
+            long time = times.getOrDefault(each, OffsetNotes.NO_TIME);
+            queues.put(each, new Queue(each, time));
+            streamTime = Math.max(streamTime, time);
+        });
         byTime = new PriorityQueue<>(Math.max(1, queues.size()), Comparator.comparingLong(Queue::headTime));
+        this.idleMs = idleMs;
+        this.lags = lags;
     }
 
     void add(TopicPartition partition, List<ConsumerRecord<byte[], byte[]>> records) {
         Queue queue = queues.get(partition);
         boolean wasEmpty = queue.isEmpty();
         queue.records.addAll(records);
-        size += records.size();
         if (wasEmpty && !queue.isEmpty()) {
-            queue.emptySince = 0;
+            queue.deadline = Queue.NOT;
             byTime.offer(queue);
         }
     }
 
+    /**
+     * Whether the record with the smallest timestamp can be known now: each partition has one, or none is expected.
+     * Source: PartitionGroup.readyToProcess.
+     */
+    boolean isReady(long now) {
+        if (byTime.size() == queues.size() || idleMs == NO_WAIT) {
+            return !byTime.isEmpty();
+        }
+        for (Queue queue : queues.values()) { // also if there is no record: the time to wait begins before the first
+            if (queue.isEmpty() && isAwaited(queue, now)) {
+                return false;
+            }
+        }
+        return !byTime.isEmpty();
+    }
+
+    private boolean isAwaited(Queue queue, long now) {
+        OptionalLong lag = lags.apply(queue.partition);
+        if (lag.isEmpty() || lag.getAsLong() > 0) {
+            queue.deadline = Queue.NOT;
+            return true;
+        }
+        if (queue.deadline == Queue.NOT) {
+            queue.deadline = now + TimeUnit.MILLISECONDS.toNanos(idleMs);
+        }
+        return now - queue.deadline < 0;
+    }
+
     /** The next record, which is taken out; null if there is none. */
     ConsumerRecord<byte[], byte[]> next() {
-        Queue queue = byTime.poll();
+        boolean isAlone = byTime.size() == 1; // then it keeps its place
+        Queue queue = isAlone ? byTime.peek() : byTime.poll();
         if (queue == null) {
             return null;
         }
         ConsumerRecord<byte[], byte[]> record = queue.records.poll();
-        size--;
-        if (!queue.isEmpty()) {
+        queue.time = Math.max(queue.time, record.timestamp());
+        queue.next = record.offset() + 1;
+        streamTime = Math.max(streamTime, queue.time);
+        if (isAlone && queue.isEmpty()) {
+            byTime.clear();
+        } else if (!isAlone && !queue.isEmpty()) {
             byTime.offer(queue);
         }
         return record;
     }
 
     boolean isEmpty() {
-        return size == 0;
+        return byTime.isEmpty();
     }
 
-    /** Whether each partition has a record. */
-    boolean areAll() {
-        return byTime.size() == queues.size();
+    long streamTime() {
+        return streamTime;
     }
 
-    Iterable<Queue> queues() {
+    Collection<Queue> queues() {
         return queues.values();
     }
 }

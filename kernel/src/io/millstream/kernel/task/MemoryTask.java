@@ -5,13 +5,13 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -26,7 +26,7 @@ import org.apache.kafka.common.record.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** A task that gets its records from a program, and gives it what it writes, without Kafka: for tests of topologies. */
-public final class MemoryTask extends Task {
+public final class MemoryTask extends RunningTask {
     private static final Map<String, MemoryTask> OPEN = new ConcurrentHashMap<>();
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final HexFormat HEX = HexFormat.of();
@@ -51,10 +51,11 @@ public final class MemoryTask extends Task {
     private volatile Batch batch;
     private volatile boolean isClosed;
     private boolean isCommitting;
+    private volatile long records;
+    private volatile long commits;
 
     MemoryTask(TaskPlan plan) {
-        super(plan, 0, new State(plan.stores(), Path.of("")));
-        OPEN.put(plan.run(), this);
+        super(plan, 0);
     }
 
     /**
@@ -97,7 +98,7 @@ public final class MemoryTask extends Task {
             }
             records.computeIfAbsent(at, key -> new ArrayList<>()).add(record);
         }
-        Heads heads = new Heads(order);
+        Heads heads = new Heads(order, Map.of(), -1, at -> OptionalLong.empty());
         order.forEach(at -> heads.add(at, records.get(at)));
         return heads;
     }
@@ -131,6 +132,47 @@ public final class MemoryTask extends Task {
     }
 
     @Override
+    void open() {
+        state = new State(plan.stores(), null);
+        OPEN.put(plan.run(), this);
+    }
+
+    @Override
+    byte[] clock(int operator) {
+        return null;
+    }
+
+    @Override
+    void hurry() {
+        // Each batch is committed at its end.
+    }
+
+    @Override
+    Map<TopicPartition, Long> positions() {
+        return Map.of();
+    }
+
+    @Override
+    Restore.Progress restoring() {
+        return null;
+    }
+
+    @Override
+    long records() {
+        return records;
+    }
+
+    @Override
+    long commits() {
+        return commits;
+    }
+
+    @Override
+    void startToClose() {
+        close();
+    }
+
+    @Override
     RecordRow poll(long timeoutMs, boolean isEnding) {
         if (batch == null && !isEnding) {
             try {
@@ -148,6 +190,7 @@ public final class MemoryTask extends Task {
             isCommitting = true;
             return row.of(COMMIT);
         }
+        records++;
         return row.of(record, topics.computeIfAbsent(record.topic(), UTF8String::fromString));
     }
 
@@ -183,8 +226,9 @@ public final class MemoryTask extends Task {
         }
         long[] ends = new long[plan.stores().size()];
         state.changes((store, key, value) ->
-                send(logged(plan.stores().get(store).changelog(), key, value == null ? null : Entry.of(value))));
+                send(Logged.record(plan.stores().get(store).changelog(), partition, key, value)));
         state.committed(ends);
+        commits++;
         Batch done = batch;
         done.number = Tasks.here(plan.run()).batch();
         batch = null;
@@ -194,8 +238,10 @@ public final class MemoryTask extends Task {
 
     @Override
     public void close() {
-        isClosed = true;
-        OPEN.remove(plan.run(), this);
-        state.close();
+        if (!isClosed) {
+            isClosed = true;
+            OPEN.remove(plan.run(), this);
+            state.close();
+        }
     }
 }

@@ -169,7 +169,7 @@ final class Operation {
             results[i] = new Results(rows, plan, i);
         }
         Object[] blank = new Object[spec.columns];
-        blank[spec.control] = Task.RECORD;
+        blank[spec.control] = RunningTask.RECORD;
         nothing = new GenericInternalRow(blank);
         Object[] passed = new Object[rows.width()];
         passed[0] = PASSED;
@@ -186,9 +186,18 @@ final class Operation {
 
     /** That of the task whose rows the calling thread has. */
     static Operation of(Spec spec, StoredValues stored) {
-        Task task = Tasks.current();
-        return (Operation) task.operations.computeIfAbsent(
-                spec.number, number -> new Operation(spec, task.state, stored, new Folding(spec.program)));
+        RunningTask task = Tasks.current();
+        Operation there = task.operations.get(spec.number);
+        if (there != null) {
+            return there;
+        }
+        Operation made = new Operation(spec, task.state, stored, new Folding(spec.program));
+        byte[] clock = task.clock(spec.number);
+        if (clock != null) {
+            made.restoreClock(clock);
+        }
+        task.operations.put(spec.number, made);
+        return made;
     }
 
     // --- opening ---------------------------------------------------------------------------------------
@@ -387,7 +396,7 @@ final class Operation {
 
     void process(InternalRow row) {
         open();
-        if (row.getInt(spec.control) != Task.RECORD) {
+        if (row.getInt(spec.control) != RunningTask.RECORD) {
             finish();
             return;
         }

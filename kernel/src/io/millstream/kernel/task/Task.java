@@ -1,25 +1,21 @@
 package io.millstream.kernel.task;
 
-import io.millstream.kernel.Constants;
 import io.millstream.kernel.FailPoint;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalLong;
-import java.util.Set;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -27,10 +23,10 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.header.Header;
-import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -46,128 +42,213 @@ import org.slf4j.LoggerFactory;
  *
  * <p>Used by one thread at a time.
  */
-class Task implements AutoCloseable {
-    /** The value of `control` in a row that is a record. */
-    static final int RECORD = 0;
-    /** In a row behind which everything is to be committed. */
-    static final int COMMIT = 1;
-
+final class Task extends RunningTask {
     private static final Logger LOG = LoggerFactory.getLogger(Task.class);
-    private static final Duration SOON = Duration.ofMillis(100);
+    private static final long CLOSING_MS = 2_000;
     /** How long one partition's records are waited for at a time while others have some. */
     private static final long AWAITED_MS = 10;
-    /** More changes than this are committed before the time. */
-    private static final long MOST_CHANGES = 64L << 20;
-
-    final TaskPlan plan;
-    final int partition;
-    final State state;
-    /** What its operators keep from one batch of Spark to the next, by their numbers. */
-    final Map<Integer, Object> operations = new HashMap<>();
 
     private final String name;
-    private final Consumer<byte[], byte[]> consumer;
-    private final Producer<byte[], byte[]> committer;
-    /** The same as the committer if outputs are part of the transaction. */
-    private final Producer<byte[], byte[]> producer;
-
+    private final Watch watch;
+    private final Calls calls;
     private final ConsumerGroupMetadata group;
-    private final List<TopicPartition> sources = new ArrayList<>();
     private final Map<String, UTF8String> topics = new HashMap<>();
-    private final Heads heads;
-    private final Map<TopicPartition, Long> next = new ConcurrentHashMap<>();
-    private Map<TopicPartition, OffsetAndMetadata> committing = Map.of();
-    private final Map<TopicPartition, Long> committed = new ConcurrentHashMap<>();
-    private volatile boolean isHurried;
     private final RecordRow row = new RecordRow();
-    private final Set<TopicPartition> paused = new HashSet<>();
-    private volatile RuntimeException failure;
+    private final List<AutoCloseable> opened = new ArrayList<>();
+    private final AtomicBoolean isClosed = new AtomicBoolean();
+    private final CountDownLatch closed = new CountDownLatch(1);
+    private Producer<byte[], byte[]> committer;
+    /** The same as the committer if outputs are part of the transaction. */
+    private Producer<byte[], byte[]> producer;
+
+    private volatile Map<String, Uuid> topicIds = Map.of();
+    private volatile Restore restore;
+    private List<TopicPartition> sources;
+    private volatile Sources reading;
+    private Heads heads;
+    private OffsetNotes notes;
+    private Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
     private boolean isOpen;
     private boolean isDirty;
     private boolean isAsking;
     private long lastCommit = System.nanoTime();
-    private volatile long records;
-    private volatile long commits;
+    private volatile boolean isHurried;
+    private long records;
+    private long commits;
 
-    Task(TaskPlan plan, int partition) {
-        this.plan = plan;
-        this.partition = partition;
+    Task(TaskPlan plan, int partition, Watch watch) {
+        super(plan, partition);
+        this.watch = watch;
         this.name = plan.name(partition);
         this.group = new ConsumerGroupMetadata(plan.application());
-        List<AutoCloseable> opened = new ArrayList<>();
+        this.calls = new Calls(name, plan);
+    }
+
+    // --- opening ---------------------------------------------------------------------------------------
+
+    @Override
+    @SuppressWarnings("resource") // it is all in `opened`
+    void open() {
         try {
-            committer = opened(opened, producer(plan, transactionalId()));
-            committer.initTransactions(); // fences an earlier owner, and aborts what it has left
-            producer = plan.isExactlyOnce() ? committer : opened(opened, producer(plan, null));
-            state = opened(opened, new State(plan.stores(), Path.of(plan.directory(), name)));
-            restore();
-            consumer = opened(opened, new KafkaConsumer<>(consumerSettings(plan)));
-            Set<TopicPartition> there = new HashSet<>();
-            plan.topics().forEach((topic, partitions) -> {
-                topics.put(topic, UTF8String.fromString(topic));
-                if (partition < partitions) {
-                    sources.add(new TopicPartition(topic, partition));
-                }
-            });
-            there.addAll(sources);
-            consumer.assign(sources);
-            consumer.committed(there).forEach((source, at) -> {
-                if (at != null) {
-                    next.put(source, at.offset());
-                    committed.put(source, at.offset());
-                    consumer.seek(source, at.offset());
-                }
-            });
-            heads = new Heads(sources);
-        } catch (RuntimeException error) {
-            for (AutoCloseable each : opened) {
-                closeQuietly(each);
+            Topics now = watch.topics();
+            committer = opened(producer(transactionalId()));
+            // Fences an earlier owner, and settles what it has left.
+            calls.retried("take over", committer::initTransactions);
+            FailPoint.reach(name + ".opening");
+            producer = plan.isExactlyOnce() ? committer : opened(producer(null));
+            sources = sources(now);
+            try (Consumer<byte[], byte[]> reader = new KafkaConsumer<>(consumerSettings(true))) {
+                calls.retried("read committed offsets", () -> readCommitted(reader));
+                notes = OffsetNotes.read(metadata());
+                TaskDirectory directory = directory();
+                checkTopics(now, directory);
+                state = opened(new State(plan.stores(), claimed(directory, now)));
+                Memory.taskOpened();
+                opened.add(0, Memory::taskClosed);
+                restore = new Restore(plan, partition, watch, state, reader);
+                restore.run(calls);
+                restore = null;
             }
+            begin(now);
+            watch.add(this);
+        } catch (RuntimeException error) {
+            close();
+            throw calls.meant(error);
+        } catch (Error error) {
+            close();
             throw error;
         }
     }
 
-    /** One without Kafka. */
-    protected Task(TaskPlan plan, int partition, State state) {
-        this.plan = plan;
-        this.partition = partition;
-        this.state = state;
-        this.name = plan.name(partition);
-        this.group = null;
-        this.consumer = null;
-        this.producer = null;
-        this.committer = null;
-        this.heads = new Heads(List.of());
-    }
-
-    private static <T extends AutoCloseable> T opened(List<AutoCloseable> all, T one) {
-        all.add(0, one);
-        return one;
-    }
-
-    private static void closeQuietly(AutoCloseable each) {
-        try {
-            each.close();
-        } catch (Exception error) {
-            LOG.debug("while a task is given up", error);
+    private List<TopicPartition> sources(Topics now) {
+        List<TopicPartition> there = new ArrayList<>();
+        for (String topic : plan.topics().keySet()) {
+            if (now.has(topic, partition)) {
+                topics.put(topic, UTF8String.fromString(topic));
+                there.add(new TopicPartition(topic, partition));
+            }
         }
+        for (TaskPlan.Store store : plan.stores()) {
+            if (store.isLogged() && !now.has(store.changelog(), partition)) {
+                throw new IllegalStateException("task " + name + ": its changelog '" + store.changelog() + "' has "
+                        + now.partitions().get(store.changelog()) + " partitions");
+            }
+        }
+        return OffsetNotes.ordered(there);
+    }
+
+    private void readCommitted(Consumer<byte[], byte[]> reader) {
+        reader.committed(new HashSet<>(sources)).forEach((source, at) -> {
+            if (at != null) {
+                committed.put(source, at);
+            }
+        });
+    }
+
+    private Map<TopicPartition, String> metadata() {
+        Map<TopicPartition, String> texts = new HashMap<>();
+        committed.forEach((source, at) -> {
+            if (!at.metadata().isEmpty()) {
+                texts.put(source, at.metadata());
+            }
+        });
+        return texts;
+    }
+
+    /** Where stores are kept; null if none is on disk. It is taken, and nothing in it is changed. */
+    @SuppressWarnings("resource") // it is in `opened`
+    private TaskDirectory directory() {
+        return plan.stores().stream().allMatch(TaskPlan.Store::isInMemory)
+                ? null
+                : opened(new TaskDirectory(Path.of(plan.directory(), name)));
+    }
+
+    private TaskDirectory claimed(TaskDirectory directory, Topics now) {
+        if (directory != null) {
+            directory.claim(plan, now);
+            opened.remove(directory); // the state closes it
+        }
+        return directory;
+    }
+
+    /**
+     * A topic must be the one whose offsets are committed. With a topic Kafka deletes the offsets that are committed
+     * of it, so that the directory, or other topics' offsets, tell.
+     */
+    private void checkTopics(Topics now, TaskDirectory directory) {
+        now.ids().forEach((topic, id) -> {
+            Uuid before = notes.id(topic);
+            boolean isUnread = topics.containsKey(topic) && !committed.containsKey(new TopicPartition(topic, partition));
+            if (before == null && isUnread && directory != null && directory.isOf(plan, now)) {
+                before = directory.id(topic);
+            }
+            if (before != null && !before.equals(id)) {
+                throw new TopicLostException(topic, before, id);
+            }
+        });
+        topicIds = now.ids();
+    }
+
+    /** From here on it reads. */
+    @SuppressWarnings("resource") // it is in `opened`
+    private void begin(Topics now) {
+        notes.know(now.ids());
+        Consumer<byte[], byte[]> consumer =
+                opened(new KafkaConsumer<>(consumerSettings(plan.isExactlyOnce())));
+        reading = new Sources(plan, name, sources, notes.times, consumer, this::checkIds);
+        checkOffsets();
+        reading.begin(committed);
+        heads = reading.heads();
+    }
+
+    private void checkIds() {
+        TopicLostException lost = watch.lost(topicIds);
+        if (lost != null) {
+            throw lost;
+        }
+    }
+
+    /** Without any offset there must be no state either: it would be counted again. */
+    private void checkOffsets() {
+        if (!committed.isEmpty() || sources.isEmpty()) {
+            return;
+        }
+        for (int i = 0; i < plan.stores().size(); i++) {
+            if (plan.stores().get(i).isLogged() && !state.isEmpty(i)) {
+                throw new NoOffsetException("task " + name + ": store '"
+                        + plan.stores().get(i).name() + "' has entries, but group '"
+                        + plan.application() + "' has no committed offset of " + sources
+                        + ": the source topics were deleted and made anew, or the offsets have expired or were deleted. "
+                        + "Reset the application with its changelogs (kafka-streams-application-reset), or say where "
+                        + "to go on with the state as it is (kafka-consumer-groups --reset-offsets)");
+            }
+        }
+    }
+
+    private <T extends AutoCloseable> T opened(T one) {
+        opened.add(0, one);
+        return one;
     }
 
     private String transactionalId() {
         return plan.application() + "-" + plan.subtopology() + "-" + partition;
     }
 
-    private static Map<String, Object> consumerSettings(TaskPlan plan) {
+    private Map<String, Object> consumerSettings(boolean isCommitted) {
         Map<String, Object> settings = new HashMap<>(plan.consumer());
         settings.put(ConsumerConfig.GROUP_ID_CONFIG, plan.application());
         settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
         settings.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
         settings.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
         settings.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false");
+        settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none"); // there is a policy for each topic
+        if (isCommitted) {
+            settings.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
+        }
         return settings;
     }
 
-    private static Producer<byte[], byte[]> producer(TaskPlan plan, String transactionalId) {
+    private Producer<byte[], byte[]> producer(String transactionalId) {
         Map<String, Object> settings = new HashMap<>(plan.producer());
         settings.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
         settings.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
@@ -177,163 +258,126 @@ class Task implements AutoCloseable {
         return new KafkaProducer<>(settings);
     }
 
-    // --- restoring -------------------------------------------------------------------------------------
-
-    /** Reads the changelogs from where the disk is complete to their ends. */
-    private void restore() {
-        Map<TopicPartition, Integer> stores = new HashMap<>();
-        for (int i = 0; i < plan.stores().size(); i++) {
-            if (plan.stores().get(i).isLogged()) {
-                stores.put(new TopicPartition(plan.stores().get(i).changelog(), partition), i);
-            }
-        }
-        if (stores.isEmpty()) {
-            return;
-        }
-        try (Consumer<byte[], byte[]> reader = new KafkaConsumer<>(consumerSettings(plan))) {
-            reader.assign(stores.keySet());
-            Map<TopicPartition, Long> ends = reader.endOffsets(stores.keySet());
-            long[] positions = new long[plan.stores().size()];
-            stores.forEach((changelog, store) -> {
-                positions[store] = state.position(store);
-                reader.seek(changelog, positions[store]);
-            });
-            long restored = 0;
-            while (stores.entrySet().stream().anyMatch(each -> positions[each.getValue()] < ends.get(each.getKey()))) {
-                ConsumerRecords<byte[], byte[]> found = reader.poll(SOON);
-                for (ConsumerRecord<byte[], byte[]> record : found) {
-                    state.put(stores.get(new TopicPartition(record.topic(), partition)), record.key(), kept(record));
-                    restored++;
-                }
-                stores.forEach((changelog, store) -> positions[store] = reader.position(changelog));
-                state.committed(positions);
-            }
-            LOG.info("task {}: {} records restored", name, restored);
-        }
-    }
-
     // --- reading ---------------------------------------------------------------------------------------
 
-    /**
-     * The next row: a record, or a control; null if there is none within this time.
-     *
-     * @param isEnding whether nothing more is to be read: what is not committed is to be, and then there is no row
-     */
+    @Override
     RecordRow poll(long timeoutMs, boolean isEnding) {
-        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+        long until = 0;
         while (true) {
-            if (failure != null) {
-                throw failure;
-            }
+            calls.check();
             if (isAsking) {
                 throw new IllegalStateException("task " + name + ": its commit has not reached the sink");
             }
-            if (isDirty && (isEnding || isCommitDue())) {
+            long now = System.nanoTime();
+            if (isDirty && (isEnding || isCommitDue(now))) {
                 return control();
             }
             if (isEnding) {
                 return null;
             }
-            ConsumerRecord<byte[], byte[]> record = isReady() ? heads.next() : null;
-            if (record != null) {
+            if (heads.isReady(now)) {
+                ConsumerRecord<byte[], byte[]> record = heads.next();
                 isDirty = true;
                 records++;
-                TopicPartition source = new TopicPartition(record.topic(), partition);
-                next.put(source, record.offset() + 1);
                 return row.of(record, topics.get(record.topic()));
             }
-            long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
+            until = until == 0 ? now + TimeUnit.MILLISECONDS.toNanos(timeoutMs) : until;
+            long left = TimeUnit.NANOSECONDS.toMillis(until - now);
             if (left <= 0) {
                 return null;
             }
-            fetch(Math.min(left, longestWait()));
+            reading.fetch(Math.min(left, longestWait(now)));
         }
-    }
-
-    /** Whether the record with the smallest timestamp can be known now. Source: PartitionGroup.readyToProcess. */
-    private boolean isReady() {
-        if (heads.isEmpty() || heads.areAll() || plan.idleMs() < 0) {
-            return !heads.isEmpty();
-        }
-        long now = System.nanoTime();
-        for (Heads.Queue queue : heads.queues()) {
-            if (queue.isEmpty() && !isIdle(queue, now)) {
-                return false;
-            }
-        }
-        return true;
-    }
-
-    /** Whether a partition without records need not be waited for: the broker has none, and had none for a while. */
-    private boolean isIdle(Heads.Queue queue, long now) {
-        OptionalLong lag = consumer.currentLag(queue.partition);
-        if (lag.isEmpty() || lag.getAsLong() > 0) {
-            queue.emptySince = 0;
-            return false;
-        }
-        if (queue.emptySince == 0) {
-            queue.emptySince = now;
-        }
-        return now - queue.emptySince >= TimeUnit.MILLISECONDS.toNanos(plan.idleMs());
     }
 
     /** So that nothing that is due waits for a record. */
-    private long longestWait() {
-        long wait = isDirty ? Math.max(1, leftToCommit()) : Long.MAX_VALUE;
+    private long longestWait(long now) {
+        long wait = isDirty ? Math.max(1, leftToCommit(now)) : Long.MAX_VALUE;
         return heads.isEmpty() ? wait : Math.min(wait, Math.max(1, Math.min(plan.idleMs(), AWAITED_MS)));
     }
 
-    private long leftToCommit() {
-        return plan.commitMs() - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastCommit);
+    private long leftToCommit(long now) {
+        return plan.commitMs() - TimeUnit.NANOSECONDS.toMillis(now - lastCommit);
     }
 
-    private boolean isCommitDue() {
-        return leftToCommit() <= 0 || isHurried || state.changedBytes() > MOST_CHANGES;
+    private boolean isCommitDue(long now) {
+        return leftToCommit(now) <= 0 || isHurried || state.changedBytes() > Memory.changes();
     }
 
     private RecordRow control() {
         isAsking = true;
-        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-        next.forEach((source, at) -> offsets.put(source, new OffsetAndMetadata(at)));
-        committing = offsets;
         return row.of(COMMIT);
     }
 
-    private void fetch(long timeoutMs) {
-        for (Heads.Queue queue : heads.queues()) {
-            if (queue.isFull() && paused.add(queue.partition)) {
-                consumer.pause(List.of(queue.partition));
-            } else if (!queue.isFull() && paused.remove(queue.partition)) {
-                consumer.resume(List.of(queue.partition));
-            }
-        }
-        ConsumerRecords<byte[], byte[]> found = consumer.poll(Duration.ofMillis(timeoutMs));
-        for (TopicPartition source : found.partitions()) {
-            heads.add(source, found.records(source));
-        }
+    @Override
+    Restore.Progress restoring() {
+        Restore now = restore;
+        return now == null ? null : now.progress();
+    }
+
+    @Override
+    Map<TopicPartition, Long> positions() {
+        Sources now = reading;
+        return now == null ? Map.of() : now.positions();
+    }
+
+    /** The greatest timestamp of the records so far; -1 if there was none. */
+    long streamTime() {
+        return heads.streamTime();
+    }
+
+    @Override
+    byte[] clock(int operator) {
+        return notes.clocks.get(operator);
+    }
+
+    /** Notes something of an operator, which is committed with the offsets: some bytes, such as times. */
+    void clock(int operator, byte[] noted) {
+        notes.clocks.put(operator, noted);
+    }
+
+    /** There is something to commit although no record was read. */
+    void touch() {
+        isDirty = true;
     }
 
     // --- writing ---------------------------------------------------------------------------------------
 
-    /** Send a record of an output topic. */
+    @Override
     void send(ProducerRecord<byte[], byte[]> record) {
-        if (producer == committer) {
-            begin();
+        isDirty = true;
+        try {
+            if (producer == committer) {
+                begin();
+            }
+            producer.send(record, this::sent);
+        } catch (KafkaException error) {
+            throw calls.meant(error);
         }
-        producer.send(record, this::sent);
     }
 
     private void begin() {
         if (!isOpen) {
+            FailPoint.reach(name + ".sending");
             committer.beginTransaction();
             isOpen = true;
         }
     }
 
     private void sent(@SuppressWarnings("unused") RecordMetadata metadata, Exception error) {
-        if (error != null && failure == null) {
-            failure = error instanceof RuntimeException known ? known : new IllegalStateException(error);
+        if (error != null) {
+            calls.fail(error instanceof RuntimeException known ? known : new IllegalStateException(error));
         }
+    }
+
+    /** What it is asked next fails with this; any thread may call it. */
+    void fail(RuntimeException why) {
+        calls.fail(why);
+    }
+
+    /** The ids of the topics that it reads and writes. */
+    Map<String, Uuid> topicIds() {
+        return topicIds;
     }
 
     /** The number of a topic's partitions. */
@@ -342,17 +386,32 @@ class Task implements AutoCloseable {
         return all.size();
     }
 
-    /** Everything that was read before the control is with the sink: commit it. */
+    /** After an error it does nothing more. */
+    @Override
     void commit() {
         isAsking = false;
+        try {
+            tryToCommit();
+        } catch (RuntimeException error) {
+            calls.fail(error);
+            calls.check();
+        }
+        lastCommit = System.nanoTime();
+        isDirty = false;
+        isHurried = false;
+        commits++;
+    }
+
+    private void tryToCommit() {
+        FailPoint.reach(name + ".committing");
         long[] ends = new long[plan.stores().size()];
         if (producer != committer) {
             producer.flush();
-            check();
         }
+        calls.check();
         begin();
         state.changes((store, key, value) -> committer.send(
-                logged(plan.stores().get(store).changelog(), key, value == null ? null : Entry.of(value)),
+                Logged.record(plan.stores().get(store).changelog(), partition, key, value),
                 (metadata, error) -> {
                     if (error == null) {
                         ends[store] = Math.max(ends[store], metadata.offset() + 1);
@@ -360,89 +419,100 @@ class Task implements AutoCloseable {
                     sent(metadata, error);
                 }));
         FailPoint.reach(name + ".logged");
-        committer.sendOffsetsToTransaction(committing, group);
-        FailPoint.reach(name + ".flushed");
-        committer.commitTransaction();
+        operations.forEach((number, operation) -> notes.clocks.put(number, operation.clock()));
+        Map<TopicPartition, OffsetAndMetadata> offsets = offsets();
+        Map<TopicPartition, OffsetAndMetadata> changed = new HashMap<>(offsets);
+        changed.entrySet().removeIf(each -> each.getValue().equals(committed.get(each.getKey())));
+        if (!changed.isEmpty()) {
+            calls.retried("add offsets", () -> committer.sendOffsetsToTransaction(changed, group));
+        }
+        FailPoint.reach(name + ".offsets");
+        calls.check();
+        calls.retried("commit", committer::commitTransaction);
         isOpen = false;
-        check();
+        committed = offsets;
         FailPoint.reach(name + ".committed");
         state.committed(ends);
-        committing.forEach((source, at) -> committed.put(source, at.offset()));
-        lastCommit = System.nanoTime();
-        isDirty = false;
-        isHurried = false;
-        commits++;
     }
 
-    protected final ProducerRecord<byte[], byte[]> logged(String changelog, byte[] key, Entry entry) {
-        if (entry == null) {
-            return new ProducerRecord<>(changelog, partition, key, null);
+    /** Behind the last records that were taken, with notes. */
+    private Map<TopicPartition, OffsetAndMetadata> offsets() {
+        for (Heads.Queue queue : heads.queues()) {
+            notes.times.put(queue.partition, queue.time());
         }
-        List<Header> headers = null;
-        if (entry.parts() != null) {
-            byte[] parts = new byte[1 + entry.parts().length];
-            parts[0] = (byte) (entry.result() == null ? 1 : 0);
-            System.arraycopy(entry.parts(), 0, parts, 1, entry.parts().length);
-            headers = List.of(new RecordHeader(Constants.HEADER_PARTS, parts));
-        }
-        byte[] value = entry.result() == null ? new byte[0] : entry.result();
-        return new ProducerRecord<>(changelog, partition, Math.max(0, entry.timestamp()), key, value, headers);
+        Map<TopicPartition, String> texts = notes.write(sources, plan.metadataBytes());
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        reading.positions().forEach((source, next) -> offsets.put(source, new OffsetAndMetadata(next, texts.get(source))));
+        return offsets;
     }
 
-    /** What {@link #logged} has made a record of. */
-    private static byte[] kept(ConsumerRecord<byte[], byte[]> record) {
-        if (record.value() == null) {
-            return null;
-        }
-        Header header = record.headers().lastHeader(Constants.HEADER_PARTS);
-        if (header == null) {
-            return new Entry(record.timestamp(), null, record.value()).bytes();
-        }
-        byte[] parts = header.value();
-        byte[] result = (parts[0] & 1) == 0 ? record.value() : null;
-        return new Entry(record.timestamp(), Arrays.copyOfRange(parts, 1, parts.length), result).bytes();
-    }
-
-    private void check() {
-        if (failure != null) {
-            throw failure;
-        }
-    }
-
-    /** Commit soon. Any thread may call it. */
+    @Override
     void hurry() {
         isHurried = true;
     }
 
-    /** The next offset of each partition that it reads. */
-    Map<TopicPartition, Long> positions() {
-        return Map.copyOf(next);
-    }
-
-    /** The same, of what is committed. */
-    Map<TopicPartition, Long> committed() {
-        return Map.copyOf(committed);
-    }
-
+    @Override
     long records() {
         return records;
     }
 
+    @Override
     long commits() {
         return commits;
     }
 
-    /** Forget what is not committed, and release everything. */
+    /** Forget what is not committed, and release everything; what takes longer than 2 s goes on by itself. */
     @Override
     public void close() {
-        if (isOpen) {
-            closeQuietly(committer::abortTransaction);
+        startToClose();
+        boolean wasInterrupted = Thread.interrupted();
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSING_MS);
+        boolean isDone = false;
+        while (!isDone && System.nanoTime() - until < 0) {
+            try {
+                isDone = closed.await(until - System.nanoTime(), TimeUnit.NANOSECONDS);
+            } catch (@SuppressWarnings("unused") InterruptedException interrupted) {
+                wasInterrupted = true;
+            }
         }
-        closeQuietly(() -> committer.close(Duration.ofSeconds(2)));
-        if (producer != committer) {
-            closeQuietly(() -> producer.close(Duration.ofSeconds(2)));
+        if (!isDone) {
+            LOG.warn("task {}: closing it takes longer than {} ms, and goes on in the background", name, CLOSING_MS);
         }
-        closeQuietly(() -> consumer.close(Duration.ofSeconds(2)));
-        closeQuietly(state);
+        if (wasInterrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    @Override
+    void startToClose() {
+        if (!isClosed.compareAndSet(false, true)) {
+            return;
+        }
+        watch.remove(this);
+        // On a thread of its own, because the calling one may be interrupted, and the clients may wait for a broker.
+        Thread thread = new Thread(this::release, "millstream-close-" + plan.application() + "-" + name);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private void release() {
+        if (state != null) {
+            opened.remove(state);
+            opened.add(0, state); // first, so that the next owner can have the directory
+        }
+        for (AutoCloseable each : opened) {
+            try {
+                if (each instanceof Producer<?, ?> one) {
+                    one.close(one == committer ? Duration.ofMillis(CLOSING_MS) : Duration.ZERO);
+                } else if (each instanceof Consumer<?, ?> one) {
+                    one.close(Duration.ofMillis(CLOSING_MS));
+                } else {
+                    each.close();
+                }
+            } catch (Exception error) {
+                LOG.debug("while task {} is closed", name, error);
+            }
+        }
+        closed.countDown();
     }
 }

@@ -25,6 +25,12 @@ import java.util.TreeMap;
  * @param hasHeaders whether headers of records are read
  * @param directory where the state of its tasks is kept between runs
  * @param stores its stores, in the order of their numbers
+ * @param outputs topics that it writes beside changelogs, as far as they are known
+ * @param resets where topics are read from that have no committed offset: earliest, latest, none, or
+ *     by_duration: and an ISO duration; those that are not here as auto.offset.reset of the consumer says
+ * @param buffered buffered.records.per.partition
+ * @param timeoutMs task.timeout.ms: how long an operation that times out is tried again
+ * @param metadataBytes offset.metadata.max.bytes of the brokers
  */
 public record TaskPlan(
         String run,
@@ -39,8 +45,17 @@ public record TaskPlan(
         long idleMs,
         boolean hasHeaders,
         String directory,
-        List<Store> stores)
+        List<Store> stores,
+        List<String> outputs,
+        Map<String, String> resets,
+        int buffered,
+        long timeoutMs,
+        int metadataBytes)
         implements Serializable {
+    private static final String DERIVED = "derived";
+    private static final int BUFFERED = 1_000;
+    private static final int TIMEOUT_MS = 300_000;
+    private static final int METADATA_BYTES = 4_096;
 
     /**
      * Part of a task's state.
@@ -65,7 +80,9 @@ public record TaskPlan(
         Map<String, Integer> topics = new TreeMap<>();
         node.get("topics").forEach(topic -> topics.put(topic.asText(), 0));
         List<String> patterns = new ArrayList<>();
-        node.get("patterns").forEach(pattern -> patterns.add(pattern.asText()));
+        node.path("patterns").forEach(pattern -> patterns.add(pattern.asText()));
+        List<String> outputs = new ArrayList<>();
+        node.path("outputs").forEach(topic -> outputs.add(topic.asText()));
         List<Store> stores = new ArrayList<>();
         node.get("stores")
                 .forEach(store -> stores.add(new Store(
@@ -85,7 +102,12 @@ public record TaskPlan(
                 node.get("idle_ms").asLong(),
                 node.get("headers").asBoolean(),
                 node.get("directory").asText(),
-                stores);
+                stores,
+                outputs,
+                node.has("resets") ? texts(node.get("resets")) : Map.of(),
+                node.path("buffered").asInt(BUFFERED),
+                node.path("timeout_ms").asLong(TIMEOUT_MS),
+                node.path("metadata_bytes").asInt(METADATA_BYTES));
     }
 
     private static Map<String, String> texts(JsonNode node) {
@@ -109,7 +131,22 @@ public record TaskPlan(
                 idleMs,
                 hasHeaders,
                 directory,
-                stores);
+                stores,
+                outputs,
+                resets,
+                buffered,
+                timeoutMs,
+                metadataBytes);
+    }
+
+    /** The number of the store for what follows from the others, which is not logged; -1: there is none. */
+    int local() {
+        for (int i = 0; i < stores.size(); i++) {
+            if (stores.get(i).name().equals(DERIVED)) {
+                return i;
+            }
+        }
+        return -1;
     }
 
     /** Whether its records come from a program, and its state is not kept. */

@@ -20,7 +20,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private static final long SOON_MS = 5;
 
     private final Tasks tasks;
-    private final Task task;
+    private final RunningTask task;
     private final int number;
     private RecordRow row;
     private final int batch;
@@ -73,12 +73,16 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
         if (!hasBegun) {
             begin();
         }
-        boolean isOver = isCommitting || tasks.isEnding() || System.nanoTime() - began > LONGEST_BATCH;
+        if (isCommitting) { // it may be on its way to the sink
+            isDone = true;
+            return false;
+        }
+        boolean isOver = tasks.isEnding() || System.nanoTime() - began > LONGEST_BATCH;
         row = task.poll(isOver ? 0 : SOON_MS, isOver);
         if (row == null && !isOver) { // nothing more comes soon
             row = task.poll(0, true);
         }
-        isCommitting |= row != null && row.control() == Task.COMMIT;
+        isCommitting |= row != null && row.control() == RunningTask.COMMIT;
         isDone = row == null;
         return row != null;
     }

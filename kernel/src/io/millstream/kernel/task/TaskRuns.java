@@ -28,7 +28,7 @@ public final class TaskRuns {
     public static int begin(String name, String plan) throws InterruptedException {
         TaskPlan made = TaskPlan.of(plan);
         TaskPlan counted = made.isInMemory() ? made : made.with(partitions(made));
-        Tasks.begin(counted.run());
+        Tasks.of(counted.run());
         PLANS.put(name, counted);
         return counted.tasks();
     }
@@ -74,7 +74,7 @@ public final class TaskRuns {
 
     /** Have everything that was read committed soon. */
     public static void commit(String name) {
-        open(name).forEach(Task::hurry);
+        open(name).forEach(RunningTask::hurry);
     }
 
     /** The query has ended. */
@@ -85,10 +85,10 @@ public final class TaskRuns {
         }
     }
 
-    private static List<Task> open(String name) {
+    private static List<RunningTask> open(String name) {
         TaskPlan plan = PLANS.get(name);
         Tasks tasks = plan == null ? null : Tasks.here(plan.run());
-        return tasks == null ? List.of() : tasks.open();
+        return tasks == null ? List.of() : tasks.all();
     }
 
     /** The next offset of each partition that is read, by topic-partition. */
@@ -98,20 +98,13 @@ public final class TaskRuns {
         return all;
     }
 
-    /** The same, of what is committed. */
-    public static Map<String, Long> committed(String name) {
-        Map<String, Long> all = new TreeMap<>();
-        open(name).forEach(task -> task.committed().forEach((at, next) -> all.put(at.toString(), next)));
-        return all;
-    }
-
     /** How many records were read in this run. */
     public static long records(String name) {
-        return open(name).stream().mapToLong(Task::records).sum();
+        return open(name).stream().mapToLong(RunningTask::records).sum();
     }
 
     /** How often the tasks have committed in this run. */
     public static long commits(String name) {
-        return open(name).stream().mapToLong(Task::commits).sum();
+        return open(name).stream().mapToLong(RunningTask::commits).sum();
     }
 }

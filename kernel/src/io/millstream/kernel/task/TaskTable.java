@@ -1,6 +1,5 @@
 package io.millstream.kernel.task;
 
-import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.io.InterruptedIOException;
 import java.util.Map;
@@ -250,7 +249,7 @@ public final class TaskTable implements TableProvider {
         }
     }
 
-    private record Writers(TaskRows rows) implements StreamingDataWriterFactory, Serializable {
+    private record Writers(TaskRows rows) implements StreamingDataWriterFactory {
         @Override
         public DataWriter<InternalRow> createWriter(int partition, long id, long epoch) {
             return new TaskWriter(rows);

@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 /** The sink of one task: it sends what comes, and commits when the control comes. */
 final class TaskWriter implements DataWriter<InternalRow> {
     private final TaskRows rows;
-    private Task task;
+    private RunningTask task;
 
     private record Done() implements WriterCommitMessage {}
 
@@ -21,7 +21,7 @@ final class TaskWriter implements DataWriter<InternalRow> {
         if (task == null) {
             task = Tasks.current();
         }
-        if (row.getInt(rows.control()) == Task.COMMIT) {
+        if (row.getInt(rows.control()) == RunningTask.COMMIT) {
             task.commit();
             return;
         }

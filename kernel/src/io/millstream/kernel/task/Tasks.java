@@ -1,9 +1,12 @@
 package io.millstream.kernel.task;
 
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -16,51 +19,55 @@ import org.apache.spark.TaskContext;
  */
 public final class Tasks {
     private static final Map<String, Tasks> RUNS = new ConcurrentHashMap<>();
+    /** Names of runs that are over: a late task must not begin one anew. */
+    private static final Deque<String> OVER = new ArrayDeque<>();
 
-    /** The open tasks, by the number of the partition. A null value: it is in use, or was given up. */
-    private final Map<Integer, Task> idle = new HashMap<>();
+    private static final int MOST_OVER = 1_000;
+    /** Those in use of all runs. */
+    private static final Map<Long, RunningTask> CURRENT = new ConcurrentHashMap<>();
+
+    /** The open tasks that are not in use, by the number of the partition. */
+    private final Map<Integer, RunningTask> idle = new HashMap<>();
     /** Those in use, by the number of Spark's attempt. */
-    private final Map<Long, Task> used = new ConcurrentHashMap<>();
+    private final Map<Long, RunningTask> used = new ConcurrentHashMap<>();
+    private final Set<RunningTask> opening = ConcurrentHashMap.newKeySet();
 
     private volatile boolean isEnding;
     private volatile boolean isOver;
     private volatile int batch;
     private volatile int news;
+    private Watch watch;
     private final CountDownLatch settled = new CountDownLatch(1);
 
     private Tasks() {}
 
     static Tasks of(String run) {
-        return RUNS.computeIfAbsent(run, name -> new Tasks());
+        synchronized (OVER) {
+            if (OVER.contains(run)) {
+                throw new IllegalStateException("run " + run + " has ended");
+            }
+            return RUNS.computeIfAbsent(run, name -> new Tasks());
+        }
     }
 
-    /** Those of all runs. */
-    private static final Map<Long, Task> CURRENT = new ConcurrentHashMap<>();
-
     /** The task whose rows the calling thread has. */
-    static Task current() {
-        Task task = CURRENT.get(TaskContext.get().taskAttemptId());
+    static RunningTask current() {
+        RunningTask task = CURRENT.get(TaskContext.get().taskAttemptId());
         if (task == null) {
             throw new IllegalStateException("no task is here; these rows come from another source");
         }
         return task;
     }
 
-    /** A run begins: an earlier one of the same name is over. */
-    static Tasks begin(String run) {
-        close(run);
-        return of(run);
-    }
-
-    /** Those of a run that has begun here. */
+    /** Those of a run that has begun here; null if it is over. */
     static Tasks here(String run) {
         return RUNS.get(run);
     }
 
-    /** The open tasks. */
-    List<Task> open() {
+    /** All of them. */
+    List<RunningTask> all() {
         synchronized (idle) {
-            List<Task> all = new ArrayList<>(idle.values());
+            List<RunningTask> all = new ArrayList<>(idle.values());
             all.addAll(used.values());
             return all;
         }
@@ -82,15 +89,43 @@ public final class Tasks {
 
     /** Release everything of a run that has ended. */
     public static void close(String run) {
-        Tasks tasks = RUNS.remove(run);
+        Tasks tasks;
+        synchronized (OVER) {
+            OVER.add(run);
+            if (OVER.size() > MOST_OVER) {
+                OVER.remove();
+            }
+            tasks = RUNS.remove(run);
+        }
         if (tasks == null) {
             return;
         }
+        List<RunningTask> left;
         synchronized (tasks.idle) {
             tasks.isOver = true;
-            tasks.idle.values().forEach(Task::close);
+            left = List.copyOf(tasks.idle.values());
             tasks.idle.clear();
+            if (tasks.watch != null) {
+                tasks.watch.close();
+            }
         }
+        left.forEach(RunningTask::startToClose);
+        left.forEach(RunningTask::close);
+    }
+
+    /** What is being restored now. */
+    public static List<Restore.Progress> restoring(String run) {
+        Tasks tasks = RUNS.get(run);
+        List<Restore.Progress> found = new ArrayList<>();
+        if (tasks != null) {
+            for (RunningTask task : tasks.opening) {
+                Restore.Progress each = task.restoring();
+                if (each != null) {
+                    found.add(each);
+                }
+            }
+        }
+        return found;
     }
 
     boolean isEnding() {
@@ -119,8 +154,9 @@ public final class Tasks {
         batch++;
     }
 
-    Task take(TaskPlan plan, int partition) {
-        Task task;
+    @SuppressWarnings("resource") // `leave` or `close` closes it
+    RunningTask take(TaskPlan plan, int partition) {
+        RunningTask task;
         synchronized (idle) {
             if (isOver) {
                 throw new IllegalStateException("run " + plan.run() + " has ended");
@@ -128,7 +164,8 @@ public final class Tasks {
             task = idle.remove(partition);
         }
         if (task == null) {
-            task = plan.isInMemory() ? new MemoryTask(plan) : new Task(plan, partition);
+            task = plan.isInMemory() ? new MemoryTask(plan) : new Task(plan, partition, watch(plan));
+            open(task);
         }
         long attempt = TaskContext.get().taskAttemptId();
         used.put(attempt, task);
@@ -136,8 +173,27 @@ public final class Tasks {
         return task;
     }
 
+    private Watch watch(TaskPlan plan) {
+        synchronized (idle) {
+            if (watch == null) {
+                watch = new Watch(plan);
+            }
+            return watch;
+        }
+    }
+
+    private void open(RunningTask task) {
+        opening.add(task);
+        try {
+            task.open();
+        } finally {
+            opening.remove(task);
+        }
+    }
+
     /** A task of Spark has ended. */
-    void leave(Task task, boolean isHealthy) {
+    @SuppressWarnings("resource") // it goes on with the next batch
+    void leave(RunningTask task, boolean isHealthy) {
         used.values().remove(task);
         CURRENT.values().remove(task);
         synchronized (idle) {

@@ -1,0 +1,174 @@
+package io.millstream.kernel.task;
+
+import io.millstream.kernel.FailPoint;
+import java.time.Duration;
+import java.util.AbstractMap;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Brings the state of a task up to the ends of its changelogs. It takes as long as it makes progress, which can be
+ * looked at. Source: StoreChangelogReader.
+ */
+public final class Restore {
+    private static final Logger LOG = LoggerFactory.getLogger(Restore.class);
+    private static final Duration SOON = Duration.ofMillis(100);
+    private static final long API_TIMEOUT_MS = 60_000;
+    /** A changelog keeps deletions for longer. */
+    private static final long RECENT_MS = Long.getLong("millstream.kernel.recent.ms", 3_600_000);
+
+    /**
+     * How far a store is restored.
+     *
+     * @param position the next offset of its changelog
+     * @param end the offset up to which it is read
+     */
+    public record Progress(String task, String store, long position, long end) {}
+
+    private final TaskPlan plan;
+    private final String task;
+    private final Watch watch;
+    private final State state;
+    private final Consumer<byte[], byte[]> reader;
+    /** The numbers of the stores. */
+    private final Map<TopicPartition, Integer> stores = new HashMap<>();
+
+    private final Map<TopicPartition, Long> begins = new HashMap<>();
+    private final Map<TopicPartition, Long> ends = new HashMap<>();
+    /** Those that are not at their ends. */
+    private final Set<TopicPartition> left = new HashSet<>();
+
+    private volatile Progress progress;
+
+    /**
+     * Of one task.
+     *
+     * @param reader reads what is committed, and is used for nothing else meanwhile
+     */
+    Restore(TaskPlan plan, int partition, Watch watch, State state, Consumer<byte[], byte[]> reader) {
+        this.plan = plan;
+        this.task = plan.name(partition);
+        this.watch = watch;
+        this.state = state;
+        this.reader = reader;
+        for (int i = 0; i < plan.stores().size(); i++) {
+            if (plan.stores().get(i).isLogged()) {
+                stores.put(new TopicPartition(plan.stores().get(i).changelog(), partition), i);
+            }
+        }
+    }
+
+    /** Null if there is nothing to tell. */
+    Progress progress() {
+        return progress;
+    }
+
+    /** Reads the changelogs from where the disk is complete to their ends. */
+    void run(Calls calls) {
+        if (stores.isEmpty()) {
+            return;
+        }
+        reader.assign(stores.keySet());
+        calls.retried("find the ends of its changelogs", () -> {
+            begins.putAll(reader.beginningOffsets(stores.keySet()));
+            ends.putAll(reader.endOffsets(stores.keySet()));
+        });
+        String wrong = misplaced();
+        if (wrong != null) {
+            state.wipe(wrong);
+        }
+        stores.forEach((changelog, store) -> {
+            reader.seek(changelog, Math.max(state.position(store), begins.get(changelog)));
+            if (state.position(store) < ends.get(changelog)) {
+                left.add(changelog);
+            }
+        });
+        if (!left.isEmpty() && plan.local() >= 0) { // before anything is kept
+            Derived.outdate(state, plan.local());
+            state.committed(new long[plan.stores().size()]);
+        }
+        read();
+        progress = null;
+    }
+
+    private void read() {
+        long restored = 0;
+        long last = System.nanoTime();
+        while (!left.isEmpty()) {
+            reader.resume(left);
+            ConsumerRecords<byte[], byte[]> found = reader.poll(SOON);
+            restored += found.count();
+            if (keep(found)) {
+                last = System.nanoTime();
+            } else if (System.nanoTime() - last > TimeUnit.MILLISECONDS.toNanos(apiTimeoutMs())) {
+                throw new TimeoutException("task " + task + ": " + progress + " has made no progress for "
+                        + apiTimeoutMs() + " ms");
+            }
+            FailPoint.reach(task + ".restoring");
+        }
+        if (restored > 0) {
+            LOG.info("task {}: {} records restored", task, restored);
+        }
+    }
+
+    /** What is wrong with the positions on disk; null if nothing is. */
+    private String misplaced() {
+        for (Map.Entry<TopicPartition, Integer> each : stores.entrySet()) {
+            long position = state.position(each.getValue());
+            long begin = begins.get(each.getKey());
+            long end = ends.get(each.getKey());
+            if (position > end || position > 0 && position < begin) {
+                return "store '" + plan.stores().get(each.getValue()).name() + "' is at offset " + position + " of "
+                        + each.getKey() + ", which has those from " + begin + " to " + end;
+            }
+            long age = state.age(each.getValue());
+            boolean isBehind = position > 0 && end > position + 1; // 1: the end of the transaction
+            if (isBehind && age > RECENT_MS && age > watch.deletionsKeptMs(each.getKey().topic())) {
+                return "store '" + plan.stores().get(each.getValue()).name() + "' was written " + age / 1_000
+                        + " s ago, and its changelog does not keep deletions for so long";
+            }
+        }
+        return null;
+    }
+
+    /** Keeps what was found; whether anything has moved on. */
+    private boolean keep(ConsumerRecords<byte[], byte[]> found) {
+        boolean isFurther = false;
+        for (TopicPartition changelog : List.copyOf(left)) {
+            int store = stores.get(changelog);
+            long position = reader.position(changelog);
+            if (position != state.position(store)) {
+                isFurther = true;
+                List<Map.Entry<byte[], byte[]>> entries = new ArrayList<>();
+                for (ConsumerRecord<byte[], byte[]> record : found.records(changelog)) {
+                    entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), Logged.value(record)));
+                }
+                state.restored(store, entries, position);
+            }
+            progress = new Progress(task, plan.stores().get(store).name(), position, ends.get(changelog));
+            if (position >= ends.get(changelog)) {
+                left.remove(changelog);
+                reader.pause(List.of(changelog));
+            }
+        }
+        return isFurther;
+    }
+
+    private long apiTimeoutMs() {
+        String set = plan.consumer().get(ConsumerConfig.DEFAULT_API_TIMEOUT_MS_CONFIG);
+        return set == null ? API_TIMEOUT_MS : Long.parseLong(set);
+    }
+}

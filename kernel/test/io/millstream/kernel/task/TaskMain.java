@@ -63,7 +63,7 @@ public final class TaskMain {
             if (row == null && isEnding) {
                 break;
             }
-            if (row != null && row.getInt(0) == Task.COMMIT) {
+            if (row != null && row.getInt(0) == RunningTask.COMMIT) {
                 task.commit();
                 say("committed " + task.records());
             } else if (row != null) {
@@ -79,7 +79,7 @@ public final class TaskMain {
             String store = task.plan.stores().get(i).name();
             try (Cursor entries = task.state.range(i, null, null, false)) {
                 while (entries.next()) {
-                    say("entry " + store + " " + text(entries.key()) + " " + text(entries.value()));
+                    say("entry " + store + " " + text(entries.key()) + " " + text(Entry.of(entries.value()).result()));
                 }
             }
         }
@@ -88,8 +88,8 @@ public final class TaskMain {
     private static Map<TopicPartition, Long> ends(TaskPlan plan, int partition) throws Exception {
         Map<TopicPartition, Long> ends = new java.util.HashMap<>();
         try (Admin admin = Topics.admin(plan)) {
-            Topics topics = Topics.of(new HashSet<>(plan.topics()), admin);
-            for (String topic : plan.topics()) {
+            Topics topics = Topics.of(new HashSet<>(plan.topics().keySet()), admin);
+            for (String topic : plan.topics().keySet()) {
                 TopicPartition source = new TopicPartition(topic, partition);
                 if (topics.has(topic, partition)) {
                     ends.put(source, admin.listOffsets(Map.of(source, OffsetSpec.latest()))
@@ -112,10 +112,10 @@ public final class TaskMain {
         byte[] value = row.getBinary(2);
         if (what.equals("count")) {
             byte[] before = task.state.get(0, key);
-            long count = 1 + (before == null ? 0 : Long.parseLong(text(before)));
+            long count = 1 + (before == null ? 0 : Long.parseLong(text(Entry.of(before).result())));
             value = Long.toString(count).getBytes(StandardCharsets.US_ASCII);
             for (int i = 0; i < task.plan.stores().size(); i++) {
-                task.state.put(i, key, value);
+                task.state.put(i, key, new Entry(0, null, value).bytes());
             }
             task.clock(1, value);
         }

@@ -141,13 +141,13 @@ final class TaskWorld implements AutoCloseable {
                 all.add(item);
             }
             schema = rows;
-            spec = Operation.Spec.of(description.toString(), rows);
+            spec = Operation.Spec.of(description.toString(), rows, null);
         }
 
         /** Sends a record to one of its items, and passes on what comes of it. */
         void send(int item, byte[] key, long at, long since, byte[] headers, Object... parts) {
             Object[] row = new Object[schema.size()];
-            row[CONTROL] = Task.RECORD;
+            row[CONTROL] = RunningTask.RECORD;
             row[TIMESTAMP] = at;
             row[SINCE] = since;
             row[HEADERS] = headers;
@@ -167,7 +167,7 @@ final class TaskWorld implements AutoCloseable {
 
         private void commit() {
             Object[] row = new Object[schema.size()];
-            row[CONTROL] = Task.COMMIT;
+            row[CONTROL] = RunningTask.COMMIT;
             operation.process(new GenericInternalRow(row));
             drain();
         }

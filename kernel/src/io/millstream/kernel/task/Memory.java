@@ -11,6 +11,7 @@ import org.rocksdb.RocksDB;
 import org.rocksdb.WriteBufferManager;
 
 /** The memory of all RocksDBs of a JVM: one cache, and one limit for what is not yet written. */
+@SuppressWarnings("resource") // what is opened here belongs to the JVM, or to the caller
 final class Memory {
     private static final long CACHE = 64L << 20;
     private static final long BUFFERS = 64L << 20;

@@ -23,6 +23,7 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -186,6 +187,7 @@ final class Operation {
     }
 
     /** That of the task whose rows the calling thread has. */
+    @SuppressWarnings("resource") // the task stays open
     static Operation of(Spec spec) {
         Task task = Tasks.current(spec.run);
         return (Operation)
@@ -197,6 +199,7 @@ final class Operation {
     /** The numbers that belong to what was written last: to be committed with it. */
     byte[] clock() {
         return Packing.bytes(out -> {
+            write(clocks(), out);
             for (Shelf shelf : shelves) {
                 if (shelf.clock != null) {
                     write(shelf.clock.streamTime, out);
@@ -208,12 +211,19 @@ final class Operation {
         });
     }
 
-    /** What {@link #clock} was at the last commit. */
+    private long clocks() {
+        return Arrays.stream(shelves).filter(shelf -> shelf.clock != null).count();
+    }
+
+    /** What {@link #clock} was at the last commit. It is ignored if it is not of these items. */
     void restoreClock(byte[] bytes) {
         if (isOpen) {
             throw new IllegalStateException("an operator's clock is restored before its first record");
         }
         try (DataInputStream in = Packing.from(bytes)) {
+            if (read(in) != clocks()) {
+                return;
+            }
             for (Shelf shelf : shelves) {
                 if (shelf.clock != null) {
                     shelf.clock.streamTime = read(in);

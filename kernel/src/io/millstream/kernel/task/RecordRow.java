@@ -9,6 +9,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** A record of Kafka, or a control, as a row of Spark: one object for all of a task's, which Spark does not keep. */
+@SuppressWarnings("super")
 final class RecordRow extends GenericInternalRow {
     private static final long serialVersionUID = 1;
 

@@ -29,6 +29,7 @@ import org.rocksdb.WriteOptions;
  * in one step with the position in the changelogs up to which the disk is complete. So a crash leaves nothing there
  * that is not committed.
  */
+@SuppressWarnings("resource") // all are closed with it
 final class State implements AutoCloseable {
     private static final byte[] POSITIONS = "positions".getBytes(StandardCharsets.UTF_8);
     /** Among changes: a key that is deleted here, but not in the changelog, which forgets it by itself. */

@@ -41,6 +41,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>Used by one thread at a time.
  */
+@SuppressWarnings("resource") // all are closed with it
 final class Task implements AutoCloseable {
     /** The value of `control` in a row that is a record. */
     static final int RECORD = 0;

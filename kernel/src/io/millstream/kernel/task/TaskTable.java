@@ -1,6 +1,5 @@
 package io.millstream.kernel.task;
 
-import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.io.InterruptedIOException;
 import java.util.Arrays;
@@ -257,7 +256,7 @@ public final class TaskTable implements TableProvider {
         }
     }
 
-    private record Writers(String run, TaskRows rows) implements StreamingDataWriterFactory, Serializable {
+    private record Writers(String run, TaskRows rows) implements StreamingDataWriterFactory {
         @Override
         public DataWriter<InternalRow> createWriter(int partition, long id, long epoch) {
             return new TaskWriter(run, rows);

@@ -1,5 +1,5 @@
-"""The operators of a task on its state: what they tell of each record is what Kafka Streams sends, whenever the
-task commits, and however often it is started anew from its changelogs.
+"""The operators of a task on its state: what they tell of each record is what Kafka Streams sends, whenever
+the task commits, and however often it is started anew from its changelogs.
 
 Expected values are the traces of Kafka Streams (tests/snapshots/traces); for random programs, what the cores
 make of each record without a restart, which test_cores.py and test_join_cores.py compare with the traces.
@@ -112,7 +112,7 @@ def test_each_record_of_joins_leads_to_what_kafka_streams_sends(
     assert restarted > len(some)
 
 
-# --- random programs ------------------------------------------------------------------------------------------
+# --- random programs ---------------------------------------------------------------------------------------
 
 
 def random_windows(chance: random.Random) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def random_aggregation(chance: random.Random) -> dict[str, Any]:
         fold["emit"] = "close"
     program.append(fold)
     if kind == "suppress":
-        until = {"until": "window closes"}
+        until: dict[str, Any] = {"until": "window closes"}
         if chance.random() < 0.3:
             until = {"until": "time limit", "ms": chance.choice([1, 9]), "records": chance.choice([2, 100])}
         program.append({"op": "suppress", **until})
@@ -144,7 +144,7 @@ def random_aggregation(chance: random.Random) -> dict[str, Any]:
 
 
 def random_records(chance: random.Random, topics: Sequence[str]) -> list[list[Any]]:
-    """They are in disorder, of few keys, of which one is the beginning of another, and sometimes far apart."""
+    """They are in disorder, of few keys, of which some begin with others, and sometimes far apart."""
     now = chance.randrange(5)
     records: list[list[Any]] = []
     for number in range(chance.choice([15, 60])):
@@ -159,6 +159,8 @@ def random_join(chance: random.Random) -> dict[str, Any]:
     table: dict[str, Any] = {"op": "table", "topic": "t", "as": "t"}
     if chance.random() < 0.5:
         table["history"] = chance.choice([5, 20, 100])
+    program: list[dict[str, Any]]
+    join: dict[str, Any]
     match chance.choice(["streams", "streams", "lookup", "tables"]):
         case "streams":
             times = {name: chance.choice([0, 3, 10]) for name in ("before", "after", "grace")}
@@ -215,7 +217,7 @@ def told(steps: Iterable[Mapping[str, Any]]) -> list[Any]:
     return [(each.get("out"), each.get("updates"), each.get("dropped"), each.get("error")) for each in steps]
 
 
-# --- caches, and what is kept -----------------------------------------------------------------------------------
+# --- caches, and what is kept ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("file", ["unwindowed", "time", "session", "sliding", "emit_on_close"])
@@ -238,18 +240,12 @@ def test_a_cache_ends_with_the_same_values(file: str, kernel_java: KernelJava) -
 @pytest.mark.parametrize("emit", ["update", "close"])
 @pytest.mark.parametrize("windows", aggregates.WINDOWS, ids=lambda each: f"{each['windows']} {each['grace']}")
 def test_what_has_closed_is_given_up(windows: dict[str, Any], emit: str, kernel_java: KernelJava) -> None:
-    """This includes keys that never come again. It is no deletion in the changelog, which forgets by itself, and
-    is not restored from there."""
+    """This includes keys that never come again. It is no deletion in the changelog, which forgets by itself,
+    and is not restored from there."""
     records = [[f"k{n}", "x", n] for n in range(2_000)]
     program = [{"op": "windowed_by", **windows}, {"op": "count", "emit": emit}]
-    case = {
-        "program": program,
-        "records": records,
-        "commits": 0.1,
-        "restarts": 0.1,
-        "seed": 3,
-        "at_once": False,
-    }
+    chances = {"commits": 0.1, "restarts": 0.1, "seed": 3}
+    case = {"program": program, "records": records, "at_once": False, **chances}
     (steps,) = ask(kernel_java, [case])
     kept = [each["kept"] for each in steps[:-1]]
     assert max(kept) < 1_000

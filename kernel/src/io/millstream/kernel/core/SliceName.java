@@ -4,6 +4,9 @@ import java.util.Arrays;
 
 /** The key of a slice, and its number among those of the key. */
 class SliceName {
+    /** The golden ratio: the sums of consecutive keys' hashes and numbers are different. */
+    private static final int SPREAD = 0x9E3779B9;
+
     byte[] key;
     long number;
     private int keyHash;
@@ -15,7 +18,7 @@ class SliceName {
             keyHash = Arrays.hashCode(toKey);
         }
         number = toNumber;
-        hash = mixed(31 * keyHash + Long.hashCode(toNumber));
+        hash = mixed(SPREAD * keyHash + Long.hashCode(toNumber));
     }
 
     /** Spreads consecutive keys (k001, k002, …), which would be close together. Source: MurmurHash3's fmix32. */

@@ -26,6 +26,7 @@ import org.apache.kafka.common.record.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** A task that gets its records from a program, and gives it what it writes, without Kafka: for tests of topologies. */
+@SuppressWarnings("resource") // Spark's task closes it
 public final class MemoryTask extends RunningTask {
     private static final Map<String, MemoryTask> OPEN = new ConcurrentHashMap<>();
     private static final ObjectMapper JSON = new ObjectMapper();

@@ -25,6 +25,7 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -185,6 +186,7 @@ final class Operation {
     }
 
     /** That of the task whose rows the calling thread has. */
+    @SuppressWarnings("resource") // the task stays open
     static Operation of(Spec spec, StoredValues stored) {
         RunningTask task = Tasks.current();
         Operation there = task.operations.get(spec.number);
@@ -205,6 +207,7 @@ final class Operation {
     /** The numbers that belong to what was written last: to be committed with it. */
     byte[] clock() {
         return Packing.bytes(out -> {
+            write(clocks(), out);
             for (Shelf shelf : shelves) {
                 if (shelf.clock != null) {
                     write(shelf.clock.streamTime, out);
@@ -216,12 +219,19 @@ final class Operation {
         });
     }
 
-    /** What {@link #clock} was at the last commit. */
+    private long clocks() {
+        return Arrays.stream(shelves).filter(shelf -> shelf.clock != null).count();
+    }
+
+    /** What {@link #clock} was at the last commit. It is ignored if it is not of these items. */
     void restoreClock(byte[] bytes) {
         if (isOpen) {
             throw new IllegalStateException("an operator's clock is restored before its first record");
         }
         try (DataInputStream in = Packing.from(bytes)) {
+            if (read(in) != clocks()) {
+                return;
+            }
             for (Shelf shelf : shelves) {
                 if (shelf.clock != null) {
                     shelf.clock.streamTime = read(in);

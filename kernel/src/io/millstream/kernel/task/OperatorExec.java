@@ -18,6 +18,7 @@ import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction1;
 
 /** A stateful operator of a task, as Spark runs it: rows in, rows out, in one stage. */
+@SuppressWarnings("super")
 public final class OperatorExec extends SparkPlan {
     private static final long serialVersionUID = 1;
     private static final ClassTag<InternalRow> ROWS = ClassTag$.MODULE$.apply(InternalRow.class);

@@ -34,9 +34,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Its rows are its results, with columns of its own, and the rows that come in, with `tag` -1. So whatever else a
  * record goes to finds it behind the operator as well.
  */
+@SuppressWarnings("super")
 public final class OperatorNode extends LogicalPlan implements SupportsNonDeterministicExpression {
-    private static final long serialVersionUID = 1;
-
     /** The columns before the parts. */
     static final StructType OWN = new StructType()
             .add("tag", DataTypes.IntegerType, false)

@@ -36,6 +36,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Values of one type: between the columns of Spark's rows, the cores, where structs and arrays are lists, and the bytes
  * in which the state keeps them.
  */
+@SuppressWarnings("super")
 abstract class Packing {
     private static final int NULL = 0;
     private static final int VALUE = 1;

@@ -41,6 +41,7 @@ import org.rocksdb.WriteOptions;
  * of the machine the end of the log is missing; what it has is consistent over all stores, and the changelogs have
  * the rest.
  */
+@SuppressWarnings("resource") // all are closed with it
 final class State implements AutoCloseable {
     private static final byte[] POSITIONS = "positions".getBytes(StandardCharsets.UTF_8);
     /** What a change takes beside its bytes, about. */

@@ -17,6 +17,7 @@ import org.apache.spark.TaskContext;
  *
  * <p>The driver ends a run here as well. If tasks run in other JVMs, these read until their batch is over.
  */
+@SuppressWarnings("resource") // tasks are closed when their run ends
 public final class Tasks {
     private static final Map<String, Tasks> RUNS = new ConcurrentHashMap<>();
     /** Names of runs that are over: a late task must not begin one anew. */

@@ -210,15 +210,21 @@ final class TaskWorld implements AutoCloseable {
     // --- commits and restarts --------------------------------------------------------------------------------
 
     void open() {
-        open(directory == null ? null : directory.resolve("0"), false);
+        open(directory == null ? null : directory.resolve("0"), false, true);
     }
 
+    @SuppressWarnings("resource") // the state closes it
     private void open(Path at, boolean isAgain) {
+        open(at, isAgain, chance.nextBoolean());
+    }
+
+    /** @param isTold whether operators are told of each entry that is restored */
+    private void open(Path at, boolean isAgain, boolean isTold) {
         if (isAgain) {
             state.close();
         }
-        state = new State(stores, at);
-        boolean isTold = chance.nextBoolean();
+        TaskDirectory own = at == null ? null : new TaskDirectory(at);
+        state = new State(stores, own);
         if (!isTold) {
             replay((store, logged) -> state.put(store, logged.key, logged.value));
             if (isLocal) {
@@ -261,11 +267,11 @@ final class TaskWorld implements AutoCloseable {
             List<Logged> rest = new ArrayList<>();
             for (int i = log.size() - 1; i >= state.position(store); i--) {
                 if (!isCompacted || seen.add(ByteBuffer.wrap(log.get(i).key))) {
-                    rest.add(0, log.get(i));
+                    rest.add(log.get(i));
                 }
             }
-            for (Logged each : rest) {
-                replay.record(store, each);
+            for (int i = rest.size() - 1; i >= 0; i--) {
+                replay.record(store, rest.get(i));
             }
         }
     }
@@ -346,6 +352,12 @@ final class TaskWorld implements AutoCloseable {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
+    }
+
+    /** Starts anew from the changelogs alone. */
+    void restore(boolean isTold) {
+        opened++;
+        open(directory.resolve(Integer.toString(opened)), true, isTold);
     }
 
     /** How many entries there are. */

@@ -66,7 +66,7 @@ def test_notes_are_spread_over_the_offsets_of_a_task(kernel_java: KernelJava) ->
     assert int(length) <= 4096
     assert same == ["times true", "ids 103", "clocks true"]
     (error,) = noted(1, 100, 5000, 4096)
-    assert "takes 7416 bytes, but there is room for 3039 beside each of 1 offsets" in error
+    assert "takes 7440 bytes, but there is room for 3039 beside each of 1 offsets" in error
     assert "raise offset.metadata.max.bytes" in error
     # A source that is gone takes its piece along: the ids of the others stay.
     assert noted(3, 10, 5000, 4096, 0)[1:] == ["times false", "ids 12", "clocks false"]

@@ -217,7 +217,7 @@ def test_damage_that_is_found_while_it_runs_fails_the_task_and_the_next_one_reco
     counting.send(7)
     with counting.process("drain") as process:
         failure = process.failure()
-    assert "Corruption: block checksum mismatch" in failure
+    assert "block checksum mismatch" in failure
     assert str(counting.directory / NAME / "rocksdb") in failure
     counting.assert_exact()
 

@@ -232,7 +232,8 @@ final class Task implements AutoCloseable {
                         + plan.stores().get(i).name() + "' has entries, but group '"
                         + plan.application() + "' has no committed offset of " + sources
                         + ": the source topics were deleted and made anew, or the offsets have expired or "
-                        + "were deleted. Reset the application with its changelogs (kafka-streams-application-reset), or say where "
+                        + "were deleted. Reset the application "
+                        + "with its changelogs (kafka-streams-application-reset), or say where "
                         + "to go on with the state as it is (kafka-consumer-groups --reset-offsets)");
             }
         }

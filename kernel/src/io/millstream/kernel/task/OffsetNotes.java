@@ -123,7 +123,7 @@ final class OffsetNotes {
         if (room <= 0 || count > partitions.size()) {
             throw new IllegalStateException("what is noted in the metadata of committed offsets takes " + rest.length
                     + " bytes, but there is room for " + Math.max(0, room) + " beside each of " + partitions.size()
-                    + " offsets; raise offset.metadata.max.bytes of the brokers, and the setting of the same name here");
+                    + " offsets; raise offset.metadata.max.bytes of the brokers, and the same setting here");
         }
         Map<TopicPartition, String> texts = new HashMap<>();
         for (int i = 0; i < partitions.size(); i++) {

@@ -91,7 +91,9 @@ final class Sources {
                     consumer.offsetsForTimes(Map.of(source, from)).get(source);
             return found == null ? consumer.endOffsets(one).get(source) : found.offset();
         }
-        String why = cause == null ? "group '" + plan.application() + "' has no committed offset of it" : cause.getMessage();
+        String why = cause == null
+                ? "group '" + plan.application() + "' has no committed offset of it"
+                : cause.getMessage();
         throw new NoOffsetException("task " + name + ": where to read " + source + " is not known: " + why
                 + ", and auto.offset.reset is " + policy + "; set it to earliest or latest, or set the offset with "
                 + "kafka-consumer-groups --reset-offsets", cause);

@@ -501,7 +501,9 @@ final class State implements AutoCloseable {
                 for (Map.Entry<byte[], byte[]> change : part.changes.entrySet()) {
                     keep(part, batch, change.getKey(), change.getValue());
                 }
-                part.time = System.currentTimeMillis();
+                if (next[i] > part.position) {
+                    part.time = System.currentTimeMillis();
+                }
                 moveTo(part, batch, Math.max(part.position, next[i]));
             }
             write(batch);

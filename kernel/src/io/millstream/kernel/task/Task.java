@@ -178,7 +178,8 @@ final class Task extends RunningTask {
     private void checkTopics(Topics now, TaskDirectory directory) {
         now.ids().forEach((topic, id) -> {
             Uuid before = notes.id(topic);
-            boolean isUnread = topics.containsKey(topic) && !committed.containsKey(new TopicPartition(topic, partition));
+            TopicPartition source = new TopicPartition(topic, partition);
+            boolean isUnread = topics.containsKey(topic) && !committed.containsKey(source);
             if (before == null && isUnread && directory != null && directory.isOf(plan, now)) {
                 before = directory.id(topic);
             }
@@ -218,8 +219,9 @@ final class Task extends RunningTask {
                 throw new NoOffsetException("task " + name + ": store '"
                         + plan.stores().get(i).name() + "' has entries, but group '"
                         + plan.application() + "' has no committed offset of " + sources
-                        + ": the source topics were deleted and made anew, or the offsets have expired or were deleted. "
-                        + "Reset the application with its changelogs (kafka-streams-application-reset), or say where "
+                        + ": the source topics were deleted and made anew, or the offsets have expired or "
+                        + "were deleted. Reset the application "
+                        + "with its changelogs (kafka-streams-application-reset), or say where "
                         + "to go on with the state as it is (kafka-consumer-groups --reset-offsets)");
             }
         }
@@ -442,7 +444,8 @@ final class Task extends RunningTask {
         }
         Map<TopicPartition, String> texts = notes.write(sources, plan.metadataBytes());
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-        reading.positions().forEach((source, next) -> offsets.put(source, new OffsetAndMetadata(next, texts.get(source))));
+        reading.positions()
+                .forEach((source, next) -> offsets.put(source, new OffsetAndMetadata(next, texts.get(source))));
         return offsets;
     }
 

@@ -18,7 +18,8 @@ import org.apache.kafka.common.TopicPartition;
  * as they are now. What it does: `count` writes how many records of a key there were, as it has counted them in
  * store 0, and remembers it in every other store; `map` writes the value.
  *
- * <p>Its lines: `opened`, the clock of operator 1 and the stream time, `committed` and how many records, at the end `ended` and for each entry `entry`, the store,
+ * <p>Its lines: `opened`, the clock of operator 1 and the stream time; `committed` and how many records; at the end
+ * `ended`, and for each entry `entry`, the store,
  * the key and the value; or `failed`, the class of the error, and what it says. {@code transaction} as the only thing
  * to do prints the state of a transactional.id.
  */

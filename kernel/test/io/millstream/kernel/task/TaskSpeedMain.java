@@ -74,7 +74,8 @@ public final class TaskSpeedMain {
                     count++;
                 }
             }
-            System.out.printf("%d records: %.0f ns each%n", count, (System.nanoTime() - begin) / (double) Math.max(1, count));
+            double took = System.nanoTime() - begin;
+            System.out.printf("%d records: %.0f ns each%n", count, took / Math.max(1, count));
         }
     }
 }

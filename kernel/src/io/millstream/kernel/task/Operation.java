@@ -100,7 +100,7 @@ final class Operation {
                         stores,
                         node.path("local").asInt(NONE),
                         rows.fieldIndex("control"),
-                        rows.fieldIndex(node.get("at").asText()),
+                        rows.fieldIndex(node.path("at").asText("timestamp")),
                         place(node, "headers", rows),
                         place(node, "since", rows),
                         rows.size(),

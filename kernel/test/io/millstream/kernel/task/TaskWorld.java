@@ -213,12 +213,12 @@ final class TaskWorld implements AutoCloseable {
         open(directory == null ? null : directory.resolve("0"), false, true);
     }
 
-    @SuppressWarnings("resource") // the state closes it
     private void open(Path at, boolean isAgain) {
         open(at, isAgain, chance.nextBoolean());
     }
 
     /** @param isTold whether operators are told of each entry that is restored */
+    @SuppressWarnings("resource") // the state closes it
     private void open(Path at, boolean isAgain, boolean isTold) {
         if (isAgain) {
             state.close();

@@ -29,6 +29,7 @@ MAY_IMPORT = (
     "org.apache.hadoop.fs.",  # comes with Spark; a file system of ours is one of Hadoop's
     # Spark's public interfaces
     "org.apache.spark.SparkFiles",
+    "com.sun.management.OperatingSystemMXBean",
     "org.apache.spark.TaskContext",
     "org.apache.spark.api.java.function.",
     "org.apache.spark.sql.Column",
@@ -83,6 +84,18 @@ IN_PLANS = (
 """What `plan/` may use of Spark's inner packages: it makes queries faster, and where one of these classes is
 missing, they run as before."""
 
+IN_TASKS = (
+    "org.apache.spark.TaskContext",
+    "org.apache.spark.rdd.",
+    "org.apache.spark.sql.catalyst.",
+    "org.apache.spark.sql.classic.",
+    "org.apache.spark.sql.execution.Spark",
+    "org.apache.spark.sql.internal.connector.",
+    "org.rocksdb.",
+    "scala.",
+)
+"""What tasks use besides: an operator of their own is a node of Spark's plans, and its rows are Spark's own."""
+
 CORE_MAY_NOT = ("org.apache.spark.", "org.apache.kafka.clients.")
 """What a pure core does not know."""
 
@@ -128,6 +141,8 @@ def names_in(text: str) -> set[str]:
 
 def is_allowed(name: str, file: str) -> bool:
     if file.startswith("plan/") and name.startswith(IN_PLANS):
+        return True
+    if file.startswith("task/") and name.startswith(IN_TASKS):
         return True
     if name in IN_SIGNATURES:
         return file.startswith(IN_SIGNATURES[name])
@@ -211,15 +226,15 @@ def test_what_python_calls_of_a_class_has_a_name_of_its_own() -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 11,300 lines, without comments and empty ones. A thousand of them are joins,
-    which Spark has no operator for (docs/decisions/0033), and three hundred what these have in memory; eight
-    hundred run processors (0034), a thousand are formats that it cannot read (0035), and another thousand
-    JSON, which it reads too leniently (0073); two hundred and fifty are object stores (0049), a hundred and
-    fifty count the bytes that are read (0041), as many carry headers (0064), and three hundred decide how
-    much a batch reads (0061).
+    """It consists of few parts: 17,100 lines, without comments and empty ones. Five thousand are tasks and
+    their state, which will replace as many (docs/decisions/0078). A thousand are joins, which Spark has no
+    operator for (0033), and three hundred what these have in memory; eight hundred run processors (0034), a
+    thousand are formats that it cannot read (0035), and another thousand JSON, which it reads too leniently
+    (0073); two hundred and fifty are object stores (0049), a hundred and fifty count the bytes that are read
+    (0041), as many carry headers (0064), and three hundred decide how much a batch reads (0061).
     """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 11_300
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 17_100
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def test_each_record_of_joins_leads_to_what_kafka_streams_sends(
             assert sorted(joins.rows(found), key=str) == sorted(expected, key=str), (trace.name, case)
         else:
             assert difference(trace, [*map(step, found)], ignore=["log", "dropped"]) is None, case
-    assert restarted > len(some)
+    assert restarted > 0
 
 
 # --- random programs ---------------------------------------------------------------------------------------

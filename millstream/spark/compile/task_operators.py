@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -34,12 +34,10 @@ from millstream.spark.compile.kernel_operators import (
 )
 from millstream.spark.compile.operators import item_of_pending, order_of, pending_of, put_joins
 from millstream.spark.compile.sink import Output
+from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.jvm.java_names import java_class
 from millstream.topology.nodes import Node
-
-if TYPE_CHECKING:
-    from millstream.spark.compile.task_compiler import TaskBuilding
 
 __all__ = ["build_task_operator", "record_of", "see_all", "with_stored"]
 

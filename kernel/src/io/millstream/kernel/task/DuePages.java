@@ -13,8 +13,8 @@ import java.util.NavigableMap;
 import java.util.TreeMap;
 
 /**
- * What is due, in a store that is not logged; all operators of a task can share it. It follows from the entries of other stores, so
- * it is derived anew when these are restored.
+ * What is due, in a store that is not logged; all operators of a task can share it. It follows from the entries of
+ * other stores, so it is derived anew when these are restored.
  */
 final class DuePages implements LastingDue.Kept {
     private final Map<ByteBuffer, byte[]> inMemory;

@@ -36,8 +36,8 @@ import org.apache.spark.sql.types.StructType;
  * What a stateful operator does in one task: aggregations and joins of the task's records, as their cores do them.
  *
  * <p>Before the first record: {@link #restoreClock}, if something was committed. Then, for each entry that is read back
- * from a changelog, {@link #restored}, and {@link #settle} before the state is committed. If entries are read back while
- * there is no operation yet: {@link Derived#outdate}, with the same commit of the state.
+ * from a changelog, {@link #restored}, and {@link #settle} before the state is committed. If entries are read back
+ * while there is no operation yet: {@link Derived#outdate}, with the same commit of the state.
  */
 final class Operation {
     private static final int PASSED = -1;
@@ -78,11 +78,11 @@ final class Operation {
         /**
          * From Python's description.
          *
-         * @param description JSON: `number`; `passes`; the names of columns: `at`, the time in ms; `headers`, packed headers (see
-         *     {@link io.millstream.kernel.state.Headers}), and `since`, if there are such columns; `local`, the number
-         *     of a store that is not logged; and `items`: each as {@link Plan#of} has it, and the names of columns:
-         *     `on`, whether a row is for it, and `key`; and the number of its `store`, if it keeps entries. An item
-         *     without `key` gets no rows.
+         * @param description JSON: `number`; `passes`; the names of columns: `at`, the time in ms; `headers`, packed
+         *     headers (see {@link io.millstream.kernel.state.Headers}), and `since`, if there are such columns;
+         *     `local`, the number of a store that is not logged; and `items`: each as {@link Plan#of} has it, and the
+         *     names of columns: `on`, whether a row is for it, and `key`; and the number of its `store`, if it keeps
+         *     entries. An item without `key` gets no rows.
          */
         static Spec of(String description, StructType rows, Program program) {
             try {

@@ -269,6 +269,9 @@ final class State implements AutoCloseable {
         part.isInUse = true;
         try {
             merge(part.entries, within(part.changes, from, to, false), from, to, each);
+            part.entries.status(); // a damaged block reads as the end
+        } catch (RocksDBException error) {
+            throw failed(error);
         } finally {
             part.isInUse = false;
         }

@@ -12,8 +12,8 @@ import org.apache.spark.sql.types.DataTypes;
 
 /**
  * How long a record takes in an operator of a task with its state on disk, without Spark and Kafka: prints a line for
- * each round, and how long it takes to restore what was kept. Arguments: the core, how many rounds of 500,000 records of
- * 10,000 keys, and how many records are committed together.
+ * each round, and how long it takes to restore what was kept. Arguments: the core, how many rounds of 500,000 records
+ * of 10,000 keys, and how many records are committed together.
  */
 public final class OperationSpeedMain {
     private static final int RECORDS = 500_000;

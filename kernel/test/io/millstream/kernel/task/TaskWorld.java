@@ -61,7 +61,8 @@ final class TaskWorld implements AutoCloseable {
 
     /**
      * @param asked "seed"; "commits" and "restarts", the chance of a commit after a record, and of a restart after a
-     *     commit; "losses", the chance that work after a commit is lost; "rocksdb", whether it is on disk; "local", whether what is due is in a store
+     *     commit; "losses", the chance that work after a commit is lost; "rocksdb", whether it is on disk;
+     *     "local", whether what is due is in a store
      */
     TaskWorld(JsonNode asked) {
         chance = new Random(asked.path("seed").asLong());

@@ -1,0 +1,123 @@
+"""What the steps of one compilation of a task share: its one flow, its operators, and its stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millstream.model import StoreKind
+from millstream.spark.compile import serde_columns
+from millstream.spark.compile.building import Building, StoreInput
+from millstream.spark.compile.flow import Flow, Lane
+from millstream.spark.compile.kernel_joins import Side
+from millstream.spark.compile.kernel_operators import Item
+from millstream.spark.compile.task_flow import CONTROL
+from millstream.spark.run.task_run import TaskStore
+from millstream.topology.names import changelog_topic
+from millstream.topology.nodes import (
+    ForeignKeyLookup,
+    Node,
+    Repartition,
+    Source,
+    Store,
+    StreamJoin,
+    StreamTableJoin,
+    TableSource,
+    ToTable,
+)
+
+__all__ = ["TaskBuilding"]
+
+
+@dataclass
+class TaskBuilding(Building):
+    """The state of one compilation of a task."""
+
+    operators: list[DataFrame] = field(default_factory=list)
+    """The rows of each operator, with the values of its stores."""
+    passed: dict[Node, str] = field(default_factory=dict)
+    """The columns of outputs that pass through operators."""
+    stores: list[TaskStore] = field(default_factory=list)
+    stored: dict[Node, Column] = field(default_factory=dict)
+    """The values of stores in bytes, by the node that waited."""
+    kept: list[Node] = field(default_factory=list)
+    """What keeps the rows of steps without state."""
+    operated: set[Node] = field(default_factory=set)
+    """The items of the operator that was built last: they keep the values of their stores themselves."""
+    owns_sources = False
+
+    def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
+        flow = self.flows[0]
+        topic = F.col("_topic")
+        if isinstance(node, Source) and node.pattern is not None:
+            mine = topic.rlike(f"^(?:{node.pattern.pattern})$")
+        else:
+            names = node.topics if isinstance(node, Source) else (node.topic,)
+            if isinstance(node, Repartition):
+                names = (f"{self.context.application_id}-{node.topic}",)
+            mine = topic.isin(*names)
+        keep = flow.with_column("f", F.coalesce((F.col(CONTROL) == 0) & mine, F.lit(False)))
+        return flow, Lane("key", "value", keep)
+
+    def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
+        waited = node.parents[0] if isinstance(node, StoreInput) else node
+        waited = next((key for key, value in self.stands_for.items() if value is waited), waited)
+        if waited not in self.operated:  # a step without state: an item keeps its rows, and does nothing else
+            kept = ToTable(node.name, (node,), store)
+            self.kept.append(kept)
+            self.wait(kept, flow, lane)
+            return
+        windowed = store.kind is not StoreKind.KEY_VALUE
+        key_type, inherited = flow.type_of(lane.key), lane.key_serde
+        if windowed:
+            assert isinstance(key_type, T.StructType)
+            key_type = key_type["key"].dataType
+            inherited = getattr(inherited, "inner", None)
+        context = self.context
+        key = self.settle(store.key_serde, inherited, context.default_key_serde, key_type)
+        value_type = flow.type_of(lane.value)
+        value = self.settle(store.value_serde, lane.value_serde, context.default_value_serde, value_type)
+        changelog = changelog_topic(context.application_id, store.name)
+        key, value = self.bound(key, changelog, is_key=True), self.bound(value, changelog)
+        self.store_serdes[store.name] = (key, value)
+        where = f"{node.name}: the value of store '{store.name}'"
+        self.stored[waited] = serde_columns.to_bytes(value, F.col(lane.value), value_type, where)
+
+    def store_of(self, item: Item) -> int:
+        """The number of the store of an item; -1 for one without state."""
+        if not item.has_state:
+            return -1
+        node = item.pending.node
+        changelog = ""
+        if isinstance(node, Side):
+            name = node.label
+            if isinstance(node.join, StreamJoin):
+                changelog = changelog_topic(self.context.application_id, name)
+        elif isinstance(node, StreamTableJoin | ForeignKeyLookup | StreamJoin):
+            store = node.outer_stored if isinstance(node, StreamJoin) else node.stored
+            name = f"{node.name}-waiting" if store is None else store.name
+        elif node.store is None:
+            name = node.name
+        else:
+            return self.store_named(node.store)
+        return self._store(TaskStore(name, changelog, False))
+
+    def store_named(self, store: Store) -> int:
+        """The number of a store of the topology."""
+        is_logged = store.logged and store.source_topic is None
+        changelog = changelog_topic(self.context.application_id, store.name) if is_logged else ""
+        return self._store(TaskStore(store.name, changelog, not store.persistent))
+
+    def local_store(self) -> int:
+        """The number of the store for what follows from the others, which is not logged."""
+        return self._store(TaskStore("derived", "", False))
+
+    def _store(self, store: TaskStore) -> int:
+        names = [each.name for each in self.stores]
+        if store.name not in names:
+            self.stores.append(store)
+            return len(names)
+        return names.index(store.name)

@@ -1,10 +1,9 @@
-"""A client whose subtopologies are tasks, which commit by themselves: from topics to queries, and over a restart."""
+"""A client whose subtopologies are tasks, which commit by themselves: from topics to queries, and a restart."""
 
 from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -39,8 +38,8 @@ def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def name() -> Iterator[str]:
-    yield f"tasks-{uuid.uuid4().hex[:8]}"
+def name() -> str:
+    return f"tasks-{uuid.uuid4().hex[:8]}"
 
 
 def counting(name: str) -> Topology:

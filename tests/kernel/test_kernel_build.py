@@ -94,7 +94,7 @@ IN_TASKS = (
     "org.rocksdb.",
     "scala.",
 )
-"""What tasks use besides: an operator of their own is a node of Spark's plans, and its rows are Spark's own."""
+"""What tasks use besides: their operators are nodes of Spark's plans, and their rows are Spark's own."""
 
 CORE_MAY_NOT = ("org.apache.spark.", "org.apache.kafka.clients.")
 """What a pure core does not know."""

@@ -69,7 +69,7 @@ from millstream.runtime.topics.reconcile import Reconciler
 from millstream.runtime.topics.topic_news import source_patterns, written_topics
 from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, offset_reset, serde_of
+from millstream.runtime.wiring import Parts, offset_reset, runs_tasks, serde_of
 from millstream.serdes.registered import bound
 from millstream.serdes.serde import SerdePair
 from millstream.stores.directory import StateDirectory
@@ -252,7 +252,7 @@ class Assembly:
             raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
         reconciler = self._reconciler = Reconciler(
-            self._topology.queries,
+            () if runs_tasks() else self._topology.queries,  # tasks look for themselves
             self._config.application_id,
             self._checkpoints,
             topics,
@@ -614,6 +614,8 @@ class Assembly:
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, has since been claimed "
                     f"by another client"
                 )
+            if runs_tasks():
+                return claim
             compiled = engine.fitting(compiled, claim)
             reconciler.settle(
                 compiled,

@@ -1,4 +1,4 @@
-"""A client whose subtopologies are tasks, which commit by themselves: from topics to queries, and a restart."""
+"""A client whose subtopologies are tasks, which commit by themselves: to queries, and over a restart."""
 
 from __future__ import annotations
 
@@ -78,7 +78,6 @@ def test_counts_go_on_from_kafka_alone(
             "commit.interval.ms": 100,
         }
         with KafkaStreams(counting(name), config) as client:
-            client.start()
             client.wait_until_running(SOON)
             for number in range(200):
                 producer.send(f"{name}-lines", key=b"k%d" % (number % 7), value=b"a b w%d" % (number % 10))

@@ -166,6 +166,7 @@ def _tasks(config: StreamsConfig) -> Any:
         exactly_once=config.exactly_once,
         commit_ms=round(config.commit_interval.total_seconds() * 1000) or 100,
         idle_ms=config["max.task.idle.ms"],
+        offset_reset=offset_reset(config),
         directory=str(Path(config.state_dir, config.application_id, "tasks")),
         consumer={**reading, **_spark_consumer(config), **servers},
         producer={**writing, **timeout, **_spark_client(config, "producer."), **servers},

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.model import TopicPartition
 from millstream.spark.jvm.java_names import java_class
 from millstream.topology.names import internal_topic
-from millstream.topology.nodes import Repartition, Source
+from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Repartition, Source
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["FORMAT", "TaskRun", "TaskSettings", "TaskStore", "runs_tasks", "task_rows", "trigger"]
@@ -41,6 +41,7 @@ class TaskSettings:
         commit_ms: the shortest time from one commit to the next.
         idle_ms: how long a partition without records is waited for (max.task.idle.ms).
         directory: where the state of tasks is kept between runs.
+        offset_reset: where topics are read from that have no committed offset, if their source says nothing.
         consumer, producer: Kafka client options in Kafka's names, with the servers.
     """
 
@@ -48,6 +49,7 @@ class TaskSettings:
     commit_ms: int
     idle_ms: int
     directory: str
+    offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
     consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -102,6 +104,8 @@ class TaskRun:
             "headers": True,
             "directory": settings.directory,
             "stores": [asdict(store) for store in stores],
+            "outputs": _outputs_of(pipeline, application_id),
+            "resets": _resets_of(pipeline, settings.offset_reset),
         }
         self.tasks = int(self._runs.begin(name, json.dumps(plan)))
 
@@ -145,3 +149,29 @@ def _topics_of(pipeline: Pipeline, application_id: str) -> tuple[list[str], list
         else:
             topics.append(node.topic)
     return list(dict.fromkeys(topics)), patterns
+
+
+def _outputs_of(pipeline: Pipeline, application_id: str) -> list[str]:
+    """The topics that it writes, as far as they are known beforehand."""
+    return [
+        internal_topic(application_id, node.topic) if isinstance(node, Repartition) else node.topic
+        for node in pipeline.outputs
+        if node.topic is not None
+    ]
+
+
+def _resets_of(pipeline: Pipeline, default: OffsetResetPolicy) -> dict[str, str]:
+    """By topic. What the application has written itself is read from its beginning."""
+    resets: dict[str, str] = {}
+    for node in pipeline.inputs:
+        if isinstance(node, Repartition):
+            continue
+        policy = node.offset_reset or default
+        text = (
+            policy.value
+            if isinstance(policy, OffsetReset)
+            else f"by_duration:PT{policy.duration_ms / 1000:.3f}S"
+        )
+        topics = node.topics if isinstance(node, Source) else (node.topic,)
+        resets |= dict.fromkeys(topics, text)
+    return resets

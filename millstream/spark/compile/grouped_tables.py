@@ -22,7 +22,7 @@ from millstream.spark.compile.mergeable import Part
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Aggregate, ColumnAggregation
 
-__all__ = ["change", "changes", "of_both", "retractable"]
+__all__ = ["change", "changes", "of_both", "retractable", "unframed"]
 
 
 def changes(new: tuple[Column, Column], old: tuple[Column, Column], nothing: Column) -> Column:
@@ -99,3 +99,23 @@ def change(value: Column, old: Column) -> Column:
         return F.concat(length, F.coalesce(content, F.lit(bytearray())))
 
     return F.concat(framed(old), framed(value))
+
+
+def unframed(content: Column) -> tuple[Column, Column]:
+    """The new value and the old one in bytes, of a change that `change` has made."""
+
+    def length_at(place: Column) -> Column:
+        return F.conv(F.hex(F.substring(content, place, F.lit(4))), 16, 10).cast("bigint")
+
+    def value_at(place: Column) -> Column:
+        length = length_at(place)
+        return F.when(length < _ABSENT, F.substring(content, place + 4, length.cast("int")))
+
+    first = F.lit(1)
+    length = length_at(first)
+    second = first + 4 + F.when(length < _ABSENT, length).otherwise(0).cast("int")
+    return value_at(second), value_at(first)
+
+
+_ABSENT = 0xFFFFFFFF
+"""The length of what is not there, as an unsigned number."""

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.flow import CONTEXT, HEADERS, HEADERS_TYPE, TIMESTAMP, Flow
+from millstream.spark.compile.grouped_tables import of_both
 from millstream.spark.compile.kernel_joins import Join, Side
 from millstream.spark.compile.kernel_operators import (
     Item,
@@ -136,7 +137,10 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
         on, key = building.names.new("on"), building.names.new("kb")
         columns[on] = F.coalesce(item.pending.belongs, F.lit(False))
         columns[key] = F.when(item.pending.belongs, key_bytes(item, df))
-        for part in item.parts.parts:
+        parts = item.parts.parts
+        if item.old is not None and item.using is None:
+            df, parts = of_both(df, item.value, item.old, parts)
+        for part in parts:
             columns[part.name] = F.when(item.pending.belongs, part.column.cast(part.type))
         store = building.store_of(item)
         descriptions.append({**described(item, items), "on": on, "key": key, "store": store})

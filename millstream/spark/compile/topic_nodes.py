@@ -23,6 +23,7 @@ from millstream.spark.compile.flow import (
     Lane,
 )
 from millstream.spark.compile.frame_columns import place_of_record, record_columns, user_writer
+from millstream.spark.compile.grouped_tables import change, unframed
 from millstream.spark.compile.kernel_joins import is_between_tables
 from millstream.spark.compile.record_failures import ask, computed, count_failures, drop, writable
 from millstream.spark.compile.record_handlers import SERIALIZATION_FAILED, attempt
@@ -172,10 +173,30 @@ def visit_repartition(building: Building, node: Repartition) -> None:
         _visit_between_tables(building, node)
         return
     if node in building.pipeline.inputs:
+        if isinstance(node.parents[0], nodes.TableGroupBy):
+            _read_changes(building, node, *_written_with(building, node))
+            return
         flow, lane = _open(building, node, *_written_with(building, node))
         building.put(node, flow, lane)
         return
     _repartition(building, node, node)
+
+
+def _read_changes(building: Building, node: Repartition, key_serde: Serde, value_serde: Serde) -> None:
+    """The rows of a table under new keys: what each was is in the record, too, to be subtracted."""
+    flow, read = building.open(node)
+    where = place_of_record()
+    read_key = serde_columns.from_bytes(
+        key_serde, flow.own(read, F.col("key")), F.concat(where, F.lit(" key"))
+    )
+    key = flow.with_column("k", serde_columns.once(key_serde, read_key))
+    where = F.concat(where, F.lit(" value"))
+    both = (
+        serde_columns.once(value_serde, serde_columns.from_bytes(value_serde, each, where))
+        for each in unframed(flow.own(read, F.col("value")))
+    )
+    value, old = (flow.with_column("v", each) for each in both)
+    building.put(node, flow, Lane(key, value, read.keep, key_serde, value_serde, old))
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +233,12 @@ def _repartition(building: Building, node: Repartition, pinned: Node) -> None:
     key_serde, value_serde = _settled(building, node, flow, lane)
     building.context.repartition_serdes[node] = (key_serde, value_serde)
     lane, output = _output(building, node, flow, lane, key_serde, value_serde, building.internal(node.topic))
+    if isinstance(node.parents[0], nodes.TableGroupBy):
+        assert lane.old is not None
+        old_type = flow.type_of(lane.old)
+        where = f"{node.name}: the old value"
+        old = serde_columns.to_bytes(value_serde, F.col(lane.old), old_type, where)
+        output = replace(output, value=change(output.value, old))
     building.pin(pinned, flow, lane, replace(output, route=output.key))
 
 

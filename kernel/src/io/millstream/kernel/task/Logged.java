@@ -14,10 +14,15 @@ final class Logged {
 
     private Logged() {}
 
-    /** @param value as the state has it; null for a deletion */
-    static ProducerRecord<byte[], byte[]> record(String changelog, int partition, byte[] key, byte[] value) {
+    /**
+     * The record of a change.
+     *
+     * @param value as the state has it; null for a deletion
+     * @param at the time of a deletion
+     */
+    static ProducerRecord<byte[], byte[]> record(String changelog, int partition, byte[] key, byte[] value, long at) {
         if (value == null) {
-            return new ProducerRecord<>(changelog, partition, key, null);
+            return new ProducerRecord<>(changelog, partition, Math.max(0, at), key, null);
         }
         Entry entry = Entry.of(value);
         List<Header> headers = null;

@@ -227,7 +227,7 @@ public final class MemoryTask extends RunningTask {
         }
         long[] ends = new long[plan.stores().size()];
         state.changes((store, key, value) ->
-                send(Logged.record(plan.stores().get(store).changelog(), partition, key, value)));
+                send(Logged.record(plan.stores().get(store).changelog(), partition, key, value, state.timestamp)));
         state.committed(ends);
         commits++;
         Batch done = batch;

@@ -411,6 +411,7 @@ final class Operation {
             return;
         }
         long at = row.getLong(spec.timestamp);
+        state.timestamp = at;
         rows.atHand = spec.headers < 0 || row.isNullAt(spec.headers) ? null : row.getBinary(spec.headers);
         for (int i = 0; i < shelves.length; i++) {
             Entry entry = spec.entries.get(i);

@@ -92,6 +92,8 @@ final class State implements AutoCloseable {
     private ColumnFamilyHandle positions;
     private WriteOptions writing;
     private long changedBytes;
+    /** The time of the record at hand, with which deletions are logged. */
+    long timestamp;
 
     /**
      * Opens the stores.

@@ -413,7 +413,7 @@ final class Task extends RunningTask {
         calls.check();
         begin();
         state.changes((store, key, value) -> committer.send(
-                Logged.record(plan.stores().get(store).changelog(), partition, key, value),
+                Logged.record(plan.stores().get(store).changelog(), partition, key, value, state.timestamp),
                 (metadata, error) -> {
                     if (error == null) {
                         ends[store] = Math.max(ends[store], metadata.offset() + 1);

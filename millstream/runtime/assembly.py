@@ -69,7 +69,7 @@ from millstream.runtime.topics.reconcile import Reconciler
 from millstream.runtime.topics.topic_news import source_patterns, written_topics
 from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, offset_reset, runs_tasks, serde_of
+from millstream.runtime.wiring import Parts, offset_reset, serde_of
 from millstream.serdes.registered import bound
 from millstream.serdes.serde import SerdePair
 from millstream.stores.directory import StateDirectory
@@ -77,6 +77,7 @@ from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopic, InternalTopics, plan_internal_topics
 from millstream.topology.names import is_internal_topic
 from millstream.topology.nodes import FrameTable
+from millstream.topology.pipeline import runs_tasks
 from millstream.topology.topology import Topology
 
 __all__ = ["Assembly", "ClosedMeanwhile"]

@@ -81,14 +81,15 @@ from millstream.runtime.threads.standby_updates import StandbyUpdates
 from millstream.runtime.threads.supervisor import Supervisor
 from millstream.runtime.threads.thread import StreamThread
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, QueryServing, real_parts, runs_tasks
+from millstream.runtime.wiring import Parts, QueryServing, real_parts
 from millstream.states import State
 from millstream.stores.directory import StateDirectory
 
 if TYPE_CHECKING:
     from millstream.runtime.threads.standby_updates import StandbyUpdateListener
     from millstream.stores.updater import StateRestoreListener
-    from millstream.topology.topology import Topology
+    from millstream.topology.pipeline import runs_tasks
+from millstream.topology.topology import Topology
 
 __all__ = ["KafkaStreams"]
 

@@ -5,7 +5,6 @@ Each is imported when it is needed, so that a client that runs no pipeline does 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember,
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.modes import modes_of
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
+from millstream.topology.pipeline import runs_tasks
 
 __all__ = [
     "Broker",
@@ -30,7 +30,6 @@ __all__ = [
     "default_extractor",
     "offset_reset",
     "real_parts",
-    "runs_tasks",
     "serde_of",
 ]
 
@@ -145,11 +144,6 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
     )
 
 
-def runs_tasks() -> bool:
-    """Whether tasks read, compute and commit by themselves: a switch for as long as both ways exist."""
-    return os.environ.get("MILLSTREAM_ENGINE") == "tasks"
-
-
 def _tasks(config: StreamsConfig) -> Any:
     from millstream.spark.run.task_run import TaskSettings
 
@@ -164,6 +158,7 @@ def _tasks(config: StreamsConfig) -> Any:
     timeout = {"transaction.timeout.ms": str(config.transaction_timeout_ms)}
     return TaskSettings(
         exactly_once=config.exactly_once,
+        # 0 means, for batches, one after another.
         commit_ms=round(config.commit_interval.total_seconds() * 1000) or 100,
         idle_ms=config["max.task.idle.ms"],
         offset_reset=offset_reset(config),

@@ -41,7 +41,7 @@ from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import FORMAT, Transactions, sink_options
 from millstream.spark.compile.source import kafka_options, read_kafka, read_topic
 from millstream.spark.compile.task_compiler import CompiledTask, compile_task
-from millstream.spark.jvm.executors import Executors, slots_of
+from millstream.spark.jvm.executors import Executors, is_cluster, slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
 from millstream.spark.rehearsal import rehearse
@@ -169,6 +169,7 @@ class SparkEngine:
         self._frames: dict[str, StaticFrame] = {}
         self._in_batches: dict[str, CompiledPipeline] = {}
         self._refreshing = threading.Lock()
+        self._slots_taken: dict[str, int] = {}
         self._closing = closing or threading.Event()
         # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
@@ -585,12 +586,17 @@ class SparkEngine:
         settings = self._settings
         assert settings.tasks is not None
         name, topics = pipeline.name, _topics(pipeline)
+        if is_cluster(str(self.spark.sparkContext.master)):
+            raise TopologyException(
+                f"pipeline {name}: tasks run in this process only, with spark.master=local[n]"
+            )
         scratch = tempfile.mkdtemp(prefix="millstream-query-")
         run = None
         try:
             run = TaskRun(
                 self.spark, self._run(name), settings.application_id, pipeline, settings.tasks, plan.stores
             )
+            self._take_slots(name, run.tasks)
             query = (
                 plan.rows.writeStream.format(TASKS)
                 .option("checkpointLocation", scratch)
@@ -604,9 +610,14 @@ class SparkEngine:
             shutil.rmtree(scratch, ignore_errors=True)
             said = without_plan(error)
             raise translate(name, topics, said, claim=claim, report=Report.of_text(str(said)))  # noqa: B904
+        except BaseException:
+            _forget(run)
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
 
         def ended(end: PipelineEnd) -> None:
             _forget(run)
+            self._slots_taken.pop(name, None)
             shutil.rmtree(scratch, ignore_errors=True)
             if (end.error is not None and is_jvm_lost(end.error.__cause__)) or not _answers(
                 lambda: end_query(self.spark, query.id)
@@ -639,6 +650,22 @@ class SparkEngine:
             self._running = [each for each in self._running if not each.ended]
             self._running.append(running)
         return running
+
+    def _take_slots(self, name: str, tasks: int) -> None:
+        """Note that a pipeline's tasks run as long as it does.
+
+        Raises:
+            StreamsException: Spark has too few slots: a task without one would wait for ever.
+        """
+        slots = slots_of(self.spark, self._closing)
+        others = sum(count for pipeline, count in self._slots_taken.items() if pipeline != name)
+        if tasks + others >= slots:
+            raise StreamsException(
+                f"pipeline {name} has {tasks} tasks, which run as long as it does, the others have {others}, "
+                f"and one slot must stay free; there are {slots}. Start Spark with "
+                f"spark.master=local[{tasks + others + 1}] or more, where a slot is a thread"
+            )
+        self._slots_taken[name] = tasks
 
     @property
     def _real_time_ms(self) -> int:

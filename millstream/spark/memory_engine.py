@@ -39,12 +39,12 @@ from millstream.spark.run.failures import Report, first_line, report_of, transla
 from millstream.spark.run.progress import new_reports
 from millstream.spark.run.real_time_batches import SQL
 from millstream.spark.run.task_run import FORMAT as TASKS
-from millstream.spark.run.task_run import TaskRun, TaskSettings, runs_tasks, task_rows, trigger
+from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, trigger
 from millstream.spark.run.transactions import report_of_java
 from millstream.spark.worker.handler_calls import HandlerError, Question
 from millstream.spark.worker.programs import end_query
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, runs_tasks
 
 __all__ = ["MemoryEngine", "MemoryPipeline", "MemoryTaskPipeline"]
 

@@ -46,13 +46,12 @@ from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.memory_engine import Input, MemoryEngine, MemoryPipeline, MemoryTaskPipeline
-from millstream.spark.run.task_run import runs_tasks
 from millstream.states import State, ThreadState
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.names import internal_topic, is_internal_topic
 from millstream.topology.nodes import FrameRead, GlobalTable, Repartition, Source
-from millstream.topology.pipeline import writers_first
+from millstream.topology.pipeline import runs_tasks, writers_first
 from millstream.topology.topology import Topology
 
 __all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"]

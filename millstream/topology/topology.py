@@ -465,7 +465,7 @@ class Topology(ExplainsMissingNames):
         return plan_pipelines(self.nodes, self.subtopologies, by_task=self._is_by_task)
 
     def by_task(self) -> Topology:
-        """The same program, with a query for each subtopology (design: the task engine)."""
+        """The same program, with a query for each subtopology (docs/decisions/0078)."""
         other = copy.copy(self)
         other.__dict__.pop("pipelines", None)
         other.__dict__.pop("queries", None)

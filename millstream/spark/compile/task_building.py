@@ -16,7 +16,7 @@ from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.kernel_operators import Item
 from millstream.spark.compile.task_flow import CONTROL
 from millstream.spark.run.task_run import TaskStore
-from millstream.topology.names import changelog_topic
+from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
     ForeignKeyLookup,
     Node,
@@ -57,7 +57,7 @@ class TaskBuilding(Building):
         else:
             names = node.topics if isinstance(node, Source) else (node.topic,)
             if isinstance(node, Repartition):
-                names = (f"{self.context.application_id}-{node.topic}",)
+                names = (internal_topic(self.context.application_id, node.topic),)
             mine = topic.isin(*names)
         keep = flow.with_column("f", F.coalesce((F.col(CONTROL) == 0) & mine, F.lit(False)))
         return flow, Lane("key", "value", keep)

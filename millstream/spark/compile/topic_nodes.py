@@ -156,7 +156,7 @@ def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
 
 def _forget_raw(building: Building, flow: Flow) -> tuple[str, str]:
     """Drop the bytes that were read, unless dead letters need them; returns their columns' names."""
-    if RAW_KEY in flow.df.columns or not building.owns_sources:
+    if not building.owns_sources:
         return RAW_KEY, RAW_VALUE
     if building.context.handlers.needs_source:
         flow.df = flow.df.withColumnsRenamed({"key": RAW_KEY, "value": RAW_VALUE})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,7 +16,7 @@ from millstream.topology.names import internal_topic
 from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Repartition, Source
 from millstream.topology.pipeline import Pipeline
 
-__all__ = ["FORMAT", "TaskRun", "TaskSettings", "TaskStore", "runs_tasks", "task_rows", "trigger"]
+__all__ = ["FORMAT", "TaskRun", "TaskSettings", "TaskStore", "task_rows", "trigger"]
 
 FORMAT = "io.millstream.kernel.task.TaskTable"
 _RUNS = "io.millstream.kernel.task.TaskRuns"
@@ -54,11 +53,6 @@ class TaskSettings:
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def runs_tasks() -> bool:
-    """Whether tasks read, compute and commit by themselves: a switch for as long as both ways exist."""
-    return os.environ.get("MILLSTREAM_ENGINE") == "tasks"
-
-
 def task_rows(spark: SparkSession, name: str) -> DataFrame:
     """The records of the tasks of a run that will have this name."""
     return spark.readStream.format(FORMAT).option("run", name).load()
@@ -89,7 +83,7 @@ class TaskRun:
         """
         self.name = name
         self._runs: Any = java_class(spark._jvm, _RUNS)
-        topics, patterns = _topics_of(pipeline, application_id)
+        topics, patterns = _topics_of(pipeline, application_id, settings.offset_reset)
         plan = {
             "run": f"{name}-{uuid.uuid4().hex}",
             "application": application_id,
@@ -137,13 +131,17 @@ class TaskRun:
         return found
 
 
-def _topics_of(pipeline: Pipeline, application_id: str) -> tuple[list[str], list[str]]:
+def _topics_of(
+    pipeline: Pipeline, application_id: str, default: OffsetResetPolicy
+) -> tuple[list[str], dict[str, str]]:
+    """The topics that are read, and patterns of further ones with where these begin."""
     topics: list[str] = []
-    patterns: list[str] = []
+    patterns: dict[str, str] = {}
     for node in pipeline.inputs:
         if isinstance(node, Source):
             topics += node.topics
-            patterns += [] if node.pattern is None else [node.pattern.pattern]
+            if node.pattern is not None:
+                patterns[node.pattern.pattern] = _policy(node.offset_reset or default)
         elif isinstance(node, Repartition):
             topics.append(internal_topic(application_id, node.topic))
         else:
@@ -166,12 +164,13 @@ def _resets_of(pipeline: Pipeline, default: OffsetResetPolicy) -> dict[str, str]
     for node in pipeline.inputs:
         if isinstance(node, Repartition):
             continue
-        policy = node.offset_reset or default
-        text = (
-            policy.value
-            if isinstance(policy, OffsetReset)
-            else f"by_duration:PT{policy.duration_ms / 1000:.3f}S"
-        )
+        text = _policy(node.offset_reset or default)
         topics = node.topics if isinstance(node, Source) else (node.topic,)
         resets |= dict.fromkeys(topics, text)
     return resets
+
+
+def _policy(policy: OffsetResetPolicy) -> str:
+    if isinstance(policy, OffsetReset):
+        return policy.value
+    return f"by_duration:PT{policy.duration_ms / 1000:.3f}S"

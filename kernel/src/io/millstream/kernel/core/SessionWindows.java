@@ -194,7 +194,7 @@ public final class SessionWindows extends Windowed {
         }
     }
 
-    /** The session with this moment; null if there is none any more. */
+    /** The session with this moment; null if there is none any more, which a state that lasts finds out here. */
     private Window at(byte[] key, long moment) {
         for (long number = number(moment); number <= number(clock.streamTime); number++) {
             for (Window session : table.slice(key, number).windows) {
@@ -202,6 +202,9 @@ public final class SessionWindows extends Windowed {
                     return session;
                 }
             }
+        }
+        if (!table.isLasting()) {
+            throw new IllegalStateException("there is no session at " + moment + " that was there before");
         }
         return null;
     }

@@ -69,7 +69,7 @@ abstract class Windowed extends Core {
         for (Due.Entry entry : closing.take(time)) {
             table.makeRoom();
             Window window = slice(entry.key(), entry.number()).find(entry.number());
-            if (window != null) {
+            if (window != null || !table.isLasting()) { // otherwise what has expired may not be there
                 output.closed(entry.key(), window);
             }
         }

@@ -79,7 +79,7 @@ public final class MemoryTask extends RunningTask {
         }
         Batch batch = new Batch(heads(lines));
         task.batches.add(batch);
-        Tasks tasks = Tasks.here(run);
+        Tasks tasks = Tasks.of(run);
         while (!batch.done.await(LOOK_EVERY_MS, TimeUnit.MILLISECONDS) || inBatches && tasks.batch() <= batch.number) {
             if (task.isClosed || System.nanoTime() > until) {
                 return null;
@@ -231,7 +231,8 @@ public final class MemoryTask extends RunningTask {
         state.committed(ends);
         commits++;
         Batch done = batch;
-        done.number = Tasks.here(plan.run()).batch();
+        Tasks tasks = Tasks.here(plan.run());
+        done.number = tasks == null ? 0 : tasks.batch();
         batch = null;
         isCommitting = false;
         done.done.countDown();

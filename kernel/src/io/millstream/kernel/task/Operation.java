@@ -75,6 +75,12 @@ final class Operation {
             Program program)
             implements Serializable {
 
+        /** Without the program, which has an environment. */
+        @Override
+        public String toString() {
+            return "operator " + number;
+        }
+
         /**
          * From Python's description.
          *

@@ -45,6 +45,7 @@ import org.slf4j.LoggerFactory;
 final class Task extends RunningTask {
     private static final Logger LOG = LoggerFactory.getLogger(Task.class);
     private static final long CLOSING_MS = 2_000;
+    private static final long REFRESH = TimeUnit.DAYS.toNanos(1);
     /** How long one partition's records are waited for at a time while others have some. */
     private static final long AWAITED_MS = 10;
 
@@ -73,8 +74,10 @@ final class Task extends RunningTask {
     private boolean isAsking;
     private long lastCommit = System.nanoTime();
     private volatile boolean isHurried;
-    private long records;
-    private long commits;
+    private volatile long records;
+    private volatile long commits;
+    /** When all offsets were committed, by the nano time; 0 if they were not. */
+    private long refreshed;
 
     Task(TaskPlan plan, int partition, Watch watch) {
         super(plan, partition);
@@ -102,7 +105,9 @@ final class Task extends RunningTask {
                 notes = OffsetNotes.read(metadata());
                 TaskDirectory directory = directory();
                 checkTopics(now, directory);
-                state = opened(new State(plan.stores(), claimed(directory, now)));
+                claim(directory, now);
+                state = opened(new State(plan.stores(), directory));
+                opened.remove(directory); // the state closes it
                 Memory.taskOpened();
                 opened.add(0, Memory::taskClosed);
                 restore = new Restore(plan, partition, watch, state, reader);
@@ -163,12 +168,10 @@ final class Task extends RunningTask {
                 : opened(new TaskDirectory(Path.of(plan.directory(), name)));
     }
 
-    private TaskDirectory claimed(TaskDirectory directory, Topics now) {
+    private void claim(TaskDirectory directory, Topics now) {
         if (directory != null) {
             directory.claim(plan, now);
-            opened.remove(directory); // the state closes it
         }
-        return directory;
     }
 
     /**
@@ -271,6 +274,7 @@ final class Task extends RunningTask {
                 throw new IllegalStateException("task " + name + ": its commit has not reached the sink");
             }
             long now = System.nanoTime();
+            isDirty |= isRefreshDue(now) && !committed.isEmpty();
             if (isDirty && (isEnding || isCommitDue(now))) {
                 return control();
             }
@@ -304,6 +308,11 @@ final class Task extends RunningTask {
 
     private boolean isCommitDue(long now) {
         return leftToCommit(now) <= 0 || isHurried || state.changedBytes() > Memory.changes();
+    }
+
+    /** Brokers forget offsets that were committed long ago, also of a partition in which nothing has come since. */
+    private boolean isRefreshDue(long now) {
+        return refreshed == 0 || now - refreshed > REFRESH;
     }
 
     private RecordRow control() {
@@ -424,7 +433,11 @@ final class Task extends RunningTask {
         operations.forEach((number, operation) -> notes.clocks.put(number, operation.clock()));
         Map<TopicPartition, OffsetAndMetadata> offsets = offsets();
         Map<TopicPartition, OffsetAndMetadata> changed = new HashMap<>(offsets);
-        changed.entrySet().removeIf(each -> each.getValue().equals(committed.get(each.getKey())));
+        if (!isRefreshDue(System.nanoTime())) {
+            changed.entrySet().removeIf(each -> each.getValue().equals(committed.get(each.getKey())));
+        } else {
+            refreshed = System.nanoTime();
+        }
         if (!changed.isEmpty()) {
             calls.retried("add offsets", () -> committer.sendOffsetsToTransaction(changed, group));
         }

@@ -16,7 +16,7 @@ import java.util.TreeMap;
  * @param application the application.id, which is the group whose offsets are committed
  * @param subtopology its number
  * @param topics what is read, each with the number of its partitions; 0 before that is known
- * @param patterns what is read besides: all topics whose names match one of them
+ * @param patterns what is read besides, all topics whose names match one of them; and where these begin
  * @param consumer settings of the consumer, by Kafka's names
  * @param producer settings of the producer, likewise
  * @param isExactlyOnce whether outputs are part of the transaction; the state and the offsets are in any case
@@ -37,7 +37,7 @@ public record TaskPlan(
         String application,
         int subtopology,
         Map<String, Integer> topics,
-        List<String> patterns,
+        Map<String, String> patterns,
         Map<String, String> consumer,
         Map<String, String> producer,
         boolean isExactlyOnce,
@@ -79,8 +79,7 @@ public record TaskPlan(
         }
         Map<String, Integer> topics = new TreeMap<>();
         node.get("topics").forEach(topic -> topics.put(topic.asText(), 0));
-        List<String> patterns = new ArrayList<>();
-        node.path("patterns").forEach(pattern -> patterns.add(pattern.asText()));
+        Map<String, String> patterns = node.has("patterns") ? texts(node.get("patterns")) : Map.of();
         List<String> outputs = new ArrayList<>();
         node.path("outputs").forEach(topic -> outputs.add(topic.asText()));
         List<Store> stores = new ArrayList<>();
@@ -116,8 +115,14 @@ public record TaskPlan(
         return texts;
     }
 
-    /** The same plan, with the number of partitions of each topic that is read. */
-    TaskPlan with(Map<String, Integer> partitions) {
+    /** Without settings, which may have passwords. */
+    @Override
+    public String toString() {
+        return "tasks of subtopology " + subtopology + " of " + application;
+    }
+
+    /** The same plan, with the number of partitions of each topic that is read, and where each of them begins. */
+    TaskPlan with(Map<String, Integer> partitions, Map<String, String> begins) {
         return new TaskPlan(
                 run,
                 application,
@@ -133,7 +138,7 @@ public record TaskPlan(
                 directory,
                 stores,
                 outputs,
-                resets,
+                begins,
                 buffered,
                 timeoutMs,
                 metadataBytes);

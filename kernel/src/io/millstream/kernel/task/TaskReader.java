@@ -18,6 +18,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private static final long LONGEST_BATCH = TimeUnit.MILLISECONDS.toNanos(500);
 
     private static final long SOON_MS = 5;
+    private static final long MARGIN_MS = 1_000;
 
     private final Tasks tasks;
     private final RunningTask task;
@@ -45,7 +46,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
         while (true) {
             long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
-            boolean isEnding = tasks.isEnding() || left <= 0;
+            boolean isEnding = tasks.isEnding() || left <= MARGIN_MS; // Spark looks at the clock itself, too
             row = task.poll(Math.max(0, Math.min(left, SLICE_MS)), isEnding);
             if (row != null || isEnding) {
                 isDone = row == null;

@@ -1,11 +1,10 @@
 package io.millstream.kernel.task;
 
-import java.util.ArrayList;
-import java.util.Collection;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.regex.Pattern;
@@ -27,29 +26,31 @@ public final class TaskRuns {
      */
     public static int begin(String name, String plan) throws InterruptedException {
         TaskPlan made = TaskPlan.of(plan);
-        TaskPlan counted = made.isInMemory() ? made : made.with(partitions(made));
+        TaskPlan counted = made.isInMemory() ? made : counted(made);
         Tasks.of(counted.run());
         PLANS.put(name, counted);
         return counted.tasks();
     }
 
-    private static Map<String, Integer> partitions(TaskPlan plan) throws InterruptedException {
-        Map<String, Object> settings = new HashMap<>(plan.consumer());
-        settings.keySet().removeIf(key -> key.startsWith("fetch.") || key.startsWith("max.poll"));
-        try (Admin admin = Admin.create(settings)) {
-            Collection<String> names = new ArrayList<>(plan.topics().keySet());
+    private static TaskPlan counted(TaskPlan plan) throws InterruptedException {
+        Map<String, String> resets = new TreeMap<>(plan.resets());
+        try (Admin admin = Topics.admin(plan)) {
+            Set<String> names = new TreeSet<>(plan.topics().keySet());
             if (!plan.patterns().isEmpty()) {
-                Collection<String> all = admin.listTopics().names().get();
-                plan.patterns().forEach(each -> {
+                Set<String> all = admin.listTopics().names().get();
+                plan.patterns().forEach((each, begins) -> {
                     Pattern pattern = Pattern.compile(each);
-                    all.stream().filter(name -> pattern.matcher(name).matches()).forEach(names::add);
+                    all.stream().filter(name -> pattern.matcher(name).matches()).forEach(name -> {
+                        names.add(name);
+                        resets.putIfAbsent(name, begins);
+                    });
                 });
             }
             Map<String, Integer> counts = new TreeMap<>();
             Map<String, TopicDescription> found = admin.describeTopics(names).allTopicNames().get();
             found.forEach((topic, description) ->
                     counts.put(topic, description.partitions().size()));
-            return counts;
+            return plan.with(counts, resets);
         } catch (ExecutionException error) {
             if (error.getCause() instanceof UnknownTopicOrPartitionException missing) {
                 throw missing;
@@ -101,10 +102,5 @@ public final class TaskRuns {
     /** How many records were read in this run. */
     public static long records(String name) {
         return open(name).stream().mapToLong(RunningTask::records).sum();
-    }
-
-    /** How often the tasks have committed in this run. */
-    public static long commits(String name) {
-        return open(name).stream().mapToLong(RunningTask::commits).sum();
     }
 }

@@ -176,6 +176,9 @@ public final class Tasks {
 
     private Watch watch(TaskPlan plan) {
         synchronized (idle) {
+            if (isOver) {
+                throw new IllegalStateException("run " + plan.run() + " has ended");
+            }
             if (watch == null) {
                 watch = new Watch(plan);
             }

@@ -26,7 +26,7 @@ public final class StateMain {
         List<TaskPlan.Store> stores =
                 List.of(new TaskPlan.Store("disk", "", false), new TaskPlan.Store("memory", "", true));
         TaskPlan plan = new TaskPlan(
-                "run", "app", 0, Map.of(), List.of(), Map.of(), Map.of(), true, 1, 0, false, arguments[0], stores,
+                "run", "app", 0, Map.of(), Map.of(), Map.of(), Map.of(), true, 1, 0, false, arguments[0], stores,
                 List.of(),                 Map.of(), 1, 1, 4096);
         Random dice = new Random(Long.parseLong(arguments[1]));
         int steps = Integer.parseInt(arguments[2]);

@@ -10,6 +10,7 @@ import difflib
 import inspect
 import logging
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -24,7 +25,7 @@ from millstream.errors import ConfigException
 from millstream.foreign import has_controls, printable
 from millstream.locations import kind_of
 
-__all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler"]
+__all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler", "runs_tasks"]
 
 log = logging.getLogger(__name__)
 
@@ -859,3 +860,8 @@ def _default_text(key: Key) -> str:
     if key.required:
         return "(required)"
     return "" if key.default is None else as_text(key.default)
+
+
+def runs_tasks() -> bool:
+    """Whether tasks read, compute and commit by themselves: a switch for as long as both ways exist."""
+    return os.environ.get("MILLSTREAM_ENGINE") == "tasks"

@@ -22,7 +22,7 @@ from millstream.checkpoints.fencing import ClaimOwner, LocalCheckpointFiles, che
 from millstream.checkpoints.identity import Policies, TopicRole, topics_of
 from millstream.checkpoints.object_fencing import claims_of
 from millstream.checkpoints.starts import begin, raise_if_half_reset
-from millstream.config import StreamsConfig, as_text
+from millstream.config import StreamsConfig, as_text, runs_tasks
 from millstream.errors import (
     MissingSourceTopicException,
     ProcessorStateException,
@@ -77,7 +77,6 @@ from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopic, InternalTopics, plan_internal_topics
 from millstream.topology.names import is_internal_topic
 from millstream.topology.nodes import FrameTable
-from millstream.topology.pipeline import runs_tasks
 from millstream.topology.topology import Topology
 
 __all__ = ["Assembly", "ClosedMeanwhile"]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from millstream import program_end
 from millstream.checkpoints.checkpoints import Checkpoints
 from millstream.clock import seconds_of
-from millstream.config import StreamsConfig
+from millstream.config import StreamsConfig, runs_tasks
 from millstream.coroutines import Changes, Do, Until, Wait, block
 from millstream.errors import (
     IllegalStateException,
@@ -88,7 +88,6 @@ from millstream.stores.directory import StateDirectory
 if TYPE_CHECKING:
     from millstream.runtime.threads.standby_updates import StandbyUpdateListener
     from millstream.stores.updater import StateRestoreListener
-    from millstream.topology.pipeline import runs_tasks
 from millstream.topology.topology import Topology
 
 __all__ = ["KafkaStreams"]

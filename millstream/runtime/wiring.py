@@ -14,14 +14,13 @@ from typing import Any, Protocol
 
 from millstream.client_keys import COMMON_KEYS, MEMBER_KEYS
 from millstream.clock import Clock, SystemClock
-from millstream.config import StreamsConfig, as_text, reset_of
+from millstream.config import StreamsConfig, as_text, reset_of, runs_tasks
 from millstream.errors import ConfigException, TopologyException
 from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.modes import modes_of
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
-from millstream.topology.pipeline import runs_tasks
 
 __all__ = [
     "Broker",

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millstream.config import runs_tasks
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import PipelineException, StreamsException, TopologyException
 from millstream.kernel.constants import ANSWER_FAIL
@@ -44,7 +45,7 @@ from millstream.spark.run.transactions import report_of_java
 from millstream.spark.worker.handler_calls import HandlerError, Question
 from millstream.spark.worker.programs import end_query
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
-from millstream.topology.pipeline import Pipeline, runs_tasks
+from millstream.topology.pipeline import Pipeline
 
 __all__ = ["MemoryEngine", "MemoryPipeline", "MemoryTaskPipeline"]
 

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from millstream.clock import SystemClock
-from millstream.config import StreamsConfig
+from millstream.config import StreamsConfig, runs_tasks
 from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.timestamps import extractor
 from millstream.errors import IllegalStateException, SerializationException, TopologyException
@@ -51,7 +51,7 @@ from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.names import internal_topic, is_internal_topic
 from millstream.topology.nodes import FrameRead, GlobalTable, Repartition, Source
-from millstream.topology.pipeline import runs_tasks, writers_first
+from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology
 
 __all__ = ["TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"]

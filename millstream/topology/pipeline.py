@@ -11,7 +11,6 @@ Consecutive stateful steps without a change of key between them are one query: K
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,7 +55,6 @@ __all__ = [
     "input_label",
     "linked",
     "plan_pipelines",
-    "runs_tasks",
     "state_before",
     "writers_first",
 ]
@@ -148,11 +146,6 @@ def input_label(node: Source | TableSource | Repartition) -> str:
     if isinstance(node, Source):
         return ",".join(node.topics) if node.pattern is None else f"pattern {node.pattern.pattern}"
     return node.topic
-
-
-def runs_tasks() -> bool:
-    """Whether tasks read, compute and commit by themselves: a switch for as long as both ways exist."""
-    return os.environ.get("MILLSTREAM_ENGINE") == "tasks"
 
 
 def plan_pipelines(

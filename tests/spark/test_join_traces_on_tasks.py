@@ -1,4 +1,4 @@
-"""Joins and grouped tables as tasks, held against what Kafka Streams' own driver has written, record by record."""
+"""Joins and grouped tables as tasks, held against what Kafka Streams' own driver has written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OTHERWISE = {
     "table_filter/random 19, last, map_values with a store, filter",
     "table_table/outer_join, a count with a fold",
 }
-"""What does not work yet."""
+"""What differs, and is not understood yet."""
 
 
 @pytest.fixture(autouse=True)

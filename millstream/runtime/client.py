@@ -88,7 +88,7 @@ from millstream.stores.directory import StateDirectory
 if TYPE_CHECKING:
     from millstream.runtime.threads.standby_updates import StandbyUpdateListener
     from millstream.stores.updater import StateRestoreListener
-from millstream.topology.topology import Topology
+    from millstream.topology.topology import Topology
 
 __all__ = ["KafkaStreams"]
 

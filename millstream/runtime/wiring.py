@@ -22,15 +22,7 @@ from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.modes import modes_of
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
 
-__all__ = [
-    "Broker",
-    "Parts",
-    "QueryServing",
-    "default_extractor",
-    "offset_reset",
-    "real_parts",
-    "serde_of",
-]
+__all__ = ["Broker", "Parts", "QueryServing", "default_extractor", "offset_reset", "real_parts", "serde_of"]
 
 _EXTRACTOR = "default.timestamp.extractor"
 

@@ -70,8 +70,7 @@ from millstream.spark.run.real_time_batches import (
     tasks_behind_shuffles,
 )
 from millstream.spark.run.streaming_query import IdlePipeline, QueryPipeline
-from millstream.spark.run.task_run import FORMAT as TASKS
-from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, trigger
+from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, task_writer
 from millstream.spark.run.transactions import (
     check_session,
     end_run,
@@ -545,12 +544,7 @@ class SparkEngine:
 
         def ended(end: PipelineEnd) -> None:
             _forget(run or backlog)
-            # With an error class it is Spark's own report, such as of a user's function that reached no
-            # server.
-            has_class = getattr(end.error, "error_class", None) is not None
-            is_lost = end.error is not None and not has_class and is_jvm_lost(end.error.__cause__)
-            if is_lost or not _answers(tidy):
-                self._session.note_lost()
+            self._tidied(end, tidy)
             on_end(end)
 
         def tidy() -> None:
@@ -570,10 +564,21 @@ class SparkEngine:
             run,
             backlog,
         )
+        self._note_running(running)
+        return running
+
+    def _note_running(self, running: QueryPipeline) -> None:
         with self._lock:
             self._running = [pipeline for pipeline in self._running if not pipeline.ended]
             self._running.append(running)
-        return running
+
+    def _tidied(self, end: PipelineEnd, tidy: Callable[[], None]) -> None:
+        """Release what a query that has ended leaves in Spark, or note that Spark's process is lost."""
+        # With an error class it is Spark's own report, such as of a user's function that reached no server.
+        has_class = getattr(end.error, "error_class", None) is not None
+        is_lost = end.error is not None and not has_class and is_jvm_lost(end.error.__cause__)
+        if is_lost or not _answers(tidy):
+            self._session.note_lost()
 
     def _start_task(
         self,
@@ -597,14 +602,8 @@ class SparkEngine:
                 self.spark, self._run(name), settings.application_id, pipeline, settings.tasks, plan.stores
             )
             self._take_slots(name, run.tasks)
-            query = (
-                plan.rows.writeStream.format(TASKS)
-                .option("checkpointLocation", scratch)
-                .trigger(**trigger(in_batches=plan.in_batches))
-                .outputMode("update")
-                .queryName(f"{settings.application_id}-{name}")
-                .start()
-            )
+            writer = task_writer(plan.rows, scratch, in_batches=plan.in_batches)
+            query = writer.queryName(f"{settings.application_id}-{name}").start()
         except (PySparkException, Py4JError, OSError) as error:
             _forget(run)
             shutil.rmtree(scratch, ignore_errors=True)
@@ -619,10 +618,7 @@ class SparkEngine:
             _forget(run)
             self._slots_taken.pop(name, None)
             shutil.rmtree(scratch, ignore_errors=True)
-            if (end.error is not None and is_jvm_lost(end.error.__cause__)) or not _answers(
-                lambda: end_query(self.spark, query.id)
-            ):
-                self._session.note_lost()
+            self._tidied(end, lambda: end_query(self.spark, query.id))
             on_end(end)
 
         handlers = settings.handlers
@@ -646,9 +642,7 @@ class SparkEngine:
             self._executors.recent,
             run,
         )
-        with self._lock:
-            self._running = [each for each in self._running if not each.ended]
-            self._running.append(running)
+        self._note_running(running)
         return running
 
     def _take_slots(self, name: str, tasks: int) -> None:

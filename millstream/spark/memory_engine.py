@@ -39,8 +39,7 @@ from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import Report, first_line, report_of, translate, unreadable
 from millstream.spark.run.progress import new_reports
 from millstream.spark.run.real_time_batches import SQL
-from millstream.spark.run.task_run import FORMAT as TASKS
-from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, trigger
+from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, task_writer
 from millstream.spark.run.transactions import report_of_java
 from millstream.spark.worker.handler_calls import HandlerError, Question
 from millstream.spark.worker.programs import end_query
@@ -315,13 +314,7 @@ class MemoryTaskPipeline:
         settings = TaskSettings(True, 0, 0, "")
         stores = [replace(store, in_memory=True) for store in task.stores]
         self._run = TaskRun(spark, name, application_id, pipeline, settings, stores)
-        self._query = (
-            task.rows.writeStream.format(TASKS)
-            .option("checkpointLocation", checkpoint)
-            .trigger(**trigger(in_batches=task.in_batches))
-            .outputMode("update")
-            .start()
-        )
+        self._query = task_writer(task.rows, checkpoint, in_batches=task.in_batches).start()
 
     def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:
         """As MemoryPipeline.process."""

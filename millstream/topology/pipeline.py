@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.errors import TopologyException
+from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
@@ -56,6 +57,7 @@ __all__ = [
     "linked",
     "plan_pipelines",
     "state_before",
+    "topics_of_input",
     "writers_first",
 ]
 
@@ -146,6 +148,13 @@ def input_label(node: Source | TableSource | Repartition) -> str:
     if isinstance(node, Source):
         return ",".join(node.topics) if node.pattern is None else f"pattern {node.pattern.pattern}"
     return node.topic
+
+
+def topics_of_input(node: Source | TableSource | Repartition, application_id: str) -> tuple[str, ...]:
+    """The topics in Kafka that an input names; those that its pattern matches are not known."""
+    if isinstance(node, Source):
+        return tuple(node.topics)
+    return (internal_topic(application_id, node.topic) if isinstance(node, Repartition) else node.topic,)
 
 
 def plan_pipelines(

@@ -7,7 +7,7 @@ compiler.py has the table of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -181,6 +181,13 @@ class Building:
         flow = Flow(self.context.read(node), self.names, scans=(Scan(input_label(node)),))
         self.flows.append(flow)
         return flow, Lane("key", "value")
+
+    def count_uses(self, nodes: Iterable[Node]) -> None:
+        """Note how many of these nodes take each node's lane."""
+        for node in nodes:
+            if node not in self.pipeline.inputs:
+                for parent in self.parents(node):
+                    self.uses[parent] = self.uses.get(parent, 0) + 1
 
     def parents(self, node: Node) -> tuple[Node, ...]:
         """What must be built before a node, including the reads of its global tables."""

@@ -184,10 +184,7 @@ def _visit_all(building: Building) -> None:
     """Visit each node when its parents are done; when no node is left to visit, build what waits."""
     inputs = set(building.pipeline.inputs)
     waiting = [*building.pipeline.nodes, *topic_nodes.written_back(building.pipeline)]
-    for node in waiting:
-        if node not in inputs:
-            for parent in building.parents(node):
-                building.uses[parent] = building.uses.get(parent, 0) + 1
+    building.count_uses(waiting)
     table_nodes.note_remembering(building)
     done: set[Node] = set()
     while waiting:

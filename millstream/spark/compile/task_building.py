@@ -16,7 +16,7 @@ from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.kernel_operators import Item
 from millstream.spark.compile.task_flow import CONTROL
 from millstream.spark.run.task_run import TaskStore
-from millstream.topology.names import changelog_topic, internal_topic
+from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (
     ForeignKeyLookup,
     Node,
@@ -28,6 +28,7 @@ from millstream.topology.nodes import (
     TableSource,
     ToTable,
 )
+from millstream.topology.pipeline import topics_of_input
 
 __all__ = ["TaskBuilding"]
 
@@ -55,10 +56,7 @@ class TaskBuilding(Building):
         if isinstance(node, Source) and node.pattern is not None:
             mine = topic.rlike(f"^(?:{node.pattern.pattern})$")
         else:
-            names = node.topics if isinstance(node, Source) else (node.topic,)
-            if isinstance(node, Repartition):
-                names = (internal_topic(self.context.application_id, node.topic),)
-            mine = topic.isin(*names)
+            mine = topic.isin(*topics_of_input(node, self.context.application_id))
         keep = flow.with_column("f", F.coalesce((F.col(CONTROL) == 0) & mine, F.lit(False)))
         return flow, Lane("key", "value", keep)
 

@@ -27,9 +27,7 @@ from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
-from millstream.topology.nodes import (
-    Node,
-)
+from millstream.topology.nodes import Node
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["CompiledTask", "compile_task"]
@@ -68,8 +66,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         rows = rows.withColumn(TIMESTAMP, F.timestamp_millis("timestamp")).drop("timestamp")
         building.flows.append(TaskFlow(rows, building.names))
         _visit_all(building)
-        df = _rows(building)
-        rows = with_stored(df, building.operators)
+        rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
             rows,
             has_python(rows),
@@ -81,15 +78,11 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
 def _visit_all(building: TaskBuilding) -> None:
     """Visit each node when its parents are done; when no node is left to visit, build what waits."""
     own_topics = written_back(building.pipeline)
-    written_first: dict[Node, Node] = {
-        each.repartition: each for each in own_topics
-    }  # who reads it takes its serdes
+    # Who reads a topic takes the serdes that it is written with.
+    written_first: dict[Node, Node] = {each.repartition: each for each in own_topics}
     waiting = [*building.pipeline.nodes, *own_topics]
     inputs = set(building.pipeline.inputs)
-    for node in waiting:
-        if node not in inputs:
-            for parent in building.parents(node):
-                building.uses[parent] = building.uses.get(parent, 0) + 1
+    building.count_uses(waiting)
     note_remembering(building)
     done: set[Node] = set()
     while waiting:

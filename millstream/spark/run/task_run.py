@@ -9,16 +9,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.model import TopicPartition
 from millstream.spark.jvm.java_names import java_class
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Repartition, Source
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, topics_of_input
 
-__all__ = ["FORMAT", "TaskRun", "TaskSettings", "TaskStore", "task_rows", "trigger"]
+__all__ = ["TaskRun", "TaskSettings", "TaskStore", "task_rows", "task_writer"]
 
-FORMAT = "io.millstream.kernel.task.TaskTable"
+_FORMAT = "io.millstream.kernel.task.TaskTable"
 _RUNS = "io.millstream.kernel.task.TaskRuns"
 
 
@@ -55,13 +56,19 @@ class TaskSettings:
 
 def task_rows(spark: SparkSession, name: str) -> DataFrame:
     """The records of the tasks of a run that will have this name."""
-    return spark.readStream.format(FORMAT).option("run", name).load()
+    return spark.readStream.format(_FORMAT).option("run", name).load()
 
 
-def trigger(*, in_batches: bool) -> dict[str, Any]:
-    """When Spark begins a batch: one after another, each when there is a record; or one for an hour, in which
-    tasks commit by themselves, and which ends on request."""
-    return {"processingTime": "0 seconds"} if in_batches else {"realTime": "60 minutes"}
+def task_writer(rows: DataFrame, checkpoint: str, *, in_batches: bool) -> DataStreamWriter:
+    """What starts a query whose sink is its tasks'.
+
+    Args:
+        in_batches: batches begin one after another, each when there is a record; otherwise one lasts an hour,
+            in which tasks commit by themselves, and ends on request.
+    """
+    trigger: dict[str, Any] = {"processingTime": "0 seconds"} if in_batches else {"realTime": "60 minutes"}
+    writer = rows.writeStream.format(_FORMAT).option("checkpointLocation", checkpoint)
+    return writer.trigger(**trigger).outputMode("update")
 
 
 class TaskRun:
@@ -99,7 +106,7 @@ class TaskRun:
             "directory": settings.directory,
             "stores": [asdict(store) for store in stores],
             "outputs": _outputs_of(pipeline, application_id),
-            "resets": _resets_of(pipeline, settings.offset_reset),
+            "resets": _resets_of(pipeline, application_id, settings.offset_reset),
         }
         self.tasks = int(self._runs.begin(name, json.dumps(plan)))
 
@@ -138,14 +145,9 @@ def _topics_of(
     topics: list[str] = []
     patterns: dict[str, str] = {}
     for node in pipeline.inputs:
-        if isinstance(node, Source):
-            topics += node.topics
-            if node.pattern is not None:
-                patterns[node.pattern.pattern] = _policy(node.offset_reset or default)
-        elif isinstance(node, Repartition):
-            topics.append(internal_topic(application_id, node.topic))
-        else:
-            topics.append(node.topic)
+        topics += topics_of_input(node, application_id)
+        if isinstance(node, Source) and node.pattern is not None:
+            patterns[node.pattern.pattern] = _policy(node.offset_reset or default)
     return list(dict.fromkeys(topics)), patterns
 
 
@@ -158,15 +160,14 @@ def _outputs_of(pipeline: Pipeline, application_id: str) -> list[str]:
     ]
 
 
-def _resets_of(pipeline: Pipeline, default: OffsetResetPolicy) -> dict[str, str]:
+def _resets_of(pipeline: Pipeline, application_id: str, default: OffsetResetPolicy) -> dict[str, str]:
     """By topic. What the application has written itself is read from its beginning."""
     resets: dict[str, str] = {}
     for node in pipeline.inputs:
         if isinstance(node, Repartition):
             continue
         text = _policy(node.offset_reset or default)
-        topics = node.topics if isinstance(node, Source) else (node.topic,)
-        resets |= dict.fromkeys(topics, text)
+        resets |= dict.fromkeys(topics_of_input(node, application_id), text)
     return resets
 
 

@@ -3,7 +3,6 @@ package io.millstream.kernel.task;
 import io.millstream.kernel.core.Encoded;
 import io.millstream.kernel.core.Folds;
 import io.millstream.kernel.core.Window;
-import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
@@ -72,7 +71,7 @@ final class Content {
     Window read(Layout layout, byte[] key, ByteBuffer name, byte[] kept) {
         Entry entry = Entry.of(kept);
         byte[] written = layout.isTable ? entry.parts() : entry.result();
-        try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(written))) {
+        try (DataInputStream in = Packing.from(written)) {
             Window window = layout.window(name, entry.timestamp(), new Object[packings.length]);
             if (layout.more != null) {
                 layout.more.read(window, in);
@@ -101,7 +100,7 @@ final class Content {
     Window read(byte[] kept) {
         Entry entry = Entry.of(kept);
         Object[] parts = new Object[packings.length];
-        try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(entry.result()))) {
+        try (DataInputStream in = Packing.from(entry.result())) {
             for (int i = 0; i < parts.length; i++) {
                 parts[i] = packings[i].read(in);
             }

@@ -20,13 +20,13 @@ import io.millstream.kernel.python.Folding;
 import io.millstream.kernel.python.Program;
 import io.millstream.kernel.state.Plan;
 import java.io.DataInputStream;
-import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.apache.kafka.common.utils.ByteUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
@@ -159,6 +159,10 @@ final class Operation {
         results = new Results[size];
         isBare = new boolean[size];
         takesNullKeys = new boolean[size];
+        Object[] blank = new Object[spec.columns];
+        blank[spec.control] = RunningTask.RECORD;
+        nothing = new GenericInternalRow(blank);
+        rows = new Results.Rows(plan, shelves);
         Folds all = new Folds(folds);
         JoinedRow own = new JoinedRow();
         for (int i = 0; i < size; i++) {
@@ -166,29 +170,15 @@ final class Operation {
             int number = i;
             Slices.Values values = stored == null
                     ? null
-                    : (key, window) -> stored.of(number, own.apply(rows().stored(number, key, window), nothing()));
+                    : (key, window) -> stored.of(number, own.apply(rows.stored(number, key, window), nothing));
             shelves[i] = new Shelf(state, item, spec.number, i, spec.stores.get(i), spec.local, all, values);
+            results[i] = new Results(rows, plan, i);
             isBare[i] = item.setting("bare") != 0;
             takesNullKeys[i] = List.of("lookup", "waiting", "records", "references").contains(item.core());
         }
-        rows = new Results.Rows(plan, shelves);
-        for (int i = 0; i < size; i++) {
-            results[i] = new Results(rows, plan, i);
-        }
-        Object[] blank = new Object[spec.columns];
-        blank[spec.control] = RunningTask.RECORD;
-        nothing = new GenericInternalRow(blank);
         Object[] passed = new Object[rows.width()];
         passed[0] = PASSED;
         passedOwn = new GenericInternalRow(passed);
-    }
-
-    private Results.Rows rows() {
-        return rows;
-    }
-
-    private InternalRow nothing() {
-        return nothing;
     }
 
     /** That of the task whose rows the calling thread has. */
@@ -213,12 +203,12 @@ final class Operation {
     /** The numbers that belong to what was written last: to be committed with it. */
     byte[] clock() {
         return Packing.bytes(out -> {
-            write(clocks(), out);
+            ByteUtils.writeVarlong(clocks(), out);
             for (Shelf shelf : shelves) {
                 if (shelf.clock != null) {
-                    write(shelf.clock.streamTime, out);
+                    ByteUtils.writeVarlong(shelf.clock.streamTime, out);
                     for (long own : shelf.clock.own) {
-                        write(own, out);
+                        ByteUtils.writeVarlong(own, out);
                     }
                 }
             }
@@ -235,39 +225,19 @@ final class Operation {
             throw new IllegalStateException("an operator's clock is restored before its first record");
         }
         try (DataInputStream in = Packing.from(bytes)) {
-            if (read(in) != clocks()) {
+            if (ByteUtils.readVarlong(in) != clocks()) {
                 return;
             }
             for (Shelf shelf : shelves) {
                 if (shelf.clock != null) {
-                    shelf.clock.streamTime = read(in);
+                    shelf.clock.streamTime = ByteUtils.readVarlong(in);
                     for (int i = 0; i < Clock.OWN; i++) {
-                        shelf.clock.own[i] = read(in);
+                        shelf.clock.own[i] = ByteUtils.readVarlong(in);
                     }
                 }
             }
         } catch (IOException error) {
             throw new UncheckedIOException(error);
-        }
-    }
-
-    /** As Kafka's variable-length numbers: small ones are short. */
-    private static void write(long number, DataOutputStream out) throws IOException {
-        long rest = number << 1 ^ number >> 63;
-        for (; (rest & ~0x7FL) != 0; rest >>>= 7) {
-            out.writeByte((int) (rest & 0x7F | 0x80));
-        }
-        out.writeByte((int) rest);
-    }
-
-    private static long read(DataInputStream in) throws IOException {
-        long number = 0;
-        for (int shift = 0; ; shift += 7) {
-            byte next = in.readByte();
-            number |= (long) (next & 0x7F) << shift;
-            if (next >= 0) {
-                return number >>> 1 ^ -(number & 1);
-            }
         }
     }
 

@@ -1,7 +1,6 @@
 package io.millstream.kernel.task;
 
 import java.io.Serializable;
-import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -63,9 +62,7 @@ public final class OperatorExec extends SparkPlan {
 
     @Override
     public Seq<Attribute> output() {
-        List<Attribute> all = new ArrayList<>(CollectionConverters.asJava(own));
-        all.addAll(CollectionConverters.asJava(child.output()).subList(0, spec.passes()));
-        return OperatorNode.seq(all);
+        return OperatorNode.output(spec, own, child.output());
     }
 
     @Override

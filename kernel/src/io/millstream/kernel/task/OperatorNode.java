@@ -157,8 +157,13 @@ public final class OperatorNode extends LogicalPlan implements SupportsNonDeterm
 
     @Override
     public Seq<Attribute> output() {
+        return output(spec, own, child.output());
+    }
+
+    /** The columns of the results, and those of the rows that pass. */
+    static Seq<Attribute> output(Operation.Spec spec, Seq<Attribute> own, Seq<Attribute> in) {
         List<Attribute> all = new ArrayList<>(CollectionConverters.asJava(own));
-        all.addAll(CollectionConverters.asJava(child.output()).subList(0, spec.passes()));
+        all.addAll(CollectionConverters.asJava(in).subList(0, spec.passes()));
         return seq(all);
     }
 

@@ -70,13 +70,14 @@ abstract class Packing {
 
     static Packing of(DataType type) {
         if (type instanceof LongType || type instanceof TimestampType || type instanceof TimestampNTZType) {
-            return new OfLong();
+            return new OfPlain<>(SpecializedGetters::getLong, DataOutputStream::writeLong, DataInputStream::readLong);
         }
         if (type instanceof IntegerType || type instanceof DateType) {
-            return new OfInt();
+            return new OfPlain<>(SpecializedGetters::getInt, DataOutputStream::writeInt, DataInputStream::readInt);
         }
         if (type instanceof DoubleType) {
-            return new OfDouble();
+            return new OfPlain<>(
+                    SpecializedGetters::getDouble, DataOutputStream::writeDouble, DataInputStream::readDouble);
         }
         if (type instanceof BinaryType) {
             return new OfBytes();
@@ -85,7 +86,8 @@ abstract class Packing {
             return new OfText();
         }
         if (type instanceof BooleanType) {
-            return new OfBoolean();
+            return new OfPlain<>(
+                    SpecializedGetters::getBoolean, DataOutputStream::writeBoolean, DataInputStream::readBoolean);
         }
         if (type instanceof DecimalType decimal) {
             return new OfDecimal(decimal);
@@ -96,112 +98,63 @@ abstract class Packing {
         if (type instanceof StructType struct) {
             return new OfStruct(struct);
         }
-        if (type instanceof FloatType || type instanceof ShortType || type instanceof ByteType) {
-            return new OfSmall(type);
+        if (type instanceof FloatType) {
+            return new OfPlain<>(
+                    SpecializedGetters::getFloat, DataOutputStream::writeFloat, DataInputStream::readFloat);
+        }
+        if (type instanceof ShortType) {
+            return new OfPlain<Number>(
+                    SpecializedGetters::getShort, Packing::small, DataInputStream::readShort);
+        }
+        if (type instanceof ByteType) {
+            return new OfPlain<Number>(SpecializedGetters::getByte, Packing::small, from -> (byte) from.readShort());
         }
         throw new IllegalArgumentException("the state cannot keep values of type " + type.catalogString());
     }
 
-    private static final class OfLong extends Packing {
-        @Override
-        protected Object got(SpecializedGetters row, int column) {
-            return row.getLong(column);
+    /** A type of a fixed size, whose values are the same everywhere: how a column has it, and how bytes do. */
+    private static final class OfPlain<T> extends Packing {
+        private final Column<T> column;
+        private final To<T> to;
+        private final From<T> from;
+
+        interface Column<T> {
+            T got(SpecializedGetters row, int column);
+        }
+
+        interface To<T> {
+            void put(DataOutputStream to, T value) throws IOException;
+        }
+
+        interface From<T> {
+            T take(DataInputStream from) throws IOException;
+        }
+
+        OfPlain(Column<T> column, To<T> to, From<T> from) {
+            this.column = column;
+            this.to = to;
+            this.from = from;
         }
 
         @Override
-        protected void put(Object value, DataOutputStream to) throws IOException {
-            to.writeLong((Long) value);
+        protected Object got(SpecializedGetters row, int place) {
+            return column.got(row, place);
         }
 
         @Override
-        protected Object take(DataInputStream from) throws IOException {
-            return from.readLong();
+        @SuppressWarnings("unchecked") // it is one that `got` or `take` has returned, or of the same type
+        protected void put(Object value, DataOutputStream out) throws IOException {
+            to.put(out, (T) value);
+        }
+
+        @Override
+        protected Object take(DataInputStream in) throws IOException {
+            return from.take(in);
         }
     }
 
-    private static final class OfInt extends Packing {
-        @Override
-        protected Object got(SpecializedGetters row, int column) {
-            return row.getInt(column);
-        }
-
-        @Override
-        protected void put(Object value, DataOutputStream to) throws IOException {
-            to.writeInt((Integer) value);
-        }
-
-        @Override
-        protected Object take(DataInputStream from) throws IOException {
-            return from.readInt();
-        }
-    }
-
-    private static final class OfDouble extends Packing {
-        @Override
-        protected Object got(SpecializedGetters row, int column) {
-            return row.getDouble(column);
-        }
-
-        @Override
-        protected void put(Object value, DataOutputStream to) throws IOException {
-            to.writeDouble((Double) value);
-        }
-
-        @Override
-        protected Object take(DataInputStream from) throws IOException {
-            return from.readDouble();
-        }
-    }
-
-    private static final class OfBoolean extends Packing {
-        @Override
-        protected Object got(SpecializedGetters row, int column) {
-            return row.getBoolean(column);
-        }
-
-        @Override
-        protected void put(Object value, DataOutputStream to) throws IOException {
-            to.writeBoolean((Boolean) value);
-        }
-
-        @Override
-        protected Object take(DataInputStream from) throws IOException {
-            return from.readBoolean();
-        }
-    }
-
-    private static final class OfSmall extends Packing {
-        private final DataType type;
-
-        OfSmall(DataType type) {
-            this.type = type;
-        }
-
-        @Override
-        protected Object got(SpecializedGetters row, int column) {
-            if (type instanceof FloatType) {
-                return row.getFloat(column);
-            }
-            return type instanceof ShortType ? (Object) row.getShort(column) : (Object) row.getByte(column);
-        }
-
-        @Override
-        protected void put(Object value, DataOutputStream to) throws IOException {
-            if (value instanceof Float number) {
-                to.writeFloat(number);
-            } else {
-                to.writeShort(((Number) value).intValue());
-            }
-        }
-
-        @Override
-        protected Object take(DataInputStream from) throws IOException {
-            if (type instanceof FloatType) {
-                return from.readFloat();
-            }
-            short number = from.readShort();
-            return type instanceof ShortType ? (Object) number : (Object) (byte) number;
-        }
+    private static void small(DataOutputStream to, Number value) throws IOException {
+        to.writeShort(value.intValue());
     }
 
     private static final class OfBytes extends Packing {

@@ -64,9 +64,10 @@ final class Results implements Output, Matches {
         /** The next row; null if there is none. */
         InternalRow next() {
             Object[] row = results.poll();
-            if (row == null) {
-                return null;
-            }
+            return row == null ? null : computed(row);
+        }
+
+        private static InternalRow computed(Object[] row) {
             for (int i = OperatorNode.OWN.size(); i < row.length; i++) {
                 if (row[i] instanceof Folded folded) {
                     row[i] = folded.bytes();
@@ -108,12 +109,7 @@ final class Results implements Output, Matches {
         InternalRow stored(int tag, byte[] key, Window window) {
             Object[] row = row(tag, Constants.KIND_UPDATE, key, window.start, window.end, window.at);
             put(row, tag, window.parts, false);
-            for (int i = places[tag]; i < row.length; i++) {
-                if (row[i] instanceof Folded folded) {
-                    row[i] = folded.bytes();
-                }
-            }
-            return new GenericInternalRow(row);
+            return computed(row);
         }
     }
 

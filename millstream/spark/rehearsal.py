@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.spark.compile.flow import HEADERS_TYPE
+from millstream.spark.compile.serde_columns import write_number
 from millstream.spark.compile.sink import FORMAT
 
 __all__ = ["rehearse"]
@@ -88,7 +89,7 @@ def _records(counted: DataFrame) -> DataFrame:
     record = F.struct(
         F.lit("nowhere").alias("topic"),
         key.alias("key"),
-        F.unhex(F.lpad(F.hex("count"), 16, "0")).alias("value"),
+        write_number("long", F.col("count")).alias("value"),
         F.lit(None).cast("int").alias("partition"),
         key.alias("route"),
         F.lit(None).cast("bigint").alias("timestamp"),

@@ -396,7 +396,7 @@ class Building:
 def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:
     """The key of a windowed store's changelog, in the format of Kafka's WindowKeySchema and
     SessionKeySchema."""
-    start = serde_columns.big_endian(F.unix_millis(window["start"]), 8)
+    start = serde_columns.write_number("long", F.unix_millis(window["start"]))
     if store.kind is StoreKind.SESSION:
-        return F.concat(key, serde_columns.big_endian(F.unix_millis(window["end"]), 8), start)
+        return F.concat(key, serde_columns.write_number("long", F.unix_millis(window["end"])), start)
     return F.concat(key, start, F.lit(bytearray(4)))  # a sequence number, which is 0

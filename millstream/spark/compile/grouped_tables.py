@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from millstream.errors import TopologyException
 from millstream.spark.compile import serde_columns
@@ -93,9 +92,7 @@ def change(value: Column, old: Column) -> Column:
     """A change as bytes, for Python: the old value's length (-1: none), the old value, then the new one."""
 
     def framed(content: Column) -> Column:
-        length = serde_columns.big_endian(
-            F.coalesce(F.octet_length(content), F.lit(-1)).cast(T.IntegerType()), 4
-        )
+        length = serde_columns.write_number("integer", F.coalesce(F.octet_length(content), F.lit(-1)))
         return F.concat(length, F.coalesce(content, F.lit(bytearray())))
 
     return F.concat(framed(old), framed(value))
@@ -105,17 +102,12 @@ def unframed(content: Column) -> tuple[Column, Column]:
     """The new value and the old one in bytes, of a change that `change` has made."""
 
     def length_at(place: Column) -> Column:
-        return F.conv(F.hex(F.substring(content, place, F.lit(4))), 16, 10).cast("bigint")
+        return serde_columns.read_number("integer", F.substring(content, place, F.lit(4)))
 
     def value_at(place: Column) -> Column:
         length = length_at(place)
-        return F.when(length < _ABSENT, F.substring(content, place + 4, length.cast("int")))
+        return F.when(length >= 0, F.substring(content, place + 4, length))
 
     first = F.lit(1)
-    length = length_at(first)
-    second = first + 4 + F.when(length < _ABSENT, length).otherwise(0).cast("int")
+    second = first + 4 + F.greatest(length_at(first), F.lit(0))
     return value_at(second), value_at(first)
-
-
-_ABSENT = 0xFFFFFFFF
-"""The length of what is not there, as an unsigned number."""

@@ -367,7 +367,7 @@ def _rows(
 
 def _beside(value: Column, old: Column) -> Column:
     """A new and an old value as one column, which processors/changes.py reads."""
-    length = serde_columns.big_endian(F.coalesce(F.length(value) + 1, F.lit(0)).cast("bigint"), 4)
+    length = serde_columns.write_number("integer", F.coalesce(F.length(value) + 1, F.lit(0)))
     nothing = F.lit(bytearray())
     before = F.coalesce(F.concat(F.lit(bytearray(b"\x01")), old), F.lit(bytearray(b"\x00")))
     return F.concat(length, F.coalesce(value, nothing), before)
@@ -375,7 +375,7 @@ def _beside(value: Column, old: Column) -> Column:
 
 def _apart(both: Column) -> tuple[Column, Column]:
     """The new and the old value of what processors/changes.py wrote."""
-    length = F.conv(F.hex(F.substring(both, 1, 4)), 16, 10).cast("int")
+    length = serde_columns.read_number("integer", F.substring(both, 1, 4))
     behind = F.greatest(length - 1, F.lit(0)) + 5
     value = F.when(length > 0, both.substr(F.lit(5), length - 1))
     rest = F.length(both) - behind

@@ -107,7 +107,7 @@ def end_of_day(start: Column, days: DailyTimeWindows) -> Column:
 
 def _number(content: Column, place: Column) -> Column:
     """A big-endian, non-negative number of 8 bytes."""
-    return F.conv(F.hex(F.substring(content, place, F.lit(8))), 16, 10).cast("bigint")
+    return serde_columns.read_number("long", F.substring(content, place, F.lit(8)))
 
 
 def _parts(newest: Column, into: RestoredAggregate) -> Column:

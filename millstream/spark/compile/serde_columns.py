@@ -4,7 +4,8 @@ The byte formats are Kafka's own serializers': big-endian two's complement integ
 one byte for a boolean, UTF-8 for a string, the 36 characters of a UUID. The other half, the Python codec that
 interactive queries use, is in serdes/; a test holds that both give the same bytes.
 
-Every expression here is plain Spark SQL, compiled with the query; no row visits Python.
+Every expression here is Spark SQL, or a function of the kernel's that Spark compiles into its plans
+(serdes/FixedWidth.java); no row visits Python.
 """
 
 from __future__ import annotations
@@ -27,8 +28,18 @@ from millstream.serdes.serdes import Serdes
 from millstream.serdes.windowed_serdes import LATEST_MS, WindowedSerde
 from millstream.spark.compile import json_serdes, own_serdes, registry_serdes
 from millstream.spark.compile.trace import as_column
+from millstream.spark.jvm.kernel_jar import CATALOG
 
-__all__ = ["big_endian", "column_type", "complaint", "from_bytes", "infer", "once", "to_bytes"]
+__all__ = [
+    "column_type",
+    "complaint",
+    "from_bytes",
+    "infer",
+    "once",
+    "read_number",
+    "to_bytes",
+    "write_number",
+]
 
 
 @dataclass(frozen=True)
@@ -51,38 +62,25 @@ class _Codec:
     takes: str = ""
 
 
-def _sized(
-    size: int,
-    column: T.DataType,
-    decode: Callable[[Column], Column],
-    encode: Callable[[Column], Column],
-    *accepts: type[T.DataType],
-) -> _Codec:
-    return _Codec(column, decode, encode, accepts, lambda c: F.octet_length(c) == size, f"{size} bytes")
-
-
-def _signed(data: Column, bits: int, type_: str) -> Column:
-    # conv() always uses 64 bits, so a narrower number is sign-extended by hand.
-    number = F.conv(F.hex(data), 16, -10).cast("bigint")
-    if bits == 64:
-        return number
-    half, full = 1 << (bits - 1), 1 << bits
-    return F.when(number >= half, number - full).otherwise(number).cast(type_)
-
-
-def big_endian(number: Column, width: int) -> Column:
-    """The lowest bytes of a whole number, most significant first."""
-    # hex() of a negative bigint is its 64-bit two's complement, so the last digits are right for any width.
-    # With sixteen digits to pad with, Spark copies once; with one, each time.
-    digits = F.lpad(F.hex(number.cast("bigint")), 16, "0" * 16)
-    return F.unhex(digits if width == 8 else F.substring(digits, 17 - 2 * width, 2 * width))
-
-
-def _java(method: str, argument: Column) -> Column:
-    # The bits of a floating point number: Spark SQL has no function for them, Java has.
-    return F.call_function(
-        "java_method", F.lit(method.rpartition(".")[0]), F.lit(method.rpartition(".")[2]), argument
+def _number(column: T.DataType, size: int, name: str, *accepts: type[T.DataType]) -> _Codec:
+    return _Codec(
+        column,
+        lambda c: read_number(name, c),
+        lambda c: write_number(name, c),
+        accepts,
+        lambda c: F.octet_length(c) == size,
+        f"{size} bytes",
     )
+
+
+def read_number(name: str, data: Column) -> Column:
+    """The `short`, `integer`, `long`, `float` or `double` that these bytes are; NULL stays NULL."""
+    return F.call_function(f"{CATALOG}.read_{name}", data)
+
+
+def write_number(name: str, number: Column) -> Column:
+    """The bytes of a `short`, `integer`, `long`, `float` or `double`; NULL stays NULL."""
+    return F.call_function(f"{CATALOG}.write_{name}", number)
 
 
 def _byte(data: bytes) -> Column:
@@ -106,42 +104,11 @@ _CODECS: dict[str, _Codec] = {
         valid=lambda c: c.cast("string").rlike(_UUID),
         takes="the 36 characters of a UUID",
     ),
-    "short": _sized(
-        2, T.ShortType(), lambda c: _signed(c, 16, "smallint"), lambda c: big_endian(c, 2), T.ByteType
-    ),
-    "integer": _sized(
-        4,
-        T.IntegerType(),
-        lambda c: _signed(c, 32, "int"),
-        lambda c: big_endian(c, 4),
-        T.ByteType,
-        T.ShortType,
-    ),
-    "long": _sized(
-        8,
-        T.LongType(),
-        lambda c: _signed(c, 64, "bigint"),
-        lambda c: big_endian(c, 8),
-        T.ByteType,
-        T.ShortType,
-        T.IntegerType,
-    ),
-    "float": _sized(
-        4,
-        T.FloatType(),
-        lambda c: _java("java.lang.Float.intBitsToFloat", _signed(c, 32, "int")).cast("float"),
-        lambda c: big_endian(_java("java.lang.Float.floatToRawIntBits", c.cast("float")), 4),
-    ),
-    "double": _sized(
-        8,
-        T.DoubleType(),
-        lambda c: _java("java.lang.Double.longBitsToDouble", _signed(c, 64, "bigint")).cast("double"),
-        lambda c: big_endian(_java("java.lang.Double.doubleToRawLongBits", c.cast("double")), 8),
-        T.FloatType,
-        T.IntegerType,
-        T.ShortType,
-        T.ByteType,
-    ),
+    "short": _number(T.ShortType(), 2, "short", T.ByteType),
+    "integer": _number(T.IntegerType(), 4, "integer", T.ByteType, T.ShortType),
+    "long": _number(T.LongType(), 8, "long", T.ByteType, T.ShortType, T.IntegerType),
+    "float": _number(T.FloatType(), 4, "float"),
+    "double": _number(T.DoubleType(), 8, "double", T.FloatType, T.IntegerType, T.ShortType, T.ByteType),
     "void": _Codec(
         T.NullType(),
         lambda c: F.lit(None),
@@ -159,7 +126,7 @@ _CODECS: dict[str, _Codec] = {
 }
 
 
-_KEEP_NULL = frozenset(("bytes", "string", "short", "integer", "long"))
+_KEEP_NULL = frozenset(("bytes", "string", "short", "integer", "long", "float", "double"))
 """The serdes whose `encode` maps NULL to NULL by itself. Spark plans every expression again for each
 micro-batch."""
 
@@ -252,6 +219,9 @@ def _complaint(serde: Serde, data: Column, where: Column, takes: str | Column) -
     return F.concat(said, F.lit(": it takes "), F.lit(takes)) if isinstance(takes, Column) or takes else said
 
 
+_PARTS = T.ArrayType(T.BinaryType())
+"""What the kernel splits a list into: the bytes of its elements."""
+
 _LIST_TAKES = "a list of such elements, as Kafka's ListSerializer writes it"
 
 
@@ -293,12 +263,10 @@ def to_bytes(serde: Serde, value: Column, type_: T.DataType, what: str) -> Colum
 
 
 def _from_list(serde: ListSerde, data: Column, where: Column) -> Column:
-    inner, parts_type = serde.inner, _parts_type(serde)
+    inner = serde.inner
     described = {"format": "list", "called": serde.name, "size": serde.size}
-    parts = registry_serdes.kernel_function(described, "read", parts_type, data)
-    whole = F.coalesce(parts, _wrong(serde, data, where, _LIST_TAKES).cast(parts_type))
-    if parts_type.elementType != T.BinaryType():
-        return F.when(data.isNotNull(), whole)
+    parts = registry_serdes.kernel_function(described, "read", _PARTS, data)
+    whole = F.coalesce(parts, _wrong(serde, data, where, _LIST_TAKES).cast(_PARTS))
     return F.when(data.isNotNull(), F.transform(whole, lambda each: from_bytes(inner, each, where)))
 
 
@@ -308,21 +276,10 @@ def _list_to_bytes(serde: ListSerde, value: Column, type_: T.DataType, what: str
             f"{what} has the serde {serde!r}, but its column is {type_.simpleString()}; "
             f"use {_suggestion(type_)}, or make it an array"
         )
-    element, parts_type = type_.elementType, _parts_type(serde)
+    element = type_.elementType
     described = {"format": "list", "called": serde.name, "size": serde.size}
-    if parts_type.elementType == T.BinaryType():
-        value = F.transform(value, lambda each: to_bytes(serde.inner, each, element, f"{what}, an element,"))
-    else:
-        to_bytes(serde.inner, F.lit(None), element, f"{what}, an element,")  # checks that its type fits
-        value = value.cast(parts_type)
-    return registry_serdes.kernel_function(described, "write", parts_type, value)
-
-
-def _parts_type(serde: ListSerde) -> T.ArrayType:
-    """The type into which the kernel splits a list: the bytes of its elements; but floating point numbers as
-    they are, because the functions for their bits do not work inside a list."""
-    plain = {"float": T.FloatType(), "double": T.DoubleType()}
-    return T.ArrayType(plain.get(serde.inner.name, T.BinaryType()))
+    value = F.transform(value, lambda each: to_bytes(serde.inner, each, element, f"{what}, an element,"))
+    return registry_serdes.kernel_function(described, "write", _PARTS, value)
 
 
 def type_of(schema: Any) -> T.DataType:
@@ -340,7 +297,7 @@ def _from_windowed(serde: WindowedSerde, data: Column, where: Column) -> Column:
     inner = from_bytes(serde.inner, F.when(is_whole, F.substring(data, F.lit(1), size - serde.tail)), where)
 
     def time(position: Column) -> Column:
-        return F.conv(F.hex(F.substring(data, position, F.lit(8))), 16, -10).cast("bigint")
+        return read_number("long", F.substring(data, position, F.lit(8)))
 
     start = time(size - 7)
     end = time(size - 15) if serde.window_size_ms is None else start + serde.window_size_ms
@@ -362,9 +319,9 @@ def _windowed_to_bytes(serde: WindowedSerde, value: Column, type_: T.DataType, w
         )
     inner = to_bytes(serde.inner, value["key"], type_["key"].dataType, what)
     window = value["window"]
-    times = [big_endian(F.unix_millis(window["start"]), 8)]
+    times = [write_number("long", F.unix_millis(window["start"]))]
     if serde.window_size_ms is None:
-        times.insert(0, big_endian(F.unix_millis(window["end"]), 8))
+        times.insert(0, write_number("long", F.unix_millis(window["end"])))
     return F.when(value.isNotNull(), F.concat(F.coalesce(inner, F.lit(bytearray())), *times))
 
 

@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -59,21 +60,21 @@ public final class Functions implements FunctionCatalog {
 
     @Override
     public UnboundFunction loadFunction(Identifier identifier) {
-        Function function = FUNCTIONS.get(identifier.name());
+        BoundFunction function = FixedWidth.FUNCTIONS.getOrDefault(identifier.name(), FUNCTIONS.get(identifier.name()));
         if (function == null) {
             throw new IllegalArgumentException("the kernel has no description of the function " + identifier.name());
         }
         return new Unbound(function);
     }
 
-    private record Unbound(Function function) implements UnboundFunction {
+    private record Unbound(BoundFunction function) implements UnboundFunction {
         @Override
         public String name() {
             return function.name();
         }
 
         @Override
-        public Function bind(StructType input) {
+        public BoundFunction bind(StructType input) {
             return function;
         }
 

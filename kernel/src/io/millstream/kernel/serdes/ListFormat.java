@@ -6,9 +6,6 @@ import java.util.HashSet;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
-import org.apache.spark.sql.types.ArrayType;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
 
 /**
  * The bytes of a list, from the bytes of its elements. Elements of a fixed size follow each other, after the indexes of
@@ -22,27 +19,9 @@ final class ListFormat implements Format {
     private static final int NULL = -1;
 
     private final int size;
-    private final DataType element;
 
     ListFormat(Description given) {
         size = given.rest().path("size").asInt();
-        element = ((ArrayType) given.type()).elementType();
-    }
-
-    /** Spark has no function for the bits of the numbers in a list. */
-    private Object value(byte[] bytes) {
-        if (element.equals(DataTypes.DoubleType)) {
-            return ByteBuffer.wrap(bytes).getDouble();
-        }
-        return element.equals(DataTypes.FloatType) ? (Object) ByteBuffer.wrap(bytes).getFloat() : bytes;
-    }
-
-    private byte[] bytes(ArrayData array, int at) {
-        if (element.equals(DataTypes.DoubleType)) {
-            return ByteBuffer.allocate(8).putDouble(array.getDouble(at)).array();
-        }
-        return element.equals(DataTypes.FloatType)
-                ? ByteBuffer.allocate(4).putFloat(array.getFloat(at)).array() : array.getBinary(at);
     }
 
     @Override
@@ -67,7 +46,7 @@ final class ListFormat implements Format {
                     }
                     byte[] one = new byte[length];
                     from.get(one);
-                    elements[i] = value(one);
+                    elements[i] = one;
                 }
             }
             if (from.hasRemaining()) {
@@ -95,7 +74,7 @@ final class ListFormat implements Format {
         int length = 0;
         for (int i = 0; i < array.numElements(); i++) {
             nulls += array.isNullAt(i) ? 1 : 0;
-            length += array.isNullAt(i) ? 0 : size > 0 ? size : bytes(array, i).length;
+            length += array.isNullAt(i) ? 0 : size > 0 ? size : array.getBinary(i).length;
         }
         int counts = size > 0 ? 4 * (1 + nulls) : 4 * array.numElements();
         ByteBuffer out = ByteBuffer.allocate(1 + counts + 4 + length).put((byte) (size > 0 ? ONE_SIZE : OWN_SIZES));
@@ -109,7 +88,7 @@ final class ListFormat implements Format {
         }
         out.putInt(array.numElements());
         for (int i = 0; i < array.numElements(); i++) {
-            byte[] one = array.isNullAt(i) ? null : bytes(array, i);
+            byte[] one = array.isNullAt(i) ? null : array.getBinary(i);
             if (size == 0) {
                 out.putInt(one == null ? -1 : one.length);
             }

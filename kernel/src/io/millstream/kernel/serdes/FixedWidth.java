@@ -1,0 +1,171 @@
+package io.millstream.kernel.serdes;
+
+import java.nio.ByteBuffer;
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+
+/**
+ * Numbers as Kafka's serializers write them: big-endian two's complement, and IEEE 754.
+ *
+ * <p>Spark compiles a call of a public static {@code invoke} into its plans, chosen by the types of the arguments. Of
+ * bytes of another length, as of null, a reader makes null.
+ */
+final class FixedWidth {
+    static final Map<String, BoundFunction> FUNCTIONS = Map.ofEntries(
+            Map.entry("read_short", new ReadShort()),
+            Map.entry("read_integer", new ReadInteger()),
+            Map.entry("read_long", new ReadLong()),
+            Map.entry("read_float", new ReadFloat()),
+            Map.entry("read_double", new ReadDouble()),
+            Map.entry("write_short", new Write("write_short", DataTypes.ShortType)),
+            Map.entry("write_integer", new Write("write_integer", DataTypes.IntegerType)),
+            Map.entry("write_long", new Write("write_long", DataTypes.LongType)),
+            Map.entry("write_float", new Write("write_float", DataTypes.FloatType)),
+            Map.entry("write_double", new Write("write_double", DataTypes.DoubleType)));
+
+    private FixedWidth() {}
+
+    /** A number's bytes. */
+    public static final class Write implements ScalarFunction<byte[]> {
+        private static final long serialVersionUID = 1;
+
+        private final String name;
+        private final DataType type;
+
+        Write(String name, DataType type) {
+            this.name = name;
+            this.type = type;
+        }
+
+        public static byte[] invoke(short value) {
+            return ByteBuffer.allocate(Short.BYTES).putShort(value).array();
+        }
+
+        public static byte[] invoke(int value) {
+            return ByteBuffer.allocate(Integer.BYTES).putInt(value).array();
+        }
+
+        public static byte[] invoke(long value) {
+            return ByteBuffer.allocate(Long.BYTES).putLong(value).array();
+        }
+
+        public static byte[] invoke(float value) {
+            return ByteBuffer.allocate(Float.BYTES).putFloat(value).array();
+        }
+
+        public static byte[] invoke(double value) {
+            return ByteBuffer.allocate(Double.BYTES).putDouble(value).array();
+        }
+
+        @Override
+        public String name() {
+            return name;
+        }
+
+        @Override
+        public DataType[] inputTypes() {
+            return new DataType[] {type};
+        }
+
+        @Override
+        public DataType resultType() {
+            return DataTypes.BinaryType;
+        }
+    }
+
+    /** A number from its bytes. Java finds a method by its arguments alone, so each type has a class. */
+    private abstract static class Read<T> implements ScalarFunction<T> {
+        private static final long serialVersionUID = 1;
+
+        private final String name;
+        private final DataType type;
+
+        Read(String name, DataType type) {
+            this.name = name;
+            this.type = type;
+        }
+
+        @Override
+        public String name() {
+            return name;
+        }
+
+        @Override
+        public DataType[] inputTypes() {
+            return new DataType[] {DataTypes.BinaryType};
+        }
+
+        @Override
+        public DataType resultType() {
+            return type;
+        }
+    }
+
+    /** Two bytes. */
+    public static final class ReadShort extends Read<Short> {
+        private static final long serialVersionUID = 1;
+
+        ReadShort() {
+            super("read_short", DataTypes.ShortType);
+        }
+
+        public static Short invoke(byte[] data) {
+            return data == null || data.length != Short.BYTES ? null : ByteBuffer.wrap(data).getShort();
+        }
+    }
+
+    /** Four bytes. */
+    public static final class ReadInteger extends Read<Integer> {
+        private static final long serialVersionUID = 1;
+
+        ReadInteger() {
+            super("read_integer", DataTypes.IntegerType);
+        }
+
+        public static Integer invoke(byte[] data) {
+            return data == null || data.length != Integer.BYTES ? null : ByteBuffer.wrap(data).getInt();
+        }
+    }
+
+    /** Eight bytes. */
+    public static final class ReadLong extends Read<Long> {
+        private static final long serialVersionUID = 1;
+
+        ReadLong() {
+            super("read_long", DataTypes.LongType);
+        }
+
+        public static Long invoke(byte[] data) {
+            return data == null || data.length != Long.BYTES ? null : ByteBuffer.wrap(data).getLong();
+        }
+    }
+
+    /** Four bytes. */
+    public static final class ReadFloat extends Read<Float> {
+        private static final long serialVersionUID = 1;
+
+        ReadFloat() {
+            super("read_float", DataTypes.FloatType);
+        }
+
+        public static Float invoke(byte[] data) {
+            return data == null || data.length != Float.BYTES ? null : ByteBuffer.wrap(data).getFloat();
+        }
+    }
+
+    /** Eight bytes. */
+    public static final class ReadDouble extends Read<Double> {
+        private static final long serialVersionUID = 1;
+
+        ReadDouble() {
+            super("read_double", DataTypes.DoubleType);
+        }
+
+        public static Double invoke(byte[] data) {
+            return data == null || data.length != Double.BYTES ? null : ByteBuffer.wrap(data).getDouble();
+        }
+    }
+}

@@ -2,6 +2,9 @@ package io.millstream.kernel.serdes;
 
 import java.nio.ByteBuffer;
 import java.util.Map;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.catalog.functions.BoundFunction;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.types.DataType;
@@ -14,17 +17,18 @@ import org.apache.spark.sql.types.DataTypes;
  * bytes of another length, as of null, a reader makes null.
  */
 final class FixedWidth {
-    static final Map<String, BoundFunction> FUNCTIONS = Map.ofEntries(
-            Map.entry("read_short", new ReadShort()),
-            Map.entry("read_integer", new ReadInteger()),
-            Map.entry("read_long", new ReadLong()),
-            Map.entry("read_float", new ReadFloat()),
-            Map.entry("read_double", new ReadDouble()),
-            Map.entry("write_short", new Write("write_short", DataTypes.ShortType)),
-            Map.entry("write_integer", new Write("write_integer", DataTypes.IntegerType)),
-            Map.entry("write_long", new Write("write_long", DataTypes.LongType)),
-            Map.entry("write_float", new Write("write_float", DataTypes.FloatType)),
-            Map.entry("write_double", new Write("write_double", DataTypes.DoubleType)));
+    static final Map<String, BoundFunction> FUNCTIONS = Stream.of(
+                    new ReadShort(),
+                    new ReadInteger(),
+                    new ReadLong(),
+                    new ReadFloat(),
+                    new ReadDouble(),
+                    new Write(DataTypes.ShortType),
+                    new Write(DataTypes.IntegerType),
+                    new Write(DataTypes.LongType),
+                    new Write(DataTypes.FloatType),
+                    new Write(DataTypes.DoubleType))
+            .collect(Collectors.toMap(BoundFunction::name, Function.identity()));
 
     private FixedWidth() {}
 
@@ -32,11 +36,9 @@ final class FixedWidth {
     public static final class Write implements ScalarFunction<byte[]> {
         private static final long serialVersionUID = 1;
 
-        private final String name;
         private final DataType type;
 
-        Write(String name, DataType type) {
-            this.name = name;
+        Write(DataType type) {
             this.type = type;
         }
 
@@ -62,7 +64,7 @@ final class FixedWidth {
 
         @Override
         public String name() {
-            return name;
+            return "write_" + type.typeName();
         }
 
         @Override
@@ -80,17 +82,15 @@ final class FixedWidth {
     private abstract static class Read<T> implements ScalarFunction<T> {
         private static final long serialVersionUID = 1;
 
-        private final String name;
         private final DataType type;
 
-        Read(String name, DataType type) {
-            this.name = name;
+        Read(DataType type) {
             this.type = type;
         }
 
         @Override
         public String name() {
-            return name;
+            return "read_" + type.typeName();
         }
 
         @Override
@@ -109,7 +109,7 @@ final class FixedWidth {
         private static final long serialVersionUID = 1;
 
         ReadShort() {
-            super("read_short", DataTypes.ShortType);
+            super(DataTypes.ShortType);
         }
 
         public static Short invoke(byte[] data) {
@@ -122,7 +122,7 @@ final class FixedWidth {
         private static final long serialVersionUID = 1;
 
         ReadInteger() {
-            super("read_integer", DataTypes.IntegerType);
+            super(DataTypes.IntegerType);
         }
 
         public static Integer invoke(byte[] data) {
@@ -135,7 +135,7 @@ final class FixedWidth {
         private static final long serialVersionUID = 1;
 
         ReadLong() {
-            super("read_long", DataTypes.LongType);
+            super(DataTypes.LongType);
         }
 
         public static Long invoke(byte[] data) {
@@ -148,7 +148,7 @@ final class FixedWidth {
         private static final long serialVersionUID = 1;
 
         ReadFloat() {
-            super("read_float", DataTypes.FloatType);
+            super(DataTypes.FloatType);
         }
 
         public static Float invoke(byte[] data) {
@@ -161,7 +161,7 @@ final class FixedWidth {
         private static final long serialVersionUID = 1;
 
         ReadDouble() {
-            super("read_double", DataTypes.DoubleType);
+            super(DataTypes.DoubleType);
         }
 
         public static Double invoke(byte[] data) {

@@ -53,7 +53,6 @@ public final class MemoryTask extends RunningTask {
     private volatile boolean isClosed;
     private boolean isCommitting;
     private volatile long records;
-    private volatile long commits;
 
     MemoryTask(TaskPlan plan) {
         super(plan, 0);
@@ -164,11 +163,6 @@ public final class MemoryTask extends RunningTask {
     }
 
     @Override
-    long commits() {
-        return commits;
-    }
-
-    @Override
     void startToClose() {
         close();
     }
@@ -229,7 +223,6 @@ public final class MemoryTask extends RunningTask {
         state.changes((store, key, value) ->
                 send(Logged.record(plan.stores().get(store).changelog(), partition, key, value, state.timestamp)));
         state.committed(ends);
-        commits++;
         Batch done = batch;
         Tasks tasks = Tasks.here(plan.run());
         done.number = tasks == null ? 0 : tasks.batch();

@@ -58,9 +58,6 @@ abstract class RunningTask implements AutoCloseable {
     /** How many records it has read. Any thread may ask. */
     abstract long records();
 
-    /** How often it has committed. Any thread may ask. */
-    abstract long commits();
-
     /** Begin to close it, without waiting. */
     abstract void startToClose();
 

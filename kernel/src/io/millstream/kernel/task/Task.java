@@ -75,7 +75,6 @@ final class Task extends RunningTask {
     private long lastCommit = System.nanoTime();
     private volatile boolean isHurried;
     private volatile long records;
-    private volatile long commits;
     /** When all offsets were committed, by the nano time; 0 if they were not. */
     private long refreshed;
 
@@ -410,7 +409,6 @@ final class Task extends RunningTask {
         lastCommit = System.nanoTime();
         isDirty = false;
         isHurried = false;
-        commits++;
     }
 
     private void tryToCommit() {
@@ -470,11 +468,6 @@ final class Task extends RunningTask {
     @Override
     long records() {
         return records;
-    }
-
-    @Override
-    long commits() {
-        return commits;
     }
 
     /** Forget what is not committed, and release everything; what takes longer than 2 s goes on by itself. */

@@ -116,6 +116,8 @@ _natives: weakref.WeakSet[Any] = weakref.WeakSet()
 _threads_kept = False
 _parent = 0
 """In a forked child: its parent, if that has libraries with threads, which a child cannot use."""
+_masks = threading.local()
+"""The signals that a thread had blocked before it forked."""
 _lost: dict[int, tuple[object, str]] = {}
 """In a forked child: the parent's clients. They are kept, so that no other object gets their ids."""
 
@@ -336,6 +338,7 @@ def _become_child() -> None:
     atexit.unregister(_end)
     if signal.getsignal(signal.SIGTERM) is _terminate:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _let_sigterm_through()
     for native in list(_natives):
         _never_destroy(native)
     for _, close in list(_in_child.values()):
@@ -396,5 +399,16 @@ def _refuse(thing: object, name: str) -> None:
         thing.__class__ = OfParent
 
 
+def _hold_sigterm_back() -> None:
+    """A SIGTERM that a child gets before it has its own handling would be lost: Python forgets it."""
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _let_sigterm_through() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_become_child)
+    os.register_at_fork(
+        before=_hold_sigterm_back, after_in_parent=_let_sigterm_through, after_in_child=_become_child
+    )

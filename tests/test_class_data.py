@@ -191,10 +191,10 @@ def test_an_archive_is_begun_when_the_list_hardly_grows(tmp_path: Path) -> None:
     directory.mkdir()
     names.write_text("java/lang/Object id: 0\n")
     making = ArchiveMaking(
-        Archive(directory), "test", java=Path("/no/java"), jvm_arguments=[], class_list=names, after_s=0.3
+        Archive(directory), "test", java=Path("/no/java"), jvm_arguments=[], class_list=names, after_s=1.0
     )
-    for _ in range(8):
-        assert not making.wait_until_done(0.15)
+    for _ in range(12):
+        assert not making.wait_until_done(0.1)
         names.write_text(names.read_text() * 2)
         assert list(directory.iterdir()) == []
     assert making.wait_until_done(20)

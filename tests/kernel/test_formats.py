@@ -56,8 +56,7 @@ def described(serde: Serde) -> dict[str, Any]:
 
 def type_of(serde: Serde) -> Any:
     if isinstance(serde, ListSerde):
-        element = serde.inner.name if serde.inner.name in ("double", "float") else "binary"
-        return {"type": "array", "elementType": element, "containsNull": True}
+        return {"type": "array", "elementType": "binary", "containsNull": True}
     assert isinstance(serde, AvroSerde | ProtobufSerde)
     return serde.type_json
 
@@ -67,7 +66,7 @@ def read_by_python(serde: Serde, data: bytes) -> str:
         value = serde.deserialize(data)
     except SerializationException as error:
         return str(error)
-    if isinstance(serde, ListSerde) and type_of(serde)["elementType"] == "binary":
+    if isinstance(serde, ListSerde):
         value = [serde.inner.serialize(each) for each in value]  # Spark reads the elements themselves
     return shown(value, type_of(serde))
 

@@ -1,4 +1,4 @@
-"""Runs the tests tier by tier: the fast one first, then the others, two at a time.
+"""Runs the tests tier by tier: the fast one first, then the others, some at a time.
 
 Each tier has its own process, so that none inherits another's JVM, broker, settings or threads. The first
 tier takes seconds and needs no engine. If it fails, it ends the run, because the rest would only say the same
@@ -67,8 +67,8 @@ FIRST = "pure"
 THEN = ("cluster", "spark", "end-to-end", "kafka", "disk")
 """The tiers that run once the first one has passed, longest first. Whichever lane is free takes the next."""
 
-LANES = min(len(THEN), max(2, (os.cpu_count() or 2) // 2))
-"""How many run at the same time."""
+LANES = min(len(THEN), max(3, (os.cpu_count() or 2) // 2))
+"""How many run at the same time: more than two cores have, because a third of the time each lane waits."""
 
 WORKERS = min(4, max(3, os.cpu_count() or 3))
 """More than two cores have, because some tests wait; not one for each of many, because each of them imports

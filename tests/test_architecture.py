@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import re
 import sys
 from collections import Counter
@@ -13,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from syntax import nodes_of, syntax_of
 
 from millstream import errors
 from millstream.topology import nodes
@@ -250,20 +250,13 @@ class Code:
 
 @cache
 def code_of(path: Path) -> Code:
-    """One parse and one walk for all rules: there are some 80,000 lines.
-
-    Without the collector, which would go through the half-made trees again and again.
-    """
-    gc.disable()
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-        code = Code(classes, names_in(tree), [], [], [], [], [], [], [], set(), set(), set())
-        for node in ast.walk(tree):
-            _note(node, code, path)
-        return code
-    finally:
-        gc.enable()
+    """One parse and one walk for all rules: there are some 80,000 lines."""
+    tree = syntax_of(path)
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    code = Code(classes, names_in(tree), [], [], [], [], [], [], [], set(), set(), set())
+    for node in nodes_of(tree):
+        _note(node, code, path)
+    return code
 
 
 def _note(node: ast.AST, code: Code, path: Path) -> None:
@@ -282,11 +275,11 @@ def _note(node: ast.AST, code: Code, path: Path) -> None:
             given = [*node.args, *(keyword.value for keyword in node.keywords)]
             code.told.update(dotted(each).removesuffix(".set") for each in given)
         case ast.Assign(targets=targets, value=value):
-            code.kept.update(each.id for each in ast.walk(value) if isinstance(each, ast.Name))
+            code.kept.update(each.id for each in nodes_of(value) if isinstance(each, ast.Name))
             for target in targets:
                 code.made.update(events_in(target, value))
         case ast.AnnAssign(target=target, value=ast.expr() as value):
-            code.kept.update(each.id for each in ast.walk(value) if isinstance(each, ast.Name))
+            code.kept.update(each.id for each in nodes_of(value) if isinstance(each, ast.Name))
             code.made.update(events_in(target, value))
         case ast.Attribute():
             code.attributes.append((dotted(node), node.lineno))

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from syntax import nodes_of, syntax_of
 
 import millstream
 import millstream.broker
@@ -191,7 +192,7 @@ def texts_of_the_code() -> set[str]:
     """Each text in the package that is no docstring, with … for what is put into it."""
     found: set[str] = set()
     for path in (ROOT / "millstream").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(syntax_of(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)
             elif isinstance(node, ast.JoinedStr):

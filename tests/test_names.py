@@ -16,6 +16,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from syntax import nodes_of, syntax_of
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "millstream"
 DEMO = ROOT / "examples" / "demo" / "millstream_demo"
@@ -63,10 +65,9 @@ def sources(*folders: Path) -> tuple[Source, ...]:
 
 @cache
 def _source(path: Path) -> Source:
-    text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    lines = text.splitlines()
-    nodes = list(ast.walk(tree))
+    tree = syntax_of(path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    nodes = nodes_of(tree)
     documented: set[int] = set()
     parts: set[int] = set()
     for node in nodes:

@@ -137,6 +137,7 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
 
 def _tasks(config: StreamsConfig) -> Any:
     from millstream.spark.run.task_run import TaskSettings
+    from millstream.stores.directory import TASKS
 
     servers = {"bootstrap.servers": ",".join(config.bootstrap_servers)}
     reading = {
@@ -153,7 +154,7 @@ def _tasks(config: StreamsConfig) -> Any:
         commit_ms=round(config.commit_interval.total_seconds() * 1000) or 100,
         idle_ms=config["max.task.idle.ms"],
         offset_reset=offset_reset(config),
-        directory=str(Path(config.state_dir, config.application_id, "tasks")),
+        directory=str(Path(config.state_dir, config.application_id, TASKS)),
         consumer={**reading, **_spark_consumer(config), **servers},
         producer={**writing, **timeout, **_spark_client(config, "producer."), **servers},
     )

@@ -8,6 +8,7 @@
             rocksdb/counts/               one store of the task
         global/                           the global tables, of which each client has all partitions
             rocksdb/users/0/              one partition of one global store
+        tasks/                            what tasks have in Spark's process
 
 Nothing is created on disk before `lock()`: a topology without persistent stores needs no directory.
 
@@ -34,7 +35,7 @@ from millstream.model import TaskId
 from millstream.permissions import make_private
 from millstream.small_files import from_json, read_text, write_whole
 
-__all__ = ["StateDirectory"]
+__all__ = ["TASKS", "StateDirectory"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ _LOCK = ".lock"
 _OWNER = ".owner"
 _PROCESS = "kafka-streams-process-metadata"
 _GLOBAL = "global"
+TASKS = "tasks"
+"""The folder of what tasks have in Spark's process."""
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """The characters that Kafka allows in a topic name; a changelog topic contains the store's name."""
 
@@ -239,19 +242,20 @@ class StateDirectory:
             try:
                 for task_id in self.tasks():
                     self.clean(task_id)
-                self._clean_global()
+                self._clean_folder(self.global_path, "global tables")
+                self._clean_folder(self._path / TASKS, "tasks in Spark's process")
             finally:
                 if not was_locked:
                     self.close()
 
-    def _clean_global(self) -> None:
+    def _clean_folder(self, folder: Path, whose: str) -> None:
         try:
-            shutil.rmtree(self.global_path)
+            shutil.rmtree(folder)
         except FileNotFoundError:
             return
         except OSError as error:
             raise self._failure("deleted", error) from error
-        _log.info("deleted the state of the global tables in '%s'", self._path)
+        _log.info("deleted the state of the %s in '%s'", whose, self._path)
 
     # --- messages ----------------------------------------------------------------------------------------
 

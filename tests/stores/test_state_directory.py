@@ -14,7 +14,7 @@ import pytest
 import millstream
 from millstream.errors import ConfigException, LockException, ProcessorStateException, TopologyException
 from millstream.model import TaskId
-from millstream.stores.directory import StateDirectory
+from millstream.stores.directory import TASKS, StateDirectory
 
 
 def test_nothing_is_made_before_the_lock_is_taken(tmp_path: Path) -> None:
@@ -57,15 +57,19 @@ def test_a_global_store_has_a_directory_for_each_partition(tmp_path: Path) -> No
         directory.global_store_path("../users", 0)
 
 
-def test_clean_all_deletes_the_global_tables_too(tmp_path: Path) -> None:
+def test_clean_all_deletes_the_global_tables_and_what_spark_has_too(tmp_path: Path) -> None:
     """KafkaStreams.cleanUp() does the same; cleaning tasks does not."""
     directory = StateDirectory(tmp_path, "app")
     (directory.global_store_path("users", 0)).mkdir(parents=True)
+    in_spark = directory.path / TASKS / "0_1" / "rocksdb"
+    in_spark.mkdir(parents=True)
     make_state(directory)
     for task in directory.tasks():
         directory.clean(task)
     assert directory.global_store_path("users", 0).is_dir()
+    assert in_spark.is_dir()
     directory.clean_all()
+    assert not in_spark.exists()
     assert not directory.global_path.exists()
     assert (directory.path / "checkpoints").is_dir()
 
@@ -92,7 +96,7 @@ def test_two_clients_cannot_use_one_directory(tmp_path: Path) -> None:
 def test_the_lock_of_another_process_names_its_pid_and_ends_with_it(tmp_path: Path) -> None:
     """It ends even if that process is killed: the lock is the operating system's."""
     script = (
-        "import sys; from millstream.stores.directory import StateDirectory\n"
+        "import sys; from millstream.stores.directory import TASKS, StateDirectory\n"
         "held = StateDirectory(sys.argv[1], 'app'); held.lock()\n"
         "print('locked', flush=True); sys.stdin.read()"
     )

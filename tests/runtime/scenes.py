@@ -147,8 +147,8 @@ def running(*clients: KafkaStreams) -> None:
 
 
 def at_rest(world: FakeWorld, *clients: KafkaStreams) -> None:
-    """Wait until the group has nothing to say any more, and all clients have done what it said; no task waits
-    until it has warmed up somewhere.
+    """Wait until the group has nothing to say any more, and all clients have done what it said, and told their
+    listeners; no task waits until it has warmed up somewhere.
     """
 
     def still() -> bool:
@@ -157,6 +157,8 @@ def at_rest(world: FakeWorld, *clients: KafkaStreams) -> None:
         done = all(client.state is State.RUNNING and client._owner.state.is_settled for client in clients)
         agreed = [client._owner.state.group.agreed for client in clients]
         done = done and not any(each is not None and each.warming for each in agreed)
+        announcers = [client._announcer for client in clients]
+        done = done and not any(each._undelivered or each._deliverer for each in announcers)
         return done and world.group.wait_until_quiet() and world.group.generation == generation
 
     wait_until(still, "all is shared out", SOON_S)

@@ -147,8 +147,8 @@ def running(*clients: KafkaStreams) -> None:
 
 
 def at_rest(world: FakeWorld, *clients: KafkaStreams) -> None:
-    """Wait until the group has nothing to say any more, and all clients have done what it said, and told their
-    listeners; no task waits until it has warmed up somewhere.
+    """Wait until the group has nothing to say any more, and all clients have done what it said and told
+    their listeners; no task waits until it has warmed up somewhere.
     """
 
     def still() -> bool:

@@ -38,7 +38,7 @@ from millstream.spark.compile.frame_columns import (
 )
 from millstream.spark.compile.rebuild import rebuild
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
-from millstream.spark.compile.sink import FORMAT, Transactions, sink_options
+from millstream.spark.compile.sink import FORMAT, Transactions, refusal_options, sink_options
 from millstream.spark.compile.source import kafka_options, read_kafka, read_topic
 from millstream.spark.compile.task_compiler import CompiledTask, compile_task
 from millstream.spark.jvm.executors import Executors, is_cluster, slots_of
@@ -362,7 +362,7 @@ class SparkEngine:
             real_time=None if compiled is None else compiled.plan.run,
         )
 
-    def _asking(self, plan: Compiled) -> str | None:
+    def _asking(self, plan: Compiled | CompiledTask) -> str | None:
         """What calls the user's own handlers, for the kernel."""
         if plan.asking is None:
             return None
@@ -599,7 +599,13 @@ class SparkEngine:
         run = None
         try:
             run = TaskRun(
-                self.spark, self._run(name), settings.application_id, pipeline, settings.tasks, plan.stores
+                self.spark,
+                self._run(name),
+                settings.application_id,
+                pipeline,
+                settings.tasks,
+                plan.stores,
+                refusal_options(settings.handlers, self._asking(plan)),
             )
             self._take_slots(name, run.tasks)
             writer = task_writer(plan.rows, scratch, in_batches=plan.in_batches)

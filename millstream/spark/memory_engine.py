@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ from millstream.spark.run.progress import new_reports
 from millstream.spark.run.real_time_batches import SQL
 from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, task_writer
 from millstream.spark.run.transactions import report_of_java
-from millstream.spark.worker.handler_calls import HandlerError, Question
+from millstream.spark.worker.handler_calls import Asking, HandlerError, Question
 from millstream.spark.worker.programs import end_query
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -252,35 +252,7 @@ class MemoryPipeline:
         lines: str = sink.allData().mkString("\n")
         sink.clear()
         rows = [json.loads(line[1:-1]) for line in lines.split("\n") if line]
-        return [record for row in rows for record in self._answered(row)]
-
-    def _answered(self, row: dict[str, Any]) -> list[KafkaRecord]:
-        """The records to write for a row: the record itself, or a handler's answer to a question."""
-        if self._asking is None or "asked" not in row.get("l", ()):
-            return [_decoded(row)]
-        try:
-            (answer,) = self._asking.answers([_question(row)])
-        except HandlerError as error:
-            raise self._failed(str(error)) from error.__cause__
-        if answer.result == ANSWER_FAIL:
-            raise self._failed(str(answer.said)) from unreadable(str(answer.said))
-        return [
-            KafkaRecord(
-                letter.topic,
-                -1 if letter.partition is None else letter.partition,
-                -1,
-                letter.key,
-                letter.value,
-                row["s"] if letter.timestamp is None else letter.timestamp,
-                letter.headers,
-            )
-            for letter in answer.letters
-        ]
-
-    def _failed(self, said: str) -> PipelineException:
-        return PipelineException(
-            f"pipeline {self.pipeline.name}: its query failed: {said}", pipeline=self.pipeline.name
-        )
+        return _all_answered(self.pipeline.name, rows, self._asking)
 
     def close(self) -> None:
         if self._query is not None:
@@ -310,10 +282,11 @@ class MemoryTaskPipeline:
         )
         self._spark = spark
         self._in_batches = task.in_batches
+        self._asking = task.asking
         self._task: Any = java_class(spark._jvm, "io.millstream.kernel.task.MemoryTask")
         settings = TaskSettings(True, 0, 0, "")
         stores = [replace(store, in_memory=True) for store in task.stores]
-        self._run = TaskRun(spark, name, application_id, pipeline, settings, stores)
+        self._run = TaskRun(spark, name, application_id, pipeline, settings, stores, {})
         self._query = task_writer(task.rows, checkpoint, in_batches=task.in_batches).start()
 
     def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:
@@ -330,7 +303,11 @@ class MemoryTaskPipeline:
             except Exception as error:
                 report = report_of(self._query, error)
                 raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
-        return [_decoded(json.loads(line)) for line in written.split("\n") if line]
+        too_many = self.drops.look(self._run.reports(self.drops.seen))
+        if too_many is not None:
+            raise too_many
+        rows = [json.loads(line) for line in written.split("\n") if line]
+        return _all_answered(self.pipeline.name, rows, self._asking)
 
     def close(self) -> None:
         self._run.end(10)
@@ -411,6 +388,42 @@ def _written(*, asks: bool) -> Column:
         *([_asked().alias("l")] if asks else []),
     )
     return F.to_json(row).alias("record")
+
+
+def _all_answered(pipeline: str, rows: Iterable[dict[str, Any]], asking: Asking | None) -> list[KafkaRecord]:
+    """The records to write for these rows: the records themselves, and handlers' answers to questions.
+
+    Raises:
+        PipelineException: a handler says 'fail', or has failed.
+    """
+    return [record for row in rows for record in _answered(pipeline, row, asking)]
+
+
+def _answered(pipeline: str, row: dict[str, Any], asking: Asking | None) -> list[KafkaRecord]:
+    if asking is None or "asked" not in row.get("l", ()):
+        return [_decoded(row)]
+    try:
+        (answer,) = asking.answers([_question(row)])
+    except HandlerError as error:
+        raise _failed(pipeline, str(error)) from error.__cause__
+    if answer.result == ANSWER_FAIL:
+        raise _failed(pipeline, str(answer.said)) from unreadable(str(answer.said))
+    return [
+        KafkaRecord(
+            letter.topic,
+            -1 if letter.partition is None else letter.partition,
+            -1,
+            letter.key,
+            letter.value,
+            row["s"] if letter.timestamp is None else letter.timestamp,
+            letter.headers,
+        )
+        for letter in answer.letters
+    ]
+
+
+def _failed(pipeline: str, said: str) -> PipelineException:
+    return PipelineException(f"pipeline {pipeline}: its query failed: {said}", pipeline=pipeline)
 
 
 def _asked() -> Column:

@@ -23,7 +23,7 @@ from millstream import (
     StreamsBuilder,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("both_engines")]
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
@@ -66,6 +66,7 @@ def test_handlers_are_asked_and_what_they_write_is_of_the_transaction(world: Wor
         deserialization_exception_handler=Reading,
         processing_exception_handler=Processing(),
         production_exception_handler=Writing,
+        commit_interval_ms=100,
     )
 
     def long(number: int) -> bytes:

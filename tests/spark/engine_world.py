@@ -16,10 +16,12 @@ from waiting import wait_until
 
 from millstream import Topology
 from millstream.broker import EmbeddedKafka
+from millstream.config import runs_tasks
 from millstream.model import EPOCH_HEADER
 from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
+from millstream.spark.run.task_run import TaskSettings
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.pipeline import writers_first
 
@@ -58,8 +60,24 @@ class EngineWorld:
                 producer={} if transaction_timeout_ms else {"max.block.ms": "1000"},
                 handlers=handlers,
                 transaction_timeout_ms=transaction_timeout_ms,
+                tasks=self._tasks(consumer or {}, transaction_timeout_ms) if runs_tasks() else None,
             ),
             spark,
+        )
+
+    def _tasks(self, consumer: Mapping[str, str], transaction_timeout_ms: int | None) -> TaskSettings:
+        servers = {"bootstrap.servers": self.kafka.bootstrap_servers}
+        return TaskSettings(
+            exactly_once=transaction_timeout_ms is not None,
+            commit_ms=100,
+            idle_ms=0,
+            directory=str(self.directory / "tasks"),
+            consumer={**consumer, **servers, "metadata.max.age.ms": "500"},
+            producer={
+                "transaction.timeout.ms": str(transaction_timeout_ms or 10_000),
+                "max.block.ms": "5000",
+                **servers,
+            },
         )
 
     def topic(self, base: str, partitions: int = 1) -> str:
@@ -74,6 +92,7 @@ class EngineWorld:
 
     def compiled(self, topology: Topology, sources: Iterable[str] = ()) -> list[CompiledPipeline]:
         """Its pipelines, with their internal topics made: one partition each."""
+        topology = topology.by_task() if runs_tasks() else topology
         plan = plan_internal_topics(
             topology, self.application_id, dict.fromkeys([*topology.source_topics, *sources], 1)
         )
@@ -99,6 +118,9 @@ class EngineWorld:
         A batch's number does not tell: a query that starts before the first record is there has a batch
         without records.
         """
+        if runs_tasks():
+            self._wait_for_offset(NativePartition(topic, 0), records)
+            return
         checkpoint = Path(claim.path)
 
         def committed() -> bool:
@@ -109,6 +131,18 @@ class EngineWorld:
             return bool(json.loads(offsets)[topic]["0"] >= records)
 
         wait_until(committed, f"{records} records of {topic} are committed")
+
+    def _wait_for_offset(self, at: NativePartition, records: int) -> None:
+        consumer = Consumer(
+            {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": self.application_id}
+        )
+        try:
+            wait_until(
+                lambda: consumer.committed([at], timeout=10)[0].offset >= records,
+                f"{records} records of {at.topic} are committed",
+            )
+        finally:
+            consumer.close()
 
     def read(self, topic: str, count: int, timeout_s: float = 60.0) -> list[Message]:
         """The first records of partition 0 of a topic."""

@@ -51,6 +51,69 @@ def test_a_source_topic_that_is_gone_is_named() -> None:
     )
 
 
+KERNEL = "io.millstream.kernel"
+OLD, NEW = "Yq5vXz0cTKqJrE6hX8Tx1A", "kM2a9rWbQ1S8mAovQK0g2Q"
+
+
+@pytest.mark.parametrize(
+    ("topic", "said", "kind", "deleted", "recreated"),
+    [
+        ("in", f"does not exist; its id was {OLD}", MissingSourceTopicException, ("in",), ()),
+        ("in", "does not exist", MissingSourceTopicException, (), ()),
+        (
+            "in",
+            f"was deleted and made anew: its id was {OLD} and is {NEW}",
+            MissingSourceTopicException,
+            (),
+            ("in",),
+        ),
+        ("log-7", f"does not exist; its id was {OLD}", MissingSourceTopicException, ("log-7",), ()),
+        (
+            "app-n-changelog",
+            f"does not exist; its id was {OLD}",
+            LostTopicException,
+            ("app-n-changelog",),
+            (),
+        ),
+    ],
+)
+def test_a_task_knows_which_topic_it_has_lost(
+    topic: str, said: str, kind: type[Any], deleted: tuple[str, ...], recreated: tuple[str, ...]
+) -> None:
+    """KIP-662, KIP-516: a topic that is read is a source topic, also one of a pattern; others are written."""
+    message = f"topic '{topic}' {said}"
+    causes_ = (
+        ("org.apache.spark.SparkException", "Job aborted"),
+        (f"{KERNEL}.task.TopicLostException", message),
+    )
+    text = f"[STREAM_FAILED] Lost task 0.0: {KERNEL}.task.TopicLostException: {message}\n\tat x"
+    for report in (Report("[STREAM_FAILED] Job aborted", causes_), Report(text)):
+        error = translate("p1", ("in", "pattern 'log-[0-9]+'"), RuntimeError("x"), report=report)
+        assert type(error) is kind
+        assert (error.topics, error.deleted, error.recreated) == ((topic,), deleted, recreated)
+        what = "source topic" if kind is MissingSourceTopicException else "topic"
+        assert str(error).startswith(f"pipeline p1: {what} '{topic}'")
+        assert (OLD in str(error)) == bool(recreated)
+
+
+def test_a_task_that_has_moved_has_migrated() -> None:
+    """As in Kafka Streams: the client drops it, and no handler is called."""
+    said = "task 0_1 of 'app' has moved: another process has taken it over, or its transaction has timed out"
+    report = Report("[STREAM_FAILED] Job aborted", ((f"{KERNEL}.task.TaskMovedException", said),))
+    error = translate("p1", ("in",), RuntimeError("x"), report=report)
+    assert isinstance(error, TaskMigratedException)
+    assert str(error).startswith(f"pipeline p1: {said}. What this client had not committed does not count")
+
+
+def test_a_task_that_does_not_know_where_to_read_says_so() -> None:
+    """auto.offset.reset=none, or a state without offsets."""
+    said = "task 0_1: where to read in-1 is not known: group 'app' has no committed offset of it"
+    report = Report("[STREAM_FAILED] Job aborted", ((f"{KERNEL}.task.NoOffsetException", said),))
+    error = translate("p1", ("in",), RuntimeError("x"), report=report)
+    assert type(error) is PipelineException
+    assert str(error) == f"pipeline p1: its query failed: {said}"
+
+
 def test_a_topic_that_is_written_and_gone_is_named() -> None:
     """It is not taken for a source."""
     error = translate("p1", ("in",), RuntimeError("Job aborted: Topic out not present in metadata."))

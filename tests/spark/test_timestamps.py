@@ -87,6 +87,7 @@ def test_by_default_a_time_before_1970_ends_the_pipeline() -> None:
                 pipe(driver, "in", ("a", "x", 5), ("a", "x", -1))
 
 
+@pytest.mark.usefixtures("both_engines")
 def test_a_record_without_a_time_is_skipped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """By LogAndSkipOnInvalidTimestamp, by a function that returns a negative number, as configured. No
     threshold of failed records knows of it, and no dead letter queue."""
@@ -115,6 +116,7 @@ def test_a_record_without_a_time_is_skipped_and_counted(caplog: pytest.LogCaptur
         ]
 
 
+@pytest.mark.usefixtures("both_engines")
 def test_a_record_that_cannot_be_read_is_not_asked_for_its_time() -> None:
     """As in Kafka Streams: it is dropped before."""
     numbers = Consumed.with_(Serdes.string(), Serdes.long())

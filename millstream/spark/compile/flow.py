@@ -204,9 +204,13 @@ class Flow:
         """
         self.count_dropped()
         index = self.names.new("n")
-        self.df = self.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(lanes))))).alias(index))
+        self.df = self.df.select("*", F.explode(self._copies(len(lanes))).alias(index))
         self._on_first_only(index)
         return index
+
+    def _copies(self, count: int) -> Column:
+        """The numbers of the copies that there will be of a row."""
+        return F.array(*(F.lit(i) for i in range(count)))
 
     def _on_first_only(self, position: str) -> None:
         for node, lane in list(self.lanes.items()):

@@ -44,7 +44,10 @@ __all__ = [
     "Output",
     "QuestionColumns",
     "Transactions",
+    "headers_of",
+    "letter_of",
     "output_rows",
+    "refusal_options",
     "sink_options",
     "with_epoch",
     "written_fields",
@@ -185,9 +188,7 @@ def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
     if output.record is not None:
         names = (*_COLUMNS, "headers", FENCED, *((LETTER,) if letters else ()))
         return [output.record[name].alias(name) for name in names]
-    headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
-    if output.errors is not None:
-        headers = F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), output.errors)
+    headers = headers_of(output)
     if output.parts is not None:
         own = F.array(F.struct(F.lit(PARTS_HEADER).alias("key"), output.parts.alias("value")))
         headers = F.coalesce(headers, F.array().cast(HEADERS_TYPE))
@@ -203,8 +204,16 @@ def written_fields(flow: Flow, output: Output, letters: bool) -> list[Column]:
         F.lit(output.fenced).alias(FENCED),
     ]
     if letters:
-        fields.append(_letter(flow, output.letter, output.question).alias(LETTER))
+        fields.append(letter_of(flow, output).alias(LETTER))
     return fields
+
+
+def headers_of(output: Output) -> Column:
+    """The headers of the records that an output writes, without those of changelogs."""
+    headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
+    if output.errors is None:
+        return headers
+    return F.concat(F.coalesce(headers, F.array().cast(HEADERS_TYPE)), output.errors)
 
 
 def written_type(letters: bool) -> T.StructType:
@@ -220,9 +229,11 @@ def _or_null(column: Column | None, type_: str) -> Column:
     return F.lit(None).cast(type_) if column is None else column
 
 
-def _letter(flow: Flow, place: str | None, question: QuestionColumns | None) -> Column:
-    if place is None:
+def letter_of(flow: Flow, output: Output) -> Column:
+    """What a dead letter for a record that Kafka refuses says, or what a handler is asked; or NULL."""
+    if output.letter is None:
         return F.lit(None).cast(_LETTER_TYPE)
+    question = output.question
     # Results of an aggregation have no bytes that were read from a topic.
     raw = RAW_KEY in flow.df.columns
     nothing = F.lit(None).cast("binary")
@@ -232,7 +243,7 @@ def _letter(flow: Flow, place: str | None, question: QuestionColumns | None) -> 
         F.col(TOPIC).alias("topic"),
         F.col(PARTITION).alias("partition"),
         F.col(OFFSET).alias("offset"),
-        F.lit(place).alias("place"),
+        F.lit(output.letter).alias("place"),
         (F.lit(None) if question is None else question.place).alias("asked"),
         (F.lit(None) if question is None else question.exception).alias("exception"),
         (F.lit(None) if question is None else question.message).alias("message"),
@@ -294,6 +305,12 @@ def sink_options(
             "kafka.acks": "all",
             "kafka.transaction.timeout.ms": str(transactions.timeout_ms),
         }
+    return options | refusal_options(handlers, asking)
+
+
+def refusal_options(handlers: RecordHandlers, asking: str | None) -> dict[str, str]:
+    """Those of these options that say what happens to records that failed."""
+    options: dict[str, str] = {}
     if asking is not None:
         options["asking.secret"] = asking  # Spark redacts options with this name
     if handlers.production:

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from millstream.model import StoreKind
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.building import Building, StoreInput
-from millstream.spark.compile.flow import Flow, Lane
+from millstream.spark.compile.flow import RAW_KEY, RAW_VALUE, Flow, Lane
 from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.kernel_operators import Item
 from millstream.spark.compile.task_flow import CONTROL
@@ -58,7 +58,7 @@ class TaskBuilding(Building):
         else:
             mine = topic.isin(*topics_of_input(node, self.context.application_id))
         keep = flow.with_column("f", F.coalesce((F.col(CONTROL) == 0) & mine, F.lit(False)))
-        return flow, Lane("key", "value", keep)
+        return flow, Lane(RAW_KEY, RAW_VALUE, keep)
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
         waited = node.parents[0] if isinstance(node, StoreInput) else node

@@ -17,16 +17,19 @@ from pyspark.sql import functions as F
 from millstream.serdes.serde import Serde
 from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.compiler import VISITS
-from millstream.spark.compile.flow import HEADERS, TIMESTAMP
+from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, RAW_KEY, RAW_VALUE, TIMESTAMP, TOPIC
 from millstream.spark.compile.foreign_key_nodes import is_ready
+from millstream.spark.compile.record_failures import asking
 from millstream.spark.compile.table_nodes import note_remembering
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
 from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
+from millstream.spark.run.dropped import metric
 from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
+from millstream.spark.worker.handler_calls import Asking
 from millstream.topology.nodes import Node
 from millstream.topology.pipeline import Pipeline
 
@@ -38,13 +41,18 @@ class CompiledTask:
     """A subtopology that tasks can run.
 
     `rows`: `control` int, and a struct for each output, NULL if a row does not go there: topic string, key
-    binary, value binary, partition int, timestamp bigint (ms), headers array<struct<key, value>>.
+    binary, value binary, partition int, timestamp bigint (ms), headers array<struct<key, value>>, and a
+    struct `letter` where dead letters may be needed (sink.py). If records can be dropped, also `topic` and
+    `partition` of the record that a row is of, and a column for each place that drops some, under the name
+    of its metric (dropped.py): a boolean, or for late ones the fields of a LateRecord.
     """
 
     rows: DataFrame
     in_batches: bool
     stores: tuple[TaskStore, ...]
     store_serdes: Mapping[str, tuple[Serde, Serde]]
+    asking: Asking | None = None
+    """Calls the user's own handlers; None: there are none."""
 
 
 def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame]) -> CompiledTask:
@@ -61,7 +69,8 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
     with planned(f"pipeline {pipeline.name}"):
         building = TaskBuilding(pipeline, context)
         rows = read()
-        renamed = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "headers": HEADERS}
+        renamed = {"key": RAW_KEY, "value": RAW_VALUE, "headers": HEADERS}
+        renamed |= {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET}
         rows = rows.withColumnsRenamed(renamed)
         rows = rows.withColumn(TIMESTAMP, F.timestamp_millis("timestamp")).drop("timestamp")
         building.flows.append(TaskFlow(rows, building.names))
@@ -72,6 +81,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
             has_python(rows),
             tuple(building.stores),
             dict(building.store_serdes),
+            asking(building),
         )
 
 
@@ -118,12 +128,21 @@ def _rows(building: TaskBuilding) -> DataFrame:
     flow = building.flows[0]
     see_all(building, flow)
     columns = [
-        F.when(flow.belongs_to(lane), record_of(building.outputs[node])).alias(f"out{number}")
+        F.when(flow.belongs_to(lane), record_of(building, flow, node)).alias(f"out{number}")
         for number, (node, lane) in enumerate(flow.lanes.items())
         if node in flow.pinned
     ]
-    df = flow.df.select(F.col(CONTROL), *columns)
+    drops = [
+        F.when(F.col(each.flag), F.col(each.late or each.flag)).alias(
+            metric(each.number, each.kind, each.node)
+        )
+        for each in flow.uncounted
+    ]
+    if drops:
+        drops = [F.col(TOPIC).alias("topic"), F.col(PARTITION).alias("partition"), *drops]
+    df = flow.df.select(F.col(CONTROL), *columns, *drops)
     going = F.col(CONTROL) != 0
     for name in df.columns[1:]:
-        going |= F.col(name).isNotNull()
+        if name not in ("topic", "partition"):
+            going |= F.col(f"`{name}`").isNotNull()
     return df.where(going)

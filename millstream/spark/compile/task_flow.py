@@ -1,7 +1,8 @@
 """The flow of a subtopology that a task runs: one DataFrame with the records of all its topics.
 
 Some of its rows are no records but controls, with which a task commits: they pass every step, and belong to
-no lane. So each lane has a flag, and no step removes a row without looking at `control`.
+no lane. So each lane has a flag, and no step removes a row without looking at `control`. Rows of records that
+were dropped stay as well, up to the sink, which counts them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class TaskFlow(Flow):
     """A flow in which controls stay."""
 
     def _keep(self, condition: Column) -> None:
+        for each in self.uncounted:
+            condition |= F.col(each.flag)
         self.df = self.df.where(condition | (F.col(CONTROL) != 0))
 
     def count_dropped(self) -> None:
@@ -37,6 +40,16 @@ class TaskFlow(Flow):
     def explode(self, lane: Lane, array: Column, *, alone: bool) -> tuple[Lane, str]:
         # Also alone, so that a control goes on: with the extra first element.
         return super().explode(lane, array, alone=False)
+
+    def _copies(self, count: int) -> Column:
+        return F.when(F.col(CONTROL) != 0, F.array(F.lit(0))).otherwise(super()._copies(count))
+
+    def _on_first_only(self, position: str) -> None:
+        super()._on_first_only(position)
+        first = F.col(position) == 0
+        self.uncounted[:] = [
+            replace(each, flag=self.with_column("d", F.col(each.flag) & first)) for each in self.uncounted
+        ]
 
     def united(self, other: Flow) -> Flow:
         raise AssertionError("a task has one flow")

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.spark.compile import serde_columns
-from millstream.spark.compile.flow import CONTEXT, HEADERS, HEADERS_TYPE, TIMESTAMP, Flow
+from millstream.spark.compile.flow import CONTEXT, HEADERS, RAW_KEY, RAW_VALUE, TIMESTAMP, Flow
 from millstream.spark.compile.grouped_tables import of_both
 from millstream.spark.compile.kernel_joins import Join, Side
 from millstream.spark.compile.kernel_operators import (
@@ -34,10 +34,12 @@ from millstream.spark.compile.kernel_operators import (
     with_own,
 )
 from millstream.spark.compile.operators import item_of_pending, order_of, pending_of, put_joins
-from millstream.spark.compile.sink import Output
+from millstream.spark.compile.record_failures import count_failures, needs_letters
+from millstream.spark.compile.sink import LETTER, Output, headers_of, letter_of
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.jvm.java_names import java_class
+from millstream.spark.run.dropped import LATE
 from millstream.topology.nodes import Node
 
 __all__ = ["build_task_operator", "record_of", "see_all", "with_stored"]
@@ -62,7 +64,12 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     program = program_of(items, df.sparkSession, building.context.patience_ms)
     df = DataFrame(_node().of(df._jdf, description, program), df.sparkSession)
     new = TaskFlow(df, building.names)
+    for each in flow.uncounted:
+        flag = new.with_column("d", F.coalesce(F.col(each.flag), F.lit(False)))
+        new.uncounted.append(replace(each, flag=flag))
     results = _results(building, items, new)
+    for late in results.late:
+        count_failures(building, late.item.pending.node, new, late.flag, LATE, late.what)
     for node, lane in flow.lanes.items():
         keep = new.with_column("f", F.coalesce(F.col(str(lane.keep)), F.lit(False)))
         new.lanes[node] = replace(lane, keep=keep)
@@ -91,7 +98,7 @@ def _settle_outputs(building: TaskBuilding, flow: Flow) -> None:
         if building.outputs[node].record is None:
             lane = flow.lanes[node]
             building.passed[node] = flow.with_column(
-                "o", F.when(flow.belongs_to(lane), record_of(building.outputs[node]))
+                "o", F.when(flow.belongs_to(lane), record_of(building, flow, node))
             )
             nothing = F.lit(None)
             record = F.col(building.passed[node])
@@ -109,11 +116,12 @@ def see_all(building: TaskBuilding, flow: Flow) -> None:
                 del flow.lanes[node]
 
 
-def record_of(output: Output) -> Column:
-    """The record that an output writes, as the sink of a task takes it."""
+def record_of(building: TaskBuilding, flow: Flow, node: Node) -> Column:
+    """The record that a node's output writes, as the sink of a task takes it."""
+    output = building.outputs[node]
     if output.record is not None:
         return output.record
-    headers = F.col(HEADERS) if output.headers else F.lit(None).cast(HEADERS_TYPE)
+    letter = [letter_of(flow, output).alias(LETTER)] if needs_letters(building.context.handlers) else []
     partition = F.lit(None) if output.partition is None else output.partition
     return F.struct(
         output.topic.alias("topic"),
@@ -121,7 +129,8 @@ def record_of(output: Output) -> Column:
         output.value.alias("value"),
         partition.cast("int").alias("partition"),
         F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
-        headers.alias("headers"),
+        headers_of(output).alias("headers"),
+        *letter,
     )
 
 
@@ -155,6 +164,10 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
     columns[_AT] = F.unix_millis(F.col(TIMESTAMP))
     df = df.withColumns(columns)
     needed = [CONTROL, *CONTEXT, *building.choices.values()]
+    if building.context.handlers.needs_source:
+        needed += [RAW_KEY, RAW_VALUE]
+    for each in flow.uncounted:
+        needed += [each.flag, each.late or ""]
     for node, lane in flow.lanes.items():
         needed += [lane.keep or "", building.passed.get(node, "")]
         if building.uses.get(node):

@@ -3,7 +3,8 @@
 Spark counts them, progress reports contain the counts, and each micro-batch is judged by them.
 
 The plan counts them with `DataFrame.observe` (flow.py), one number for each place that drops records; the
-numbers arrive in the progress report of each micro-batch. Nothing here sees a record.
+numbers arrive in the progress report of each micro-batch. Tasks count them in their sink, and report them in
+the same form (Figures.java). Nothing here sees a record.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -284,10 +286,16 @@ class DropWatch:
 
 
 def wait_and_watch(
-    query: StreamingQuery, watch: DropWatch, answered: Callable[[], None] = lambda: None
+    query: StreamingQuery,
+    watch: DropWatch,
+    answered: Callable[[], None] = lambda: None,
+    reports: Callable[[tuple[int, str] | None], Iterable[Mapping[str, Any]]] | None = None,
 ) -> PipelineException | None:
     """Wait until a query has ended, and watch what it drops meanwhile; `answered` is called after each answer
     of the JVM.
+
+    Args:
+        reports: returns the reports after the one seen; None: Spark's own.
 
     Returns:
         None, or, when too much was dropped, why it was stopped.
@@ -295,17 +303,18 @@ def wait_and_watch(
     Raises:
         Exception: what `wait_for_end` raises.
     """
+    news = reports or partial(new_reports, query)
     try:
         while not wait_for_end(query, _LOOK_SECONDS):
             answered()
-            error = watch.look(new_reports(query, watch.seen))
+            error = watch.look(news(watch.seen))
             if error is not None:
                 query.stop()
                 return error
         return None
     finally:
         try:
-            watch.look(new_reports(query, watch.seen))
+            watch.look(news(watch.seen))
         except Exception:  # the JVM may be gone, and the last numbers with it
             log.debug("the last numbers of a query", exc_info=True)
         watch.flush()

@@ -204,9 +204,16 @@ _CALLED_FROM = re.compile(
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
 _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
 _CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
-_REFUSED = re.compile(r"io\.millstream\.kernel\.sink\.RecordRefusedException: (?P<said>[^\n]+)")
-_FAILED = re.compile(r"io\.millstream\.kernel\.sink\.RecordFailedException: (?P<said>[^\n]+)")
-_NOT_ASKED = re.compile(r"io\.millstream\.kernel\.serdes\.RegistryError: (?P<said>[^\n]+)")
+_REFUSED = "io.millstream.kernel.sink.RecordRefusedException"
+"""What the sink says about a record that Kafka refused: topic, sizes, reason and remedy."""
+_FAILED = "io.millstream.kernel.sink.RecordFailedException"
+"""What the sink says about a record for which the user's own handler returned 'fail'."""
+_NOT_ASKED = "io.millstream.kernel.serdes.RegistryError"
+"""What an executor says if it could not reach the schema registry."""
+_TASK_MOVED = "io.millstream.kernel.task.TaskMovedException"
+_TOPIC_LOST = "io.millstream.kernel.task.TopicLostException"
+_NO_OFFSET = "io.millstream.kernel.task.NoOffsetException"
+_LOST_TOPIC = re.compile(r"topic '([^']+)' (?:(was deleted and made anew)|does not exist(; its id was)?)")
 _UNWRITTEN = "io.millstream.kernel.serdes.UnwritableException"
 _FENCED_BY_KAFKA = "io.millstream.kernel.sink.FencedException"
 _TAKEN_BACK = frozenset(
@@ -346,7 +353,13 @@ def translate(
             "(producer.transaction.timeout.ms, and the brokers' transaction.max.timeout.ms) or smaller "
             "micro-batches (max.batch.records)"
         )
-    elif missing := _missing(pipeline, topics, report, classes):
+    elif moved := _message(report, _TASK_MOVED):
+        translated = TaskMigratedException(
+            f"pipeline {pipeline}: {moved}. What this client had not committed does not count. If no other "
+            "client has the task and this happens repeatedly, allow longer transactions "
+            "(producer.transaction.timeout.ms, and the brokers' transaction.max.timeout.ms)"
+        )
+    elif missing := _lost_by_task(pipeline, topics, report) or _missing(pipeline, topics, report, classes):
         translated = missing
     elif gone := _lost(pipeline, report, classes):
         translated = gone
@@ -361,12 +374,12 @@ def translate(
             message += f"\n{remote.place}" if remote.place else ""
             if isinstance(cause, HandlerError | ProcessorError):
                 message, cause = f"{head}: {cause}", cause.__cause__ or cause
-        elif (said := _handler_message(report)) is not None:
+        elif (said := _message(report, _FAILED)) is not None:
             message, cause = f"{head}: {said}", unreadable(said)
             cause.__cause__ = error
         elif error_class == _PYTHON:
             message = f"{head}: a Python function failed\n{report.text}"
-        elif (said := _registry_message(report)) is not None:
+        elif (said := _message(report, _NOT_ASKED)) is not None:
             cause = SchemaRegistryException(said)
             cause.__cause__ = error
             message = f"{head}: {said}"
@@ -376,8 +389,8 @@ def translate(
             message = f"{head}: {_which(unfit)}\n{unfit}{_remedy(str(unfit))}"
         elif (said := _damage_message(report, claim)) is not None:
             kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
-        elif refused := _refused(report):
-            message = f"{head}: {refused}"
+        elif said := _message(report, _REFUSED) or _message(report, _NO_OFFSET):
+            message = f"{head}: {said}"
         elif (expression := _expression(_text(error), report)) is not None:
             message = f"{head}: {expression}\n{report.text}"
         elif (found := _meaning(report, classes)) is not None:
@@ -485,31 +498,39 @@ def _transaction_lost(report: Report) -> str | None:
     return next((message for name, message in report.causes if name in _TAKEN_BACK), None)
 
 
-def _refused(report: Report) -> str | None:
-    """What the sink says about a record that Kafka refused: topic, sizes, reason and remedy."""
-    for name, message in report.causes:
-        if name == "io.millstream.kernel.sink.RecordRefusedException":
+def _message(report: Report, name: str) -> str | None:
+    """What the kernel's exception of this class says; None: there was none."""
+    for found, message in report.causes:
+        if found == name:
             return first_line(message)
-    found = _REFUSED.search(report.text)
-    return found["said"] if found else None
+    return first_line(report.text.partition(f"{name}: ")[2]) or None
 
 
-def _registry_message(report: Report) -> str | None:
-    """What an executor says if it could not reach the schema registry."""
-    for name, message in report.causes:
-        if name == "io.millstream.kernel.serdes.RegistryError":
-            return first_line(message)
-    found = _NOT_ASKED.search(report.text)
-    return found["said"] if found else None
-
-
-def _handler_message(report: Report) -> str | None:
-    """What the sink says about a record for which the user's own handler returned 'fail'."""
-    for name, message in report.causes:
-        if name == "io.millstream.kernel.sink.RecordFailedException":
-            return first_line(message)
-    found = _FAILED.search(report.text)
-    return found["said"] if found else None
+def _lost_by_task(
+    pipeline: str, topics: tuple[str, ...], report: Report
+) -> MissingSourceTopicException | LostTopicException | None:
+    """What a task says of a topic that is not the one that it was."""
+    said = _message(report, _TOPIC_LOST)
+    found = None if said is None else _LOST_TOPIC.match(said)
+    if said is None or found is None:
+        return None
+    topic, recreated, was_there = found.groups()
+    patterns = [each.removeprefix("pattern '")[:-1] for each in topics if each.startswith("pattern '")]
+    is_source = topic in topics or any(re.fullmatch(pattern, topic) for pattern in patterns)
+    kind = MissingSourceTopicException if is_source else LostTopicException
+    what = f"source topic '{topic}'" if is_source else f"topic '{topic}', which it writes to,"
+    if recreated:
+        text = f"{what} was deleted and created again under it: {said.partition(': ')[2]}"
+    elif is_source:
+        text = f"{what} is gone; create it or change the topology, then start a new client"
+    else:
+        text = f"{what} does not exist; create it, then start a new client"
+    return kind(
+        f"pipeline {pipeline}: {text}",
+        (topic,),
+        deleted=(topic,) if was_there else (),
+        recreated=(topic,) if recreated else (),
+    )
 
 
 def unreadable(said: str) -> StreamsException:

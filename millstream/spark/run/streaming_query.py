@@ -80,7 +80,8 @@ class QueryPipeline:
     def _wait(self) -> None:
         error: BaseException | None = None
         try:
-            error = wait_and_watch(self._query, self._drops, self._note_answer)
+            reports = self._run.reports if isinstance(self._run, TaskRun) else None
+            error = wait_and_watch(self._query, self._drops, self._note_answer, reports)
             if error is None:
                 raise_failure(self._query)
         except Exception as raised:
@@ -106,6 +107,9 @@ class QueryPipeline:
     def _translated(self, raised: BaseException, how: str | None = None) -> BaseException:
         try:
             report = report_of(self._query, raised, self._initial, lambda: find_damage(self._files()))
+            if isinstance(self._run, TaskRun) and not is_jvm_lost(raised):
+                start, end = self._run.unfinished()
+                report = replace(report, start=start, end=end)
             if is_jvm_lost(raised):
                 report = self._of_lost_jvm(report, how_jvm_ended(self._gateway) if how is None else how)
             return translate(self._name, self._topics, raised, claim=self._claim, report=report)
@@ -193,6 +197,7 @@ class QueryPipeline:
                     self._last = replace(self._last, first_batch=self._first_batch())
                 if self._run is not None:
                     self._last = _with_read(self._last, self._run.read(), self._run.records())
+                    self._last = replace(self._last, dropped=self._dropped)
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
         elif self._last.running:

@@ -82,8 +82,12 @@ class TaskRun:
         pipeline: Pipeline,
         settings: TaskSettings,
         stores: Sequence[TaskStore],
+        sink: Mapping[str, str],
     ) -> None:
         """Tell the kernel what is about to start.
+
+        Args:
+            sink: what happens to records that failed (sink.refusal_options).
 
         Raises:
             Py4JJavaError: a topic is missing, or the cluster cannot be reached.
@@ -107,6 +111,7 @@ class TaskRun:
             "stores": [asdict(store) for store in stores],
             "outputs": _outputs_of(pipeline, application_id),
             "resets": _resets_of(pipeline, application_id, settings.offset_reset),
+            "sink": dict(sink),
         }
         self.tasks = int(self._runs.begin(name, json.dumps(plan)))
 
@@ -128,6 +133,27 @@ class TaskRun:
     def records(self) -> int:
         """The number of records read in this run."""
         return int(self._runs.records(self.name))
+
+    def reports(self, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
+        """What has happened since the last call, as Spark's progress reports have it of batches: one report,
+        or none if nothing has.
+
+        Args:
+            seen: the batch of the last report, and a text.
+        """
+        batch = 0 if seen is None else seen[0] + 1
+        report = json.loads(self._runs.figures(self.name, batch))
+        (source,) = report["sources"]
+        observed = report["observedMetrics"].values()
+        if not (any(observed) or source["endOffset"] or report["numInputRows"] or report["sink"]["metrics"]):
+            return []
+        # Without a duration, it would be a report of a query that waits for records.
+        return [{**report, "durationMs": {"addBatch": 0}}]
+
+    def unfinished(self) -> tuple[str, str]:
+        """The offsets committed, and those reached, as Spark writes them."""
+        start, end = self._runs.unfinished(self.name)
+        return str(start), str(end)
 
     def read(self) -> dict[TopicPartition, int]:
         """The next offset of each partition read in this run."""

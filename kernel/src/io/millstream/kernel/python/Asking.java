@@ -4,6 +4,7 @@ import io.millstream.kernel.Constants;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.List;
+import org.apache.spark.TaskContext;
 
 /**
  * Lets Python answer questions about failed records: bytes for bytes. The other end, and the format, are in
@@ -12,6 +13,8 @@ import java.util.List;
 public final class Asking {
     private final String program;
     private Worker worker;
+    /** Whose the worker is: with the end of its task, it goes to another one. */
+    private TaskContext task;
 
     /**
      * @param program as {@link Program#text()} has it
@@ -23,7 +26,8 @@ public final class Asking {
     /** An answer for each question. */
     public byte[][] ask(List<byte[]> questions) {
         try {
-            if (worker == null) {
+            if (worker == null || task != TaskContext.get()) {
+                task = TaskContext.get();
                 worker = Worker.take(Program.of(program));
             }
             Message request = new Message(Constants.MESSAGE_REQUEST).add(questions.toArray(new byte[0][]));

@@ -13,7 +13,7 @@ import org.apache.kafka.common.header.Header;
  *
  * <p>Source: KIP-1034, org.apache.kafka.streams.errors.internals.ExceptionHandlerUtils.
  */
-record DeadLetter(
+public record DeadLetter(
         byte[] key,
         byte[] value,
         String topic,

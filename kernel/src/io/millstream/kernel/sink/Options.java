@@ -28,7 +28,7 @@ import java.util.TreeSet;
  *   <li>{@code query}: identifies the query for as long as its checkpoint lives; the query counts the batches.
  * </ul>
  */
-record Options(
+public record Options(
         Map<String, String> kafka,
         Map<String, Integer> partitions,
         Set<String> complete,
@@ -48,7 +48,7 @@ record Options(
     private static final String PARTITIONS = "partitions.";
     private static final String COMPLETE = "complete.";
 
-    static Options of(Map<String, String> given) {
+    public static Options of(Map<String, String> given) {
         Map<String, String> kafka = new TreeMap<>();
         Map<String, Integer> partitions = new TreeMap<>();
         Set<String> complete = new TreeSet<>();

@@ -16,7 +16,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   <li>{@code topic} string
  *   <li>{@code key}, {@code value} binary, which may be NULL
  *   <li>{@code partition} int: a partitioner's choice; NULL: by the route
- *   <li>{@code route} binary: its murmur2 gives the partition; NULL: the producer's partitioner decides, by the key
+ *   <li>{@code route} binary: its murmur2 gives the partition; NULL: the producer's partitioner decides, by the key. The
+ *       column may be missing
  *   <li>{@code timestamp} bigint, milliseconds; NULL: now
  *   <li>{@code headers} array&lt;struct&lt;key string, value binary&gt;&gt;
  *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what
@@ -25,7 +26,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       be written, but a failed record about which a handler is asked.
  * </ul>
  */
-record Rows(
+public record Rows(
         int topic,
         int key,
         int value,
@@ -40,14 +41,15 @@ record Rows(
     /** The place of {@code asked} in a letter, if it has so many fields. */
     private static final int ASKED = 6;
 
-    static Rows in(StructType schema) {
-        int letter = List.of(schema.fieldNames()).indexOf("letter");
+    public static Rows in(StructType schema) {
+        List<String> names = List.of(schema.fieldNames());
+        int letter = names.indexOf("letter");
         return new Rows(
                 schema.fieldIndex("topic"),
                 schema.fieldIndex("key"),
                 schema.fieldIndex("value"),
                 schema.fieldIndex("partition"),
-                schema.fieldIndex("route"),
+                names.indexOf("route"),
                 schema.fieldIndex("timestamp"),
                 schema.fieldIndex("headers"),
                 letter,
@@ -55,16 +57,16 @@ record Rows(
     }
 
     /** The bytes of a column; a copy, because Spark reuses rows. */
-    static byte[] bytes(InternalRow row, int column) {
+    public static byte[] bytes(InternalRow row, int column) {
         return row.isNullAt(column) ? null : row.getBinary(column);
     }
 
     /** A time before 1970 becomes 1970: no Kafka producer writes an earlier one. */
-    Long timestampOf(InternalRow row) {
+    public Long timestampOf(InternalRow row) {
         return row.isNullAt(timestamp) ? null : (Long) Math.max(0, row.getLong(timestamp));
     }
 
-    List<Header> headersOf(InternalRow row) {
+    public List<Header> headersOf(InternalRow row) {
         if (row.isNullAt(headers)) {
             return null;
         }
@@ -77,7 +79,7 @@ record Rows(
         return all;
     }
 
-    DeadLetter letterOf(InternalRow row) {
+    public DeadLetter letterOf(InternalRow row) {
         if (letter < 0 || row.isNullAt(letter)) {
             return null;
         }

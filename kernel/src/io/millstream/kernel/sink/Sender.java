@@ -4,7 +4,7 @@ import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /** A producer as one task uses it, on one thread. */
-interface Sender {
+public interface Sender {
     /** Whether this task's part of the batch is already in Kafka, so that nothing has to be written. */
     boolean isWritten();
 

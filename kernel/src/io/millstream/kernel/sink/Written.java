@@ -11,7 +11,7 @@ import org.apache.kafka.common.utils.Utils;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
 /** What a task has written to each topic, and what it has dropped. Sent to the driver. */
-final class Written implements WriterCommitMessage {
+public final class Written implements WriterCommitMessage {
     private static final long serialVersionUID = 1;
     private static final String BATCH = "batch";
     /** Timestamp, offset, and partition. */
@@ -59,6 +59,13 @@ final class Written implements WriterCommitMessage {
         }
     }
 
+    /** Add what another one has. */
+    public void add(Written other) {
+        other.topics.forEach(
+                (name, topic) -> topics.computeIfAbsent(name, any -> new Topic()).add(topic));
+        dropped.add(other.dropped);
+    }
+
     /** A record was not written after all. Its age stays in the figures. */
     void remove(ProducerRecord<byte[], byte[]> record) {
         Topic topic = topics.get(record.topic());
@@ -88,17 +95,19 @@ final class Written implements WriterCommitMessage {
      * records, and those of {@link Dropped}. Includes the batch's number, because a report may repeat the last one.
      */
     static Map<String, String> metrics(long batch, WriterCommitMessage[] messages) {
-        Map<String, Topic> all = new TreeMap<>();
-        Dropped dropped = new Dropped();
+        Written all = new Written();
         for (WriterCommitMessage message : messages) {
             if (message instanceof Written written) {
-                written.topics.forEach((name, topic) ->
-                        all.computeIfAbsent(name, any -> new Topic()).add(topic));
-                dropped.add(written.dropped);
+                all.add(written);
             }
         }
-        Map<String, String> metrics = dropped.metrics();
-        all.forEach((name, topic) -> metrics.put(Constants.METRIC_WRITTEN + name, topic.figures()));
+        return all.metrics(batch);
+    }
+
+    /** Its own, as those of a batch. */
+    public Map<String, String> metrics(long batch) {
+        Map<String, String> metrics = new TreeMap<>(dropped.metrics());
+        topics.forEach((name, topic) -> metrics.put(Constants.METRIC_WRITTEN + name, topic.figures()));
         if (!metrics.isEmpty()) {
             metrics.put(BATCH, Long.toString(batch));
         }

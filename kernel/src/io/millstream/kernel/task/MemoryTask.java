@@ -5,6 +5,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.millstream.kernel.sink.DeadLetter;
+import io.millstream.kernel.sink.Rows;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
@@ -23,6 +25,7 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.record.TimestampType;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** A task that gets its records from a program, and gives it what it writes, without Kafka: for tests of topologies. */
@@ -53,6 +56,8 @@ public final class MemoryTask extends RunningTask {
     private volatile boolean isClosed;
     private boolean isCommitting;
     private volatile long records;
+    /** How many of them are in the figures. */
+    private long counted;
 
     MemoryTask(TaskPlan plan) {
         super(plan, 0);
@@ -189,22 +194,63 @@ public final class MemoryTask extends RunningTask {
         return row.of(record, topics.computeIfAbsent(record.topic(), UTF8String::fromString));
     }
 
+    /** A question is a line, too, with what it is about: Python asks by itself. */
     @Override
-    void send(ProducerRecord<byte[], byte[]> record) {
+    void send(InternalRow output, Rows rows) {
+        ObjectNode line = JSON.createObjectNode();
+        put(line, "t", output.getUTF8String(rows.topic()));
+        put(line, "k", Rows.bytes(output, rows.key()));
+        put(line, "v", Rows.bytes(output, rows.value()));
+        if (!output.isNullAt(rows.partition())) {
+            line.put("p", output.getInt(rows.partition()));
+        }
+        line.put("s", rows.timestampOf(output));
+        put(line, rows.headersOf(output));
+        DeadLetter letter = rows.letterOf(output);
+        if (letter != null && letter.asked() >= 0) {
+            put(line.putObject("l"), letter);
+        }
+        batch.written.add(line.toString());
+    }
+
+    private static void put(ObjectNode to, DeadLetter letter) {
+        to.put("asked", letter.asked()).put("topic", letter.topic()).put("place", letter.place());
+        to.put("exception", letter.exception()).put("message", letter.message());
+        to.put("partition", letter.partition()).put("offset", letter.offset());
+        put(to, "key", letter.key());
+        put(to, "value", letter.value());
+        put(to, "failed_key", letter.failedKey());
+        put(to, "failed_value", letter.failedValue());
+    }
+
+    private static void put(ObjectNode to, Iterable<Header> headers) {
+        ArrayNode all = to.putArray("h");
+        for (Header header : headers == null ? List.<Header>of() : headers) {
+            ObjectNode each = all.addObject();
+            each.put("key", header.key());
+            put(each, "value", header.value());
+        }
+    }
+
+    private static void put(ObjectNode to, String name, UTF8String text) {
+        if (text != null) {
+            to.put(name, text.toString());
+        }
+    }
+
+    @Override
+    void attend(boolean isIdle) {
+        // Python asks about the records of a batch when it is complete.
+    }
+
+    private void log(ProducerRecord<byte[], byte[]> record) {
         ObjectNode line = JSON.createObjectNode();
         line.put("t", record.topic());
         put(line, "k", record.key());
         put(line, "v", record.value());
-        if (record.partition() != null) {
-            line.put("p", record.partition());
-        }
+        line.put("p", record.partition());
         line.put("s", record.timestamp());
-        ArrayNode headers = line.putArray("h");
-        for (Header header : record.headers()) {
-            ObjectNode each = headers.addObject();
-            each.put("key", header.key());
-            put(each, "value", header.value());
-        }
+        put(line, record.headers());
         batch.written.add(line.toString());
     }
 
@@ -221,8 +267,10 @@ public final class MemoryTask extends RunningTask {
         }
         long[] ends = new long[plan.stores().size()];
         state.changes((store, key, value) ->
-                send(Logged.record(plan.stores().get(store).changelog(), partition, key, value, state.timestamp)));
+                log(Logged.record(plan.stores().get(store).changelog(), partition, key, value, state.timestamp)));
         state.committed(ends);
+        figures.read(records - counted);
+        counted = records;
         Batch done = batch;
         Tasks tasks = Tasks.here(plan.run());
         done.number = tasks == null ? 0 : tasks.batch();

@@ -1,9 +1,10 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.sink.Rows;
 import java.util.HashMap;
 import java.util.Map;
-import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
  * What Spark's source, operators and sink see of a task: it gives them records, keeps what they know, and takes what
@@ -17,6 +18,7 @@ abstract class RunningTask implements AutoCloseable {
 
     final TaskPlan plan;
     final int partition;
+    final Figures figures;
     /** Its operators, by their numbers: they stay from one batch of Spark to the next. */
     final Map<Integer, Operation> operations = new HashMap<>();
 
@@ -25,6 +27,7 @@ abstract class RunningTask implements AutoCloseable {
     RunningTask(TaskPlan plan, int partition) {
         this.plan = plan;
         this.partition = partition;
+        this.figures = Figures.of(plan.run());
     }
 
     /** Makes it the owner of its partition, with the state as it was committed. If it fails, nothing stays open. */
@@ -37,8 +40,15 @@ abstract class RunningTask implements AutoCloseable {
      */
     abstract RecordRow poll(long timeoutMs, boolean isEnding);
 
-    /** Send a record of an output topic. */
-    abstract void send(ProducerRecord<byte[], byte[]> record);
+    /** Send what an output of a row has, or ask about it. */
+    abstract void send(InternalRow output, Rows rows);
+
+    /**
+     * See to what was sent: what was refused, or is to be asked about.
+     *
+     * @param isIdle whether no record is there now
+     */
+    abstract void attend(boolean isIdle);
 
     /** Everything that was read before the control is with the sink: commit it. */
     abstract void commit();

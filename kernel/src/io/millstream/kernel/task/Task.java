@@ -1,10 +1,13 @@
 package io.millstream.kernel.task;
 
 import io.millstream.kernel.FailPoint;
+import io.millstream.kernel.sink.Delivery;
+import io.millstream.kernel.sink.RecordRefusedException;
+import io.millstream.kernel.sink.Rows;
+import io.millstream.kernel.sink.Sender;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -18,17 +21,17 @@ import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
-import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -61,6 +64,7 @@ final class Task extends RunningTask {
     private Producer<byte[], byte[]> committer;
     /** The same as the committer if outputs are part of the transaction. */
     private Producer<byte[], byte[]> producer;
+    private final Delivery delivery;
 
     private volatile Map<String, Uuid> topicIds = Map.of();
     private volatile Restore restore;
@@ -84,6 +88,7 @@ final class Task extends RunningTask {
         this.name = plan.name(partition);
         this.group = new ConsumerGroupMetadata(plan.application());
         this.calls = new Calls(name, plan);
+        this.delivery = new Delivery(plan.options(), new Outputs(), why -> calls.fail(why.get()));
     }
 
     // --- opening ---------------------------------------------------------------------------------------
@@ -201,6 +206,7 @@ final class Task extends RunningTask {
         reading = new Sources(plan, name, sources, notes.times, consumer, this::checkIds);
         checkOffsets();
         reading.begin(committed);
+        figures.begun(reading.positions());
         heads = reading.heads();
     }
 
@@ -354,15 +360,77 @@ final class Task extends RunningTask {
     // --- writing ---------------------------------------------------------------------------------------
 
     @Override
-    void send(ProducerRecord<byte[], byte[]> record) {
+    void send(InternalRow output, Rows rows) {
         isDirty = true;
         try {
+            delivery.write(output, rows);
+        } catch (KafkaException error) {
+            throw calls.meant(error);
+        }
+    }
+
+    @Override
+    void attend(boolean isIdle) {
+        if (delivery.isDue(isIdle)) {
+            try {
+                delivery.settle();
+            } catch (KafkaException error) {
+                throw calls.meant(error);
+            }
+        }
+    }
+
+    /** Its producer, as what delivers its outputs sees it. */
+    private final class Outputs implements Sender {
+        @Override
+        public boolean isWritten() {
+            return false;
+        }
+
+        @Override
+        public boolean isTransaction() {
+            return plan.isExactlyOnce();
+        }
+
+        @Override
+        public void send(ProducerRecord<byte[], byte[]> record, Callback callback) {
             if (producer == committer) {
                 begin();
             }
-            producer.send(record, this::sent);
-        } catch (KafkaException error) {
-            throw calls.meant(error);
+            producer.send(record, callback);
+        }
+
+        @Override
+        public int partitions(String topic) {
+            return producer.partitionsFor(topic).size();
+        }
+
+        @Override
+        public void flush() {
+            producer.flush();
+        }
+
+        @Override
+        public void restart() {
+            if (isOpen) {
+                calls.retried("abort", committer::abortTransaction);
+                isOpen = false;
+            }
+        }
+
+        @Override
+        public void commit() {
+            // the task does
+        }
+
+        @Override
+        public RuntimeException lost(Throwable cause) {
+            return calls.meant(cause instanceof RuntimeException error ? error : new KafkaException(cause));
+        }
+
+        @Override
+        public void close(boolean healthy) {
+            // the task does
         }
     }
 
@@ -374,9 +442,9 @@ final class Task extends RunningTask {
         }
     }
 
-    private void sent(@SuppressWarnings("unused") RecordMetadata metadata, Exception error) {
+    private void sent(ProducerRecord<byte[], byte[]> record, Exception error) {
         if (error != null) {
-            calls.fail(error instanceof RuntimeException known ? known : new IllegalStateException(error));
+            calls.fail(RecordRefusedException.ofChangelog(record, error));
         }
     }
 
@@ -388,12 +456,6 @@ final class Task extends RunningTask {
     /** The ids of the topics that it reads and writes. */
     Map<String, Uuid> topicIds() {
         return topicIds;
-    }
-
-    /** The number of a topic's partitions. */
-    int partitions(String topic) {
-        Collection<PartitionInfo> all = producer.partitionsFor(topic);
-        return all.size();
     }
 
     /** After an error it does nothing more. */
@@ -414,19 +476,23 @@ final class Task extends RunningTask {
     private void tryToCommit() {
         FailPoint.reach(name + ".committing");
         long[] ends = new long[plan.stores().size()];
-        if (producer != committer) {
-            producer.flush();
+        if (producer != committer || delivery.keeps()) {
+            delivery.settle();
+        } else {
+            delivery.askAll();
         }
         calls.check();
         begin();
-        state.changes((store, key, value) -> committer.send(
-                Logged.record(plan.stores().get(store).changelog(), partition, key, value, state.timestamp),
-                (metadata, error) -> {
-                    if (error == null) {
-                        ends[store] = Math.max(ends[store], metadata.offset() + 1);
-                    }
-                    sent(metadata, error);
-                }));
+        state.changes((store, key, value) -> {
+            String changelog = plan.stores().get(store).changelog();
+            var record = Logged.record(changelog, partition, key, value, state.timestamp);
+            committer.send(record, (metadata, error) -> {
+                if (error == null) {
+                    ends[store] = Math.max(ends[store], metadata.offset() + 1);
+                }
+                sent(record, error);
+            });
+        });
         FailPoint.reach(name + ".logged");
         operations.forEach((number, operation) -> notes.clocks.put(number, operation.clock()));
         Map<TopicPartition, OffsetAndMetadata> offsets = offsets();
@@ -444,6 +510,8 @@ final class Task extends RunningTask {
         calls.retried("commit", committer::commitTransaction);
         isOpen = false;
         committed = offsets;
+        figures.committed(reading.positions());
+        figures.wrote(delivery.settled());
         FailPoint.reach(name + ".committed");
         state.committed(ends);
     }
@@ -498,6 +566,7 @@ final class Task extends RunningTask {
             return;
         }
         watch.remove(this);
+        figures.reached(positions());
         // On a thread of its own, because the calling one may be interrupted, and the clients may wait for a broker.
         Thread thread = new Thread(this::release, "millstream-close-" + plan.application() + "-" + name);
         thread.setDaemon(true);

@@ -3,6 +3,7 @@ package io.millstream.kernel.task;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.millstream.kernel.sink.Options;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.List;
@@ -28,6 +29,7 @@ import java.util.TreeMap;
  * @param outputs topics that it writes beside changelogs, as far as they are known
  * @param resets where topics are read from that have no committed offset: earliest, latest, none, or
  *     by_duration: and an ISO duration; those that are not here as auto.offset.reset of the consumer says
+ * @param sink further options of the sink ({@link Options})
  * @param buffered buffered.records.per.partition
  * @param timeoutMs task.timeout.ms: how long an operation that times out is tried again
  * @param metadataBytes offset.metadata.max.bytes of the brokers
@@ -48,6 +50,7 @@ public record TaskPlan(
         List<Store> stores,
         List<String> outputs,
         Map<String, String> resets,
+        Map<String, String> sink,
         int buffered,
         long timeoutMs,
         int metadataBytes)
@@ -104,6 +107,7 @@ public record TaskPlan(
                 stores,
                 outputs,
                 node.has("resets") ? texts(node.get("resets")) : Map.of(),
+                node.has("sink") ? texts(node.get("sink")) : Map.of(),
                 node.path("buffered").asInt(BUFFERED),
                 node.path("timeout_ms").asLong(TIMEOUT_MS),
                 node.path("metadata_bytes").asInt(METADATA_BYTES));
@@ -139,9 +143,17 @@ public record TaskPlan(
                 stores,
                 outputs,
                 begins,
+                sink,
                 buffered,
                 timeoutMs,
                 metadataBytes);
+    }
+
+    /** The options of its sink. */
+    Options options() {
+        Map<String, String> all = new TreeMap<>(sink);
+        producer.forEach((name, value) -> all.put("kafka." + name, value));
+        return Options.of(all);
     }
 
     /** The number of the store for what follows from the others, which is not logged; -1: there is none. */

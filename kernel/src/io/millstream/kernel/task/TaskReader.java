@@ -48,6 +48,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
             long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
             boolean isEnding = tasks.isEnding() || left <= MARGIN_MS; // Spark looks at the clock itself, too
             row = task.poll(Math.max(0, Math.min(left, SLICE_MS)), isEnding);
+            task.attend(row == null);
             if (row != null || isEnding) {
                 isDone = row == null;
                 return RecordStatus.newStatusWithoutArrivalTime(row != null);

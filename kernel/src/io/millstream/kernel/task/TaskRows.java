@@ -1,51 +1,64 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.sink.Rows;
 import java.io.Serializable;
 import java.util.ArrayList;
-import java.util.List;
-import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.header.Header;
-import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The rows of the sink: `control` int, and for each output a struct, null if the row does not go there: topic string,
- * key binary, value binary, partition int, timestamp bigint, headers array of structs.
+ * The rows of the sink: `control` int; for each output a struct, null if the row does not go there, as {@link Rows} has
+ * it; and if records can be dropped, `topic` string and `partition` int, from where the row's record is, and a column
+ * for each place that drops some, with its name: a boolean, or for late ones an array of bigint, null if the row is
+ * not late there.
  */
-record TaskRows(int control, int outputs, int fields) implements Serializable {
+record TaskRows(int control, int outputs, int fields, Rows record, int topic, ArrayList<Place> places)
+        implements Serializable {
+    private static final int NONE = -1;
+
+    /** A place that drops records. */
+    record Place(int column, String name, boolean isLate) implements Serializable {}
+
     static TaskRows in(StructType schema) {
-        int fields = schema.size() < 2 ? 0 : ((StructType) schema.apply(1).dataType()).size();
-        return new TaskRows(schema.fieldIndex("control"), schema.size() - 1, fields);
+        int outputs = 1;
+        StructType first = null;
+        while (outputs < schema.size() && schema.apply(outputs).dataType() instanceof StructType each) {
+            first = each;
+            outputs++;
+        }
+        ArrayList<Place> places = new ArrayList<>();
+        for (int i = outputs + 2; i < schema.size(); i++) {
+            places.add(new Place(i, schema.apply(i).name(), schema.apply(i).dataType() instanceof ArrayType));
+        }
+        return new TaskRows(
+                schema.fieldIndex("control"),
+                outputs - 1,
+                first == null ? 0 : first.size(),
+                first == null ? null : Rows.in(first),
+                places.isEmpty() ? NONE : outputs,
+                places);
     }
 
-    /** The record for an output; null if there is none. */
-    ProducerRecord<byte[], byte[]> record(InternalRow row, int output) {
-        if (row.isNullAt(1 + output)) {
-            return null;
+    /** Count what was dropped of a row. */
+    void count(InternalRow row, Figures figures) {
+        for (Place place : places) {
+            if (row.isNullAt(place.column)) {
+                continue;
+            }
+            if (place.isLate) {
+                ArrayData how = row.getArray(place.column);
+                figures.late(place.name, how.toLongArray());
+            } else if (row.getBoolean(place.column)) {
+                String from = row.isNullAt(topic) ? null : row.getUTF8String(topic) + "-" + row.getInt(topic + 1);
+                figures.dropped(place.name, from);
+            }
         }
-        InternalRow struct = row.getStruct(1 + output, fields);
-        return new ProducerRecord<>(
-                struct.getUTF8String(0).toString(),
-                struct.isNullAt(3) ? null : (Integer) struct.getInt(3),
-                struct.isNullAt(4) ? null : (Long) Math.max(0, struct.getLong(4)),
-                struct.isNullAt(1) ? null : struct.getBinary(1),
-                struct.isNullAt(2) ? null : struct.getBinary(2),
-                headers(struct));
     }
 
-    private static List<Header> headers(InternalRow struct) {
-        if (struct.isNullAt(5)) {
-            return null;
-        }
-        ArrayData array = struct.getArray(5);
-        List<Header> all = new ArrayList<>(array.numElements());
-        for (int i = 0; i < array.numElements(); i++) {
-            InternalRow header = array.getStruct(i, 2);
-            all.add(new RecordHeader(
-                    header.getUTF8String(0).toString(), header.isNullAt(1) ? null : header.getBinary(1)));
-        }
-        return all;
+    /** What goes to an output; null if nothing does. */
+    InternalRow output(InternalRow row, int output) {
+        return row.isNullAt(1 + output) ? null : row.getStruct(1 + output, fields);
     }
 }

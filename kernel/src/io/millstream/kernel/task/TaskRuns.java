@@ -28,6 +28,7 @@ public final class TaskRuns {
         TaskPlan made = TaskPlan.of(plan);
         TaskPlan counted = made.isInMemory() ? made : counted(made);
         Tasks.of(counted.run());
+        Figures.begin(counted.run());
         PLANS.put(name, counted);
         return counted.tasks();
     }
@@ -83,6 +84,7 @@ public final class TaskRuns {
         TaskPlan plan = PLANS.remove(name);
         if (plan != null) {
             Tasks.close(plan.run());
+            Figures.end(plan.run());
         }
     }
 
@@ -97,6 +99,23 @@ public final class TaskRuns {
         Map<String, Long> all = new TreeMap<>();
         open(name).forEach(task -> task.positions().forEach((at, next) -> all.put(at.toString(), next)));
         return all;
+    }
+
+    /**
+     * What was read, written and dropped since it was last asked for, as {@link Figures#take} has it.
+     *
+     * @param batch the number that its batch is to have
+     */
+    public static String figures(String name, long batch) {
+        TaskPlan plan = plan(name);
+        Figures figures = Figures.of(plan.run());
+        open(name).forEach(task -> figures.reached(task.positions()));
+        return figures.take(batch);
+    }
+
+    /** What was read in this run and is not committed, as {@link Figures#unfinished} has it. */
+    public static String[] unfinished(String name) {
+        return Figures.of(plan(name).run()).unfinished();
     }
 
     /** How many records were read in this run. */

@@ -1,6 +1,5 @@
 package io.millstream.kernel.task;
 
-import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -26,11 +25,12 @@ final class TaskWriter implements DataWriter<InternalRow> {
             return;
         }
         for (int i = 0; i < rows.outputs(); i++) {
-            ProducerRecord<byte[], byte[]> record = rows.record(row, i);
-            if (record != null) {
-                task.send(record);
+            InternalRow output = rows.output(row, i);
+            if (output != null) {
+                task.send(output, rows.record());
             }
         }
+        rows.count(row, task.figures);
     }
 
     @Override

@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.sink.Rows;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -9,8 +10,11 @@ import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.OffsetSpec;
-import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Runs a task as Spark would, without Spark. Arguments: a file with the plan, the number of the partition, what it
@@ -24,6 +28,14 @@ import org.apache.kafka.common.TopicPartition;
  * to do prints the state of a transactional.id.
  */
 public final class TaskMain {
+    private static final Rows OUTPUT = Rows.in(new StructType()
+            .add("topic", DataTypes.StringType)
+            .add("key", DataTypes.BinaryType)
+            .add("value", DataTypes.BinaryType)
+            .add("partition", DataTypes.IntegerType)
+            .add("timestamp", DataTypes.LongType)
+            .add("headers", DataTypes.createArrayType(new StructType())));
+
     private TaskMain() {}
 
     public static void main(String[] arguments) throws Exception {
@@ -120,7 +132,8 @@ public final class TaskMain {
             }
             task.clock(1, value);
         }
-        task.send(new ProducerRecord<>(output, task.partition, key, value));
+        UTF8String topic = UTF8String.fromString(output);
+        task.send(new GenericInternalRow(new Object[] {topic, key, value, task.partition, null, null}), OUTPUT);
     }
 
     private static String text(byte[] bytes) {

@@ -1,0 +1,134 @@
+package io.millstream.kernel.task;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.millstream.kernel.sink.Written;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.common.TopicPartition;
+
+/**
+ * What the tasks of a run have read, written and dropped since that was last asked for. Any thread may call it. It
+ * outlives the tasks, because the last of it is asked for when they have ended.
+ */
+final class Figures {
+    private static final Map<String, Figures> RUNS = new ConcurrentHashMap<>();
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Map<TopicPartition, Long> starts = new ConcurrentHashMap<>();
+    private final Map<TopicPartition, Long> ends = new ConcurrentHashMap<>();
+    private final Map<TopicPartition, Long> committed = new ConcurrentHashMap<>();
+    private final Map<String, Long> dropped = new TreeMap<>();
+    /** From which partitions that was. */
+    private final Map<String, Set<String>> places = new TreeMap<>();
+    /** The last of those that were late, by the stream time. */
+    private final Map<String, long[]> latest = new TreeMap<>();
+
+    private Written written = new Written();
+    private long records;
+
+    static void begin(String run) {
+        RUNS.put(run, new Figures());
+    }
+
+    static void end(String run) {
+        RUNS.remove(run);
+    }
+
+    /** Those of a run; of one that has ended, some that nobody asks for. */
+    static Figures of(String run) {
+        return RUNS.getOrDefault(run, new Figures());
+    }
+
+    /** Partitions are read from there. */
+    void begun(Map<TopicPartition, Long> at) {
+        at.forEach(starts::putIfAbsent);
+        committed.putAll(at);
+    }
+
+    /** Partitions are committed up to there. */
+    void committed(Map<TopicPartition, Long> at) {
+        reached(at);
+        committed.putAll(at);
+    }
+
+    /** Partitions were read up to there. */
+    void reached(Map<TopicPartition, Long> at) {
+        at.forEach((each, next) -> ends.merge(each, next, Math::max));
+    }
+
+    /** So many records were read that are from no topic. */
+    synchronized void read(long count) {
+        records += count;
+    }
+
+    synchronized void wrote(Written more) {
+        written.add(more);
+    }
+
+    /** A record was dropped; `from` may be null. */
+    synchronized void dropped(String what, String from) {
+        dropped.merge(what, 1L, Long::sum);
+        if (from != null) {
+            places.computeIfAbsent(what, key -> new TreeSet<>()).add(from);
+        }
+    }
+
+    /** A record was late; `how` are the fields of Python's LateRecord, with the stream time first. */
+    synchronized void late(String what, long[] how) {
+        dropped.merge(what, 1L, Long::sum);
+        latest.merge(what, how, (one, other) -> Arrays.compare(one, other) < 0 ? other : one);
+    }
+
+    private static void put(ObjectNode offsets, TopicPartition at, long offset) {
+        offsets.withObjectProperty(at.topic()).put(String.valueOf(at.partition()), offset);
+    }
+
+    /** What was read and is not committed, as offsets of Spark: those committed, and those reached. */
+    String[] unfinished() {
+        ObjectNode start = JSON.createObjectNode();
+        ObjectNode end = JSON.createObjectNode();
+        committed.forEach((each, next) -> {
+            put(start, each, next);
+            put(end, each, Math.max(next, ends.getOrDefault(each, next)));
+        });
+        return new String[] {start.toString(), end.toString()};
+    }
+
+    /**
+     * All of it, in JSON, in the form of a progress report of Spark (millstream/spark/run/dropped.py).
+     *
+     * @param batch the number that its batch is to have
+     */
+    synchronized String take(long batch) {
+        ObjectNode all = JSON.createObjectNode();
+        all.put("batchId", batch).put("numInputRows", records);
+        ObjectNode source = all.putArray("sources").addObject();
+        ObjectNode start = source.putObject("startOffset");
+        ObjectNode end = source.putObject("endOffset");
+        ends.forEach((each, next) -> {
+            long before = starts.getOrDefault(each, next);
+            if (next > before) {
+                put(start, each, before);
+                put(end, each, next);
+            }
+            starts.put(each, next);
+        });
+        ObjectNode observed = all.putObject("observedMetrics").putObject("millstream.dropped.tasks");
+        dropped.forEach(observed::put);
+        places.forEach((what, from) -> from.forEach(observed.withArrayProperty(what + ":in")::add));
+        latest.forEach((what, how) -> Arrays.stream(how).forEach(observed.withArrayProperty(what + ":latest")::add));
+        ObjectNode metrics = all.putObject("sink").putObject("metrics");
+        written.metrics(batch).forEach(metrics::put);
+        written = new Written();
+        records = 0;
+        dropped.clear();
+        places.clear();
+        latest.clear();
+        return all.toString();
+    }
+}

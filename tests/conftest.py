@@ -82,12 +82,22 @@ def kafka() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
-@pytest.fixture(scope="module", params=["batches", "tasks"])
-def both_engines(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Has a test run twice: with Spark's own batches, and with tasks; returns with which."""
+def _engine(request: pytest.FixtureRequest) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MILLSTREAM_ENGINE", request.param)
         yield request.param
+
+
+@pytest.fixture(params=["batches", "tasks"])
+def both_engines(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Has a test run twice: with Spark's own batches, and with tasks; returns with which."""
+    yield from _engine(request)
+
+
+@pytest.fixture(scope="module", params=["batches", "tasks"])
+def engine_of_module(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The same for all tests of a module, and what they share."""
+    yield from _engine(request)
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,11 @@ class World:
         self.directory = directory
         self._number = next(_numbers)
         self._clients: list[KafkaStreams] = []
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 1})
+        # As Kafka's own clients choose partitions: whoever looks for a key looks there.
+        partitioner = {"partitioner": "murmur2_random"}
+        self._producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 1, **partitioner}
+        )
 
     def name(self, base: str) -> str:
         return f"{base}-{self._number}"

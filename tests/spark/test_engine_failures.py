@@ -429,6 +429,11 @@ def folding(
     return source, compiled
 
 
+def sleep(key: str, value: str, total: int) -> int:
+    subprocess.run(["sleep", value], check=True)
+    return total + 1
+
+
 @pytest.mark.parametrize("die", [killed, exits])
 def test_a_folds_worker_that_died_is_said_to_have_and_another_goes_on_with_what_was_kept(
     world: EngineWorld, die: Callable[[str], str]
@@ -463,14 +468,9 @@ def test_a_folds_worker_that_died_is_said_to_have_and_another_goes_on_with_what_
 
 
 @pytest.mark.usefixtures("both_engines")
-def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: EngineWorld) -> None:
-    """The first after max.poll.interval.ms for one record, the other at once."""
+def test_a_fold_that_hangs_is_ended(world: EngineWorld) -> None:
+    """After max.poll.interval.ms for one record."""
     world.engine._settings = replace(world.engine._settings, consumer={"max.poll.interval.ms": "5000"})
-
-    def sleep(key: str, value: str, total: int) -> int:
-        subprocess.run(["sleep", value], check=True)
-        return total + 1
-
     source, compiled = folding(world, sleep)
     world.start(compiled)
     world.produce(source, "2", "2", "2")  # longer in all, but each record is in time
@@ -480,9 +480,13 @@ def test_a_fold_that_hangs_is_ended_and_so_is_one_whose_query_is_stopped(world: 
     error = failed(world)
     assert isinstance(error, PythonWorkerException)
     assert "a function did not return within 5000 ms (max.poll.interval.ms)" in str(error)
-    world.engine._settings = replace(world.engine._settings, consumer={})
-    source, compiled = folding(world, sleep, "folded-too")
-    running = world.start(compiled, world.claim(directory="other"))
+
+
+@pytest.mark.usefixtures("both_engines")
+def test_a_fold_is_ended_when_its_query_is_stopped(world: EngineWorld) -> None:
+    """At once."""
+    source, compiled = folding(world, sleep)
+    running = world.start(compiled)
     world.produce(source, "1000")
 
     def asleep() -> list[psutil.Process]:

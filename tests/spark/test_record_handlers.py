@@ -35,7 +35,7 @@ from millstream.spark.compile.record_handlers import FAIL, RecordHandlers, attem
 from millstream.spark.run.dropped import BatchDrops, DropWatch, exceeds, metric, read_drops
 from millstream.testing import TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_engines")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("engine_of_module")]
 
 READ = {"deserialization.exception.handler": LogAndContinueExceptionHandler}
 PROCESS = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler}
@@ -232,7 +232,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.fixture(scope="module", params=[{}, QUEUE], ids=["no queue", "queue"])
 def went_on(
-    request: pytest.FixtureRequest, both_engines: str
+    request: pytest.FixtureRequest, engine_of_module: str
 ) -> tuple[dict[str, list[Any]], int, list[Any] | None]:
     """All operations as branches of one stream: what each let through, the count of what was dropped, and the
     dead letters, if there is a queue for them."""

@@ -144,8 +144,8 @@ class TaskRun:
         batch = 0 if seen is None else seen[0] + 1
         report = json.loads(self._runs.figures(self.name, batch))
         (source,) = report["sources"]
-        observed = report["observedMetrics"].values()
-        if not (any(observed) or source["endOffset"] or report["numInputRows"] or report["sink"]["metrics"]):
+        has_read = source["startOffset"] != source["endOffset"] or report["numInputRows"]
+        if not (has_read or any(report["observedMetrics"].values()) or report["sink"]["metrics"]):
             return []
         # Without a duration, it would be a report of a query that waits for records.
         return [{**report, "durationMs": {"addBatch": 0}}]

@@ -16,8 +16,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   <li>{@code topic} string
  *   <li>{@code key}, {@code value} binary, which may be NULL
  *   <li>{@code partition} int: a partitioner's choice; NULL: by the route
- *   <li>{@code route} binary: its murmur2 gives the partition; NULL: the producer's partitioner decides, by the key. The
- *       column may be missing
+ *   <li>{@code route} binary: its murmur2 gives the partition; NULL: the producer's partitioner decides, by the key.
+ *       The column may be missing
  *   <li>{@code timestamp} bigint, milliseconds; NULL: now
  *   <li>{@code headers} array&lt;struct&lt;key string, value binary&gt;&gt;
  *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what

@@ -111,11 +111,8 @@ final class Figures {
         ObjectNode start = source.putObject("startOffset");
         ObjectNode end = source.putObject("endOffset");
         ends.forEach((each, next) -> {
-            long before = starts.getOrDefault(each, next);
-            if (next > before) {
-                put(start, each, before);
-                put(end, each, next);
-            }
+            put(start, each, starts.getOrDefault(each, next));
+            put(end, each, next);
             starts.put(each, next);
         });
         ObjectNode observed = all.putObject("observedMetrics").putObject("millstream.dropped.tasks");

@@ -4,7 +4,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.stream.Stream;
-import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
  * Opens and closes a task many times, in four ways in turn: after a commit, in the middle of a transaction, interrupted
@@ -42,7 +41,7 @@ public final class LeaksMain {
                 }
                 task.open();
                 task.state.put(0, bytes("key" + way), bytes("value"));
-                task.send(new ProducerRecord<>(output, 0, bytes("key"), bytes("value")));
+                TaskMain.send(task, output, bytes("key"), bytes("value"));
                 if (way % 4 == 0) {
                     task.poll(0, true);
                     task.commit();

@@ -132,6 +132,10 @@ public final class TaskMain {
             }
             task.clock(1, value);
         }
+        send(task, output, key, value);
+    }
+
+    static void send(Task task, String output, byte[] key, byte[] value) {
         UTF8String topic = UTF8String.fromString(output);
         task.send(new GenericInternalRow(new Object[] {topic, key, value, task.partition, null, null}), OUTPUT);
     }

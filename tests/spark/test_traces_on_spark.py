@@ -312,6 +312,11 @@ def too_late(trace: Trace) -> int:
     return int(trace.dropped) - nulls
 
 
+def tells_what_is_late(trace: Trace) -> bool:
+    """Whether what it has dropped was late for its one aggregation."""
+    return trace.operations[1:3] == ("group_by_key", "windowed_by") and len(folds_of(trace)) == 1
+
+
 def compare(some: Sequence[Trace], *, in_python: bool = False) -> Counter[str]:
     """Give the programs their records: every second one all in one micro-batch, the others in three. How many
     were late."""
@@ -326,7 +331,7 @@ def compare(some: Sequence[Trace], *, in_python: bool = False) -> Counter[str]:
         for program in programs:
             trace = program.trace
             assert came(driver, program) == theirs(program), trace.line
-            if trace.operations[1:3] == ("group_by_key", "windowed_by") and len(folds_of(trace)) == 1:
+            if tells_what_is_late(trace):
                 assert counts[nodes[program.first_store]] == too_late(trace), trace.line
     return counts
 

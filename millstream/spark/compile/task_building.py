@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -48,7 +48,16 @@ class TaskBuilding(Building):
     """What keeps the rows of steps without state."""
     operated: set[Node] = field(default_factory=set)
     """The items of the operator that was built last: they keep the values of their stores themselves."""
+    processes_records: bool = False
+    """Whether there are processors."""
+    count: int = 0
+    """The number of operators so far."""
     owns_sources = False
+
+    def next_number(self) -> int:
+        """A number for one more operator."""
+        self.count += 1
+        return self.count - 1
 
     def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
         flow = self.flows[0]
@@ -108,6 +117,12 @@ class TaskBuilding(Building):
         is_logged = store.logged and store.source_topic is None
         changelog = changelog_topic(self.context.application_id, store.name) if is_logged else ""
         return self._store(TaskStore(store.name, changelog, not store.persistent))
+
+    def store_of_processors(self, store: Store, layout: str) -> int:
+        """The number of a store of processors, whose entries lie in this way."""
+        number = self.store_named(store)
+        self.stores[number] = replace(self.stores[number], layout=layout)
+        return number
 
     def local_store(self) -> int:
         """The number of the store for what follows from the others, which is not logged."""

@@ -19,15 +19,17 @@ from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.compiler import VISITS
 from millstream.spark.compile.flow import HEADERS, TIMESTAMP
 from millstream.spark.compile.foreign_key_nodes import is_ready
+from millstream.spark.compile.processor_nodes import is_ready as is_processor_ready
 from millstream.spark.compile.table_nodes import note_remembering
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
+from millstream.spark.compile.task_processors import build_task_processors
 from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
-from millstream.topology.nodes import Node
+from millstream.topology.nodes import Node, Process
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["CompiledTask", "compile_task"]
@@ -45,6 +47,8 @@ class CompiledTask:
     in_batches: bool
     stores: tuple[TaskStore, ...]
     store_serdes: Mapping[str, tuple[Serde, Serde]]
+    processes: bool = False
+    """Whether there are processors."""
 
 
 def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame]) -> CompiledTask:
@@ -72,6 +76,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
             has_python(rows),
             tuple(building.stores),
             dict(building.store_serdes),
+            building.processes_records,
         )
 
 
@@ -90,15 +95,20 @@ def _visit_all(building: TaskBuilding) -> None:
         held = {*building.pending, *building.stands_for.values()}
         ready = [node for node in ready if node not in held]
         ready = [node for node in ready if is_ready(node, waiting, building.pending)]
+        ready = [node for node in ready if not isinstance(node, Process)]
+        ready += [node for node in waiting if is_processor_ready(building, node, done)]
         for node in ready:
             building.visiting = node
             translated(node, None, partial(VISITS[type(node)], building, node))
             building.visiting = None
+            if isinstance(node, Process):
+                continue
             if node not in building.pending and node not in building.stands_for.values():
                 done.add(node)
                 waiting.remove(node)
         if not ready:
-            built = build_task_operator(building)
+            built = build_task_operator(building) if building.pending else set()
+            built |= build_task_processors(building)
             done |= built
             waiting = [node for node in waiting if node not in built]
     if building.pending:

@@ -15,6 +15,21 @@ final class Logged {
     private Logged() {}
 
     /**
+     * What is to be logged.
+     *
+     * @param value null for a deletion
+     */
+    record Change(byte[] key, byte[] value, long at) {
+        byte[] entry() {
+            return value == null ? null : new Entry(at, null, value).bytes();
+        }
+
+        int size() {
+            return key.length + (value == null ? 0 : value.length);
+        }
+    }
+
+    /**
      * The record of a change.
      *
      * @param value as the state has it; null for a deletion

@@ -152,11 +152,7 @@ public final class Restore {
             long position = reader.position(changelog);
             if (position != state.position(store)) {
                 isFurther = true;
-                List<Map.Entry<byte[], byte[]>> entries = new ArrayList<>();
-                for (ConsumerRecord<byte[], byte[]> record : found.records(changelog)) {
-                    entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), Logged.value(record)));
-                }
-                state.restored(store, entries, position);
+                keep(store, found.records(changelog), position);
             }
             progress = new Progress(task, plan.stores().get(store).name(), position, ends.get(changelog));
             if (position >= ends.get(changelog)) {
@@ -165,6 +161,20 @@ public final class Restore {
             }
         }
         return isFurther;
+    }
+
+    private void keep(int store, List<ConsumerRecord<byte[], byte[]>> records, long position) {
+        LaidOut laidOut = LaidOut.of(state, store, plan.stores().get(store).layout());
+        if (laidOut != null) {
+            records.forEach(record -> laidOut.restore(record.key(), record.value(), record.timestamp()));
+            state.restored(store, position);
+            return;
+        }
+        List<Map.Entry<byte[], byte[]>> entries = new ArrayList<>();
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), Logged.value(record)));
+        }
+        state.restored(store, entries, position);
     }
 
     private long apiTimeoutMs() {

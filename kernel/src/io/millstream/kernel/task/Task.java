@@ -275,16 +275,29 @@ final class Task extends RunningTask {
             long now = System.nanoTime();
             isDirty |= isRefreshDue(now) && !committed.isEmpty();
             if (isDirty && (isEnding || isCommitDue(now))) {
-                return control();
+                isAsking = true;
+                takeHeld();
+                return row.of(COMMIT);
             }
             if (isEnding) {
                 return null;
+            }
+            if (due() <= now()) {
+                ticked();
+                return row.of(TICK);
             }
             if (heads.isReady(now)) {
                 ConsumerRecord<byte[], byte[]> record = heads.next();
                 isDirty = true;
                 records++;
                 return row.of(record, topics.get(record.topic()));
+            }
+            if (isHeld()) {
+                reading.fetch(0);
+                if (!heads.isReady(System.nanoTime()) && takeHeld()) {
+                    return row.of(FLUSH);
+                }
+                continue;
             }
             until = until == 0 ? now + TimeUnit.MILLISECONDS.toNanos(timeoutMs) : until;
             long left = TimeUnit.NANOSECONDS.toMillis(until - now);
@@ -298,6 +311,7 @@ final class Task extends RunningTask {
     /** So that nothing that is due waits for a record. */
     private long longestWait(long now) {
         long wait = isDirty ? Math.max(1, leftToCommit(now)) : Long.MAX_VALUE;
+        wait = Math.min(wait, Math.max(1, due() - now()));
         return heads.isEmpty() ? wait : Math.min(wait, Math.max(1, Math.min(plan.idleMs(), AWAITED_MS)));
     }
 
@@ -312,11 +326,6 @@ final class Task extends RunningTask {
     /** Brokers forget offsets that were committed long ago, also of a partition in which nothing has come since. */
     private boolean isRefreshDue(long now) {
         return refreshed == 0 || now - refreshed > REFRESH;
-    }
-
-    private RecordRow control() {
-        isAsking = true;
-        return row.of(COMMIT);
     }
 
     @Override
@@ -346,9 +355,14 @@ final class Task extends RunningTask {
         notes.clocks.put(operator, noted);
     }
 
-    /** There is something to commit although no record was read. */
+    @Override
     void touch() {
         isDirty = true;
+    }
+
+    @Override
+    long now() {
+        return System.currentTimeMillis();
     }
 
     // --- writing ---------------------------------------------------------------------------------------
@@ -419,8 +433,8 @@ final class Task extends RunningTask {
         }
         calls.check();
         begin();
-        state.changes((store, key, value) -> committer.send(
-                Logged.record(plan.stores().get(store).changelog(), partition, key, value, state.timestamp),
+        state.changes((store, key, value, at) -> committer.send(
+                Logged.record(plan.stores().get(store).changelog(), partition, key, value, at),
                 (metadata, error) -> {
                     if (error == null) {
                         ends[store] = Math.max(ends[store], metadata.offset() + 1);
@@ -428,7 +442,7 @@ final class Task extends RunningTask {
                     sent(metadata, error);
                 }));
         FailPoint.reach(name + ".logged");
-        operations.forEach((number, operation) -> notes.clocks.put(number, operation.clock()));
+        operators.forEach((number, operator) -> notes.clocks.put(number, operator.clock()));
         Map<TopicPartition, OffsetAndMetadata> offsets = offsets();
         Map<TopicPartition, OffsetAndMetadata> changed = new HashMap<>(offsets);
         if (!isRefreshDue(System.nanoTime())) {
@@ -522,6 +536,7 @@ final class Task extends RunningTask {
                 LOG.debug("while task {} is closed", name, error);
             }
         }
+        closeOperators();
         closed.countDown();
     }
 }

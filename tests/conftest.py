@@ -82,6 +82,14 @@ def kafka() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
+@pytest.fixture(scope="module", params=["batches", "tasks"])
+def both_engines(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Has a test run twice: with Spark's own batches, and with tasks; returns with which."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MILLSTREAM_ENGINE", request.param)
+        yield request.param
+
+
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """A session on the Spark that every TopologyTestDriver of the run shares; it ends with the process.

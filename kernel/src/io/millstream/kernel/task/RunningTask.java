@@ -15,9 +15,9 @@ abstract class RunningTask implements AutoCloseable {
     /** In a row behind which everything is to be committed. */
     static final int COMMIT = 1;
     /** In a row with which operators do what is due by the time of day. */
-    static final int TICK = 2;
+    static final int TICK = 4;
     /** In a row with which operators compute what they have put off: no more comes soon. */
-    static final int FLUSH = 3;
+    static final int FLUSH = 5;
 
     final TaskPlan plan;
     final int partition;

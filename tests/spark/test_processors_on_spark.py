@@ -246,8 +246,10 @@ class Keeping(Forwarding):
         self.context.get_state_store("prices").put(record.key, price)
 
 
-def test_processors_read_global_stores() -> None:
+def test_processors_read_global_stores(both_engines: str) -> None:
     """Of which every task has all; without being connected with them, and filled by another processor."""
+    if both_engines == "tasks":
+        pytest.skip("not on tasks yet")
     builder = StreamsBuilder()
     kept = Stores.key_value_store_builder(Stores.persistent_key_value_store("prices"), TEXT, TEXT)
     builder.add_global_store(kept.with_logging_disabled(), "prices", TEXTS, Keeping)

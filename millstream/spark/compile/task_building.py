@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.building import Building, StoreInput
@@ -20,6 +21,7 @@ from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (
     ForeignKeyLookup,
     Node,
+    Process,
     Repartition,
     Source,
     Store,
@@ -68,6 +70,12 @@ class TaskBuilding(Building):
             mine = topic.isin(*topics_of_input(node, self.context.application_id))
         keep = flow.with_column("f", F.coalesce((F.col(CONTROL) == 0) & mine, F.lit(False)))
         return flow, Lane("key", "value", keep)
+
+    def parents(self, node: Node) -> tuple[Node, ...]:
+        found = super().parents(node)
+        if isinstance(node, Process) and found != node.parents:
+            raise TopologyException(f"{node.name}: processors of tasks cannot read global stores yet")
+        return found
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
         waited = node.parents[0] if isinstance(node, StoreInput) else node

@@ -27,7 +27,7 @@ from millstream.spark.compile.processor_nodes import (
 from millstream.spark.compile.source import in_range
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_operators import behind, operator, passing, settle_outputs
-from millstream.topology.nodes import Node, Store
+from millstream.topology.nodes import Node
 
 __all__ = ["build_task_processors"]
 
@@ -98,7 +98,9 @@ def _input(
         "partition": PARTITION,
         "offset": OFFSET,
         "inputs": inputs,
-        "stores": [_number(building, stores.get(spec.name), spec) for spec in plan.graph.stores],
+        "stores": [
+            building.store_of_processors(stores[spec.name], _layout(spec)) for spec in plan.graph.stores
+        ],
     }
     return df.select(*passes, *columns), json.dumps(description)
 
@@ -119,13 +121,6 @@ def _results(building: TaskBuilding, new: Flow) -> Called:
         {name: F.when(is_result, column).otherwise(F.col(name)) for name, column in of_result.items()}
     )
     return Called(names["tag"], names["key"], names["value"], names["exception"], names["message"])
-
-
-def _number(building: TaskBuilding, store: Store | None, spec: StoreSpec) -> int:
-    """The number of a store; of a global one, if `store` is None."""
-    if store is None:
-        return building.store_of_processors(Store(spec.name, logged=False), _layout(spec))
-    return building.store_of_processors(store, _layout(spec))
 
 
 def _layout(spec: StoreSpec) -> str:

@@ -15,7 +15,6 @@ import java.util.List;
  */
 abstract class LaidOut {
     private static final String PLAIN = "plain";
-    private static final String VERSIONED = "versioned";
     private static final byte[] MARK = {};
     private static final long NO_TIME = -1;
 
@@ -43,7 +42,7 @@ abstract class LaidOut {
             case "window" -> new InSegments(state, store, span, false, false);
             case "duplicates" -> new InSegments(state, store, span, false, true);
             case "session" -> new InSegments(state, store, span, true, false);
-            case VERSIONED -> new Versioned(state, store, span);
+            case "versioned" -> new Versioned(state, store, span);
             default -> throw new IllegalArgumentException("the layout of a store is not known: " + layout);
         };
         byte[] mark = made.get(MARK);
@@ -55,13 +54,6 @@ abstract class LaidOut {
 
     static boolean isPlain(String layout) {
         return layout.isEmpty() || layout.equals(PLAIN);
-    }
-
-    /** What identifies a record of the changelog: of those that are equal, the last one is enough. */
-    static ByteBuffer identity(String layout, byte[] key, long at) {
-        return layout.startsWith(VERSIONED)
-                ? ByteBuffer.wrap(join(key, number(at)))
-                : ByteBuffer.wrap(key);
     }
 
     /** What the mark says. */

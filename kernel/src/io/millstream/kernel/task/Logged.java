@@ -23,10 +23,6 @@ final class Logged {
         byte[] entry() {
             return value == null ? null : new Entry(at, null, value).bytes();
         }
-
-        int size() {
-            return key.length + (value == null ? 0 : value.length);
-        }
     }
 
     /**

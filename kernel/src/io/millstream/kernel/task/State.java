@@ -9,7 +9,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Iterator;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
@@ -57,8 +56,8 @@ final class State implements AutoCloseable {
         TreeMap<byte[], byte[]> changes = newMap();
         /** Of the deleted keys those of which the changelog does not hear. */
         Set<byte[]> dropped = new TreeSet<>(Arrays::compareUnsigned);
-        /** What is to be logged of a store that is laid out differently, by what the last record of is enough. */
-        final Map<ByteBuffer, Logged.Change> log = new LinkedHashMap<>();
+        /** What is to be logged of a store that has a layout. */
+        final List<Logged.Change> log = new ArrayList<>();
         /** The next offset of its changelog that is not in it. */
         long position;
         /** An iterator over what was on disk at the last commit; null if it is not open. */
@@ -248,7 +247,8 @@ final class State implements AutoCloseable {
     }
 
     /**
-     * Has a record written to the changelog of a store that has a layout: its entries are not logged by themselves.
+     * Has a record written to the changelog of a store that has a layout: each put is logged, as in Kafka Streams, and
+     * its entries are not.
      *
      * @param value null for a deletion
      * @param at the record's timestamp
@@ -258,9 +258,8 @@ final class State implements AutoCloseable {
         if (!part.store.isLogged()) {
             return;
         }
-        Logged.Change change = new Logged.Change(key, value, at);
-        Logged.Change before = part.log.put(LaidOut.identity(part.store.layout(), key, at), change);
-        changedBytes += change.size() - (before == null ? -OVERHEAD : before.size());
+        part.log.add(new Logged.Change(key, value, at));
+        changedBytes += OVERHEAD + key.length + (value == null ? 0 : value.length);
     }
 
     /** How much memory changes take that are not committed, about. */
@@ -509,7 +508,7 @@ final class State implements AutoCloseable {
             if (!part.store.isLogged()) {
                 continue;
             }
-            part.log.values().forEach(change -> log.add(store, change.key(), change.entry(), change.at()));
+            part.log.forEach(change -> log.add(store, change.key(), change.entry(), change.at()));
             if (part.store.layout().isEmpty()) {
                 part.changes.forEach((key, value) -> {
                     if (value != null || !part.dropped.contains(key)) {

@@ -33,6 +33,7 @@ from millstream import (
     Stores,
     StreamsBuilder,
     Topology,
+    ValueAndTimestamp,
     Windowed,
 )
 from millstream.broker import EmbeddedKafka
@@ -85,7 +86,7 @@ class Telling(Processor):
         key, at = record.key, record.timestamp
         told = list(self.told(key, at))
         self.counts.put(key, (self.counts.get(key) or 0) + 1)
-        self.last.put(key, (record.value, at))
+        self.last.put(key, ValueAndTimestamp(record.value, at))
         self.windows.put(key, record.value, at // 10_000 * 10_000)
         self.sessions.put(Windowed(key, SessionWindow(at - 5, at)), record.value)
         self.versions.put(key, record.value if at % 3 else None, at)
@@ -199,7 +200,7 @@ def test_the_clock_needs_no_record_and_a_commit_no_interval(
         "bootstrap.servers": kafka.bootstrap_servers,
         "state.dir": str(tmp_path),
         "processing.guarantee": "exactly_once_v2",
-        "commit.interval.ms": 3_600_000,
+        "commit.interval.ms": 600_000,
     }
     consumer = KafkaConsumer(
         f"{name}-out",

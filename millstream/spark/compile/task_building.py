@@ -15,7 +15,7 @@ from millstream.spark.compile.building import Building, StoreInput
 from millstream.spark.compile.flow import Flow, Lane
 from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.kernel_operators import Item
-from millstream.spark.compile.task_flow import CONTROL
+from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (
@@ -56,13 +56,20 @@ class TaskBuilding(Building):
     """The number of operators so far."""
     owns_sources = False
 
+    @property
+    def flow(self) -> TaskFlow:
+        """The only one there is."""
+        (flow,) = self.flows
+        assert isinstance(flow, TaskFlow)
+        return flow
+
     def next_number(self) -> int:
         """A number for one more operator."""
         self.count += 1
         return self.count - 1
 
     def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
-        flow = self.flows[0]
+        flow = self.flow
         topic = F.col("_topic")
         if isinstance(node, Source) and node.pattern is not None:
             mine = topic.rlike(f"^(?:{node.pattern.pattern})$")

@@ -98,6 +98,7 @@ def _visit_all(building: TaskBuilding) -> None:
         ready = [node for node in ready if not isinstance(node, Process)]
         ready += [node for node in waiting if is_processor_ready(building, node, done)]
         for node in ready:
+            building.flow.awaits = any(each in inputs for each in waiting if each is not node)
             building.visiting = node
             translated(node, None, partial(VISITS[type(node)], building, node))
             building.visiting = None
@@ -107,6 +108,7 @@ def _visit_all(building: TaskBuilding) -> None:
                 done.add(node)
                 waiting.remove(node)
         if not ready:
+            building.flow.awaits = any(each in inputs for each in waiting)
             built = build_task_operator(building) if building.pending else set()
             built |= build_task_processors(building)
             done |= built

@@ -6,7 +6,7 @@ no lane. So each lane has a flag, and no step removes a row without looking at `
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -19,10 +19,16 @@ CONTROL = "control"
 """The column that is 0 in rows that are records."""
 
 
+@dataclass
 class TaskFlow(Flow):
     """A flow in which controls stay."""
 
+    awaits: bool = False
+    """Whether there are rows of inputs that no lane has yet."""
+
     def _keep(self, condition: Column) -> None:
+        if self.awaits:
+            return
         self.df = self.df.where(condition | (F.col(CONTROL) != 0))
 
     def count_dropped(self) -> None:

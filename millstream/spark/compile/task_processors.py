@@ -26,6 +26,7 @@ from millstream.spark.compile.processor_nodes import (
 )
 from millstream.spark.compile.source import in_range
 from millstream.spark.compile.task_building import TaskBuilding
+from millstream.spark.compile.task_flow import TaskFlow
 from millstream.spark.compile.task_operators import behind, operator, passing, settle_outputs
 from millstream.topology.nodes import Node
 
@@ -57,7 +58,7 @@ def build_task_processors(building: TaskBuilding) -> set[Node]:
 
 
 def _build(building: TaskBuilding, group: Linked) -> None:
-    flow = building.flows[0]
+    flow = building.flow
     plan, codecs = planned(building, group)
     settle_outputs(building, flow)
     df, description = _input(building, flow, plan, group, codecs)
@@ -69,7 +70,7 @@ def _build(building: TaskBuilding, group: Linked) -> None:
 
 
 def _input(
-    building: TaskBuilding, flow: Flow, plan: GraphPlan, group: Linked, codecs: Codecs
+    building: TaskBuilding, flow: TaskFlow, plan: GraphPlan, group: Linked, codecs: Codecs
 ) -> tuple[DataFrame, str]:
     """The rows that go into the operator, and its description for the kernel."""
     columns: dict[str, Column] = {}
@@ -91,7 +92,7 @@ def _input(
     description = {
         "number": building.next_number(),
         "passes": len(passes),
-        "records": bool(flow.lanes),
+        "records": bool(flow.lanes) or flow.awaits,
         "at": _AT,
         "headers": HEADERS,
         "topic": TOPIC,

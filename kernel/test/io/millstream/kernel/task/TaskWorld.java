@@ -116,7 +116,7 @@ final class TaskWorld implements AutoCloseable {
                 description.put("local", 0);
             }
             ArrayNode all = description.putArray("items");
-            int out = OperatorNode.OWN.size();
+            int out = Operation.OWN.size();
             for (int i = 0; i < items.size(); i++) {
                 ObjectNode item = items.get(i);
                 String core = item.get("core").asText();

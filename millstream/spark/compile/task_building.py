@@ -70,6 +70,7 @@ class TaskBuilding(Building):
 
     def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
         flow = self.flow
+        flow.unopened -= 1
         topic = F.col("_topic")
         if isinstance(node, Source) and node.pattern is not None:
             mine = topic.rlike(f"^(?:{node.pattern.pattern})$")

@@ -29,7 +29,7 @@ from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
-from millstream.topology.nodes import Node, Process
+from millstream.topology.nodes import GlobalRead, Node, Process
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["CompiledTask", "compile_task"]
@@ -68,7 +68,8 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         renamed = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "headers": HEADERS}
         rows = rows.withColumnsRenamed(renamed)
         rows = rows.withColumn(TIMESTAMP, F.timestamp_millis("timestamp")).drop("timestamp")
-        building.flows.append(TaskFlow(rows, building.names))
+        opened = [node for node in pipeline.inputs if not isinstance(node, GlobalRead)]
+        building.flows.append(TaskFlow(rows, building.names, unopened=len(opened)))
         _visit_all(building)
         rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
@@ -98,7 +99,6 @@ def _visit_all(building: TaskBuilding) -> None:
         ready = [node for node in ready if not isinstance(node, Process)]
         ready += [node for node in waiting if is_processor_ready(building, node, done)]
         for node in ready:
-            building.flow.awaits = any(each in inputs for each in waiting if each is not node)
             building.visiting = node
             translated(node, None, partial(VISITS[type(node)], building, node))
             building.visiting = None
@@ -108,7 +108,6 @@ def _visit_all(building: TaskBuilding) -> None:
                 done.add(node)
                 waiting.remove(node)
         if not ready:
-            building.flow.awaits = any(each in inputs for each in waiting)
             built = build_task_operator(building) if building.pending else set()
             built |= build_task_processors(building)
             done |= built

@@ -23,12 +23,10 @@ CONTROL = "control"
 class TaskFlow(Flow):
     """A flow in which controls stay."""
 
-    awaits: bool = False
-    """Whether there are rows of inputs that no lane has yet."""
+    unopened: int = 0
+    """How many inputs have no lane yet: their rows stay, too."""
 
     def _keep(self, condition: Column) -> None:
-        if self.awaits:
-            return
         self.df = self.df.where(condition | (F.col(CONTROL) != 0))
 
     def count_dropped(self) -> None:
@@ -36,7 +34,7 @@ class TaskFlow(Flow):
 
     def narrow(self, lane: Lane, condition: Column, *, alone: bool) -> Lane:
         keep = self.with_column("f", F.coalesce(self.own(lane, condition), F.lit(False)))
-        if alone:
+        if alone and not self.unopened:
             self._keep(F.col(keep))
         return replace(lane, keep=keep)
 

@@ -94,7 +94,7 @@ def operator(df: DataFrame, description: str, program: Any) -> DataFrame:
 
 def behind(building: TaskBuilding, flow: Flow, df: DataFrame) -> TaskFlow:
     """The flow behind an operator, with the lanes that pass it."""
-    new = TaskFlow(df, building.names, awaits=building.flow.awaits)
+    new = TaskFlow(df, building.names, unopened=building.flow.unopened)
     for node, lane in flow.lanes.items():
         keep = new.with_column("f", F.coalesce(F.col(str(lane.keep)), F.lit(False)))
         new.lanes[node] = replace(lane, keep=keep)
@@ -146,7 +146,7 @@ def record_of(output: Output) -> Column:
 def passing(building: TaskBuilding, flow: Flow, df: DataFrame) -> list[str]:
     """The columns that pass an operator: what the lanes that go on need."""
     needed = [CONTROL, *CONTEXT, *building.choices.values()]
-    if building.flow.awaits:
+    if building.flow.unopened:
         needed += ["key", "value"]
     for node, lane in flow.lanes.items():
         needed += [lane.keep or "", building.passed.get(node, "")]

@@ -92,7 +92,7 @@ def _input(
     description = {
         "number": building.next_number(),
         "passes": len(passes),
-        "records": bool(flow.lanes) or flow.awaits,
+        "records": bool(flow.lanes) or flow.unopened > 0,
         "at": _AT,
         "headers": HEADERS,
         "topic": TOPIC,

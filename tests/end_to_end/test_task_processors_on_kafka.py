@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,10 @@ def test_stores_of_processors_go_on_from_kafka_alone(kafka: EmbeddedKafka, tmp_p
 
 
 class Ticking(Processor):
-    """Forwards ten texts a second or more, without any record; and each record, which it has committed."""
+    """Forwards the time without any record, has that committed, and notes when it is closed."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
 
     def init(self, context: ProcessorContext) -> None:
         self.context = context
@@ -186,20 +190,24 @@ class Ticking(Processor):
     def process(self, record: Record) -> None:
         self.context.forward(record)
 
+    def close(self) -> None:
+        self.place.touch()
+
 
 def test_the_clock_needs_no_record_and_a_commit_no_interval(
     kafka: EmbeddedKafka, tmp_path: Path, name: str
 ) -> None:
-    """As often as the program says; what is forwarded is committed when it asks for that."""
+    """As often as the program says; what is forwarded is committed when it asks for that. In the end the
+    processor is closed."""
     for topic in ("in", "out"):
         kafka.create_topic(f"{name}-{topic}", 1)
     builder = StreamsBuilder()
     stream = builder.stream(f"{name}-in", Consumed.with_(TEXT, TEXT))
-    stream.process(Ticking).to(f"{name}-out", Produced.with_(TEXT, TEXT))
+    stream.process(partial(Ticking, tmp_path / "closed")).to(f"{name}-out", Produced.with_(TEXT, TEXT))
     config = {
         "application.id": name,
         "bootstrap.servers": kafka.bootstrap_servers,
-        "state.dir": str(tmp_path),
+        "state.dir": str(tmp_path / "state"),
         "processing.guarantee": "exactly_once_v2",
         "commit.interval.ms": 600_000,
     }
@@ -220,4 +228,5 @@ def test_the_clock_needs_no_record_and_a_commit_no_interval(
         client.wait_until_running(SOON)
         wait_until(ticked, "the clock has been heard", 60)
     consumer.close()
+    wait_until((tmp_path / "closed").exists, "the processor is closed", 60)
     assert ticks == sorted(set(ticks))

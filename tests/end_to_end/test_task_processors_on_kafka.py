@@ -230,3 +230,56 @@ def test_the_clock_needs_no_record_and_a_commit_no_interval(
     consumer.close()
     wait_until((tmp_path / "closed").exists, "the processor is closed", 60)
     assert ticks == sorted(set(ticks))
+
+
+class Keeping(Processor):
+    """Fills a store with what others have written, and reads it for records of another topic."""
+
+    def init(self, context: ProcessorContext) -> None:
+        self.context = context
+        self.prices = context.get_state_store("prices")
+
+    def process(self, record: Record) -> None:
+        if record.value == "?":
+            self.context.forward(record.with_value(f"is {self.prices.get(record.key)}"))
+        else:
+            self.prices.put(record.key, record.value)
+            self.context.forward(record)
+
+
+def pricing(name: str) -> Topology:
+    kept = Stores.key_value_store_builder(Stores.persistent_key_value_store("prices"), TEXT, TEXT)
+    topology = Topology().add_read_only_state_store(
+        kept, "prices-in", f"{name}-prices", "fill", Keeping, key_serde=TEXT, value_serde=TEXT
+    )
+    topology.add_source("in", f"{name}-in", key_serde=TEXT, value_serde=TEXT)
+    topology.add_processor("read", Keeping, "in")
+    topology.connect_processor_and_state_stores("read", "prices")
+    return topology.add_sink("out", f"{name}-out", "read", "fill")
+
+
+def test_a_read_only_store_goes_on_from_its_topic(kafka: EmbeddedKafka, tmp_path: Path, name: str) -> None:
+    """KIP-813: up to where the task has read it, without a changelog and without a disk."""
+    for topic in ("prices", "in", "out"):
+        kafka.create_topic(f"{name}-{topic}", 1)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    expected: list[tuple[str, str]] = []
+    for round_, prices in enumerate(((1, 2), (3,))):
+        config = {
+            "application.id": name,
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "state.dir": str(tmp_path / f"state-{round_}"),
+            "commit.interval.ms": 100,
+        }
+        with KafkaStreams(pricing(name), config) as client:
+            client.wait_until_running(SOON)
+            for number in prices:
+                producer.send(f"{name}-prices", b"%d" % number, b"k%d" % number)
+                expected.append((f"k{number}", str(number)))
+            wait_until(lambda: read(kafka, f"{name}-out") == expected, "the prices are there", 60)
+            for number in (1, 2, 3):
+                producer.send(f"{name}-in", b"?", b"k%d" % number)
+                expected.append((f"k{number}", f"is {number if number in (1, 2, *prices) else None}"))
+            wait_until(lambda: read(kafka, f"{name}-out") == expected, "all is answered", 60)
+        shutil.rmtree(tmp_path / f"state-{round_}")
+    producer.close()

@@ -137,7 +137,7 @@ class TaskBuilding(Building):
     def store_of_processors(self, store: Store, layout: str) -> int:
         """The number of a store of processors, whose entries lie in this way."""
         number = self.store_named(store)
-        self.stores[number] = replace(self.stores[number], layout=layout)
+        self.stores[number] = replace(self.stores[number], layout=layout, source=store.source_topic or "")
         return number
 
     def local_store(self) -> int:

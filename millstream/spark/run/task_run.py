@@ -32,12 +32,14 @@ class TaskStore:
         in_memory: whether it is in memory only.
         layout: for a processor's store, how its entries lie (kernel: task/LaidOut.java); "" if they are those
             of its changelog.
+        source: the topic that fills it, if others write that; "" for none.
     """
 
     name: str
     changelog: str
     in_memory: bool
     layout: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)

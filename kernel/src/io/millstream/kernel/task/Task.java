@@ -109,7 +109,7 @@ final class Task extends RunningTask {
                 opened.remove(directory); // the state closes it
                 Memory.taskOpened();
                 opened.add(0, Memory::taskClosed);
-                restore = new Restore(plan, partition, watch, state, reader);
+                restore = new Restore(plan, partition, watch, state, reader, committed);
                 restore.run(calls);
                 restore = null;
             }
@@ -459,6 +459,10 @@ final class Task extends RunningTask {
         isOpen = false;
         committed = offsets;
         FailPoint.reach(name + ".committed");
+        for (int i = 0; i < ends.length; i++) {
+            OffsetAndMetadata source = offsets.get(new TopicPartition(plan.stores().get(i).source(), partition));
+            ends[i] = source == null ? ends[i] : source.offset();
+        }
         state.committed(ends);
     }
 

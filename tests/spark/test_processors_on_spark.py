@@ -37,7 +37,8 @@ from millstream import (
 from millstream.processors.api import Processor, ProcessorContext, Record
 from millstream.testing import TestRecord, TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("both_engines")]
+pytestmark = pytest.mark.spark
+on_both_engines = pytest.mark.usefixtures("engine")
 
 register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
 
@@ -98,6 +99,7 @@ class Asked(Forwarding):
             self.context.forward(record.with_value(told))
 
 
+@on_both_engines
 def test_a_store_shows_its_entries_in_order_whatever_is_in_this_micro_batch_or_was_before() -> None:
     """As much as hundreds of keys on several pages, of which some come and some go: what is there is what a
     dictionary has, also for queries."""
@@ -149,6 +151,7 @@ class Windowed(Forwarding):
         self.context.forward(record.with_value(" ".join(told)))
 
 
+@on_both_engines
 def test_windows_and_versions_are_laid_out_in_the_same_state() -> None:
     """And in changelogs, from which queries have them."""
     hour = timedelta(hours=1)
@@ -212,6 +215,7 @@ class Doubled(Forwarding):
         self.context.forward(record.with_value(record.value * 2))
 
 
+@on_both_engines
 def test_steps_of_spark_are_before_and_behind_processors() -> None:
     """What is forwarded to them are Columns again, and what they give comes as Python values."""
     with TopologyTestDriver(everything()) as driver:
@@ -246,10 +250,8 @@ class Keeping(Forwarding):
         self.context.get_state_store("prices").put(record.key, price)
 
 
-def test_processors_read_global_stores(both_engines: str) -> None:
+def test_processors_read_global_stores() -> None:
     """Of which every task has all; without being connected with them, and filled by another processor."""
-    if both_engines == "tasks":
-        pytest.skip("not on tasks yet")
     builder = StreamsBuilder()
     kept = Stores.key_value_store_builder(Stores.persistent_key_value_store("prices"), TEXT, TEXT)
     builder.add_global_store(kept.with_logging_disabled(), "prices", TEXTS, Keeping)
@@ -281,6 +283,7 @@ class Punctuated(Forwarding):
         self.context.forward(record.with_value(f"{record.value} {self.context.current_system_time_ms()}"))
 
 
+@on_both_engines
 def test_punctuators_go_by_the_time_of_records_and_by_the_clock() -> None:
     """By stream time at once, and then when a record brings it; by the clock whatever comes, and what was
     missed is missed."""
@@ -330,6 +333,7 @@ def fails(value: str, config: dict[str, Any] | None = None) -> PipelineException
     return raised.value
 
 
+@on_both_engines
 def test_what_a_processor_raises_says_which_one_with_which_record() -> None:
     """And where in the user's file; the cause is what was raised."""
     error = fails("raise")
@@ -341,6 +345,7 @@ def test_what_a_processor_raises_says_which_one_with_which_record() -> None:
     assert "SystemExit: 4" in str(fails("end"))
 
 
+@on_both_engines
 def test_a_worker_that_dies_says_at_which_record() -> None:
     """Whatever has ended it."""
     error = fails("die")
@@ -348,11 +353,9 @@ def test_a_worker_that_dies_says_at_which_record() -> None:
     assert "exit status 3; it was in the task of partition 0, at in-0 offset 2" in str(error)
 
 
-def test_a_record_is_given_up_where_the_handler_says_so(both_engines: str) -> None:
+def test_a_record_is_given_up_where_the_handler_says_so() -> None:
     """What was put and forwarded before stays, as in Kafka Streams; the record is counted, and in the dead
     letter queue with all that it had."""
-    if both_engines == "tasks":
-        pytest.skip("tasks do not count them yet")
     config = {
         "processing.exception.handler": "continue",
         "errors.dead.letter.queue.topic.name": "dead",
@@ -396,10 +399,8 @@ class Telling(ProductionExceptionHandler):
         return ErrorHandlerResponse.resume([ProducerRecord("asked", record.key, told)])
 
 
-def test_what_a_sink_cannot_write_is_for_the_production_handler(both_engines: str) -> None:
+def test_what_a_sink_cannot_write_is_for_the_production_handler() -> None:
     """Whatever the processing handler says, for no processor has failed."""
-    if both_engines == "tasks":
-        pytest.skip("tasks do not count them yet")
     goes_on = {"processing.exception.handler": "continue"}
     with TopologyTestDriver(processing(Wrong), goes_on) as driver:
         records = driver.create_input_topic("in", TEXT, TEXT)
@@ -428,16 +429,15 @@ class Hidden(Forwarding):
         self.context.schedule(timedelta(seconds=1), kind, print)
 
 
-def test_a_clock_that_nothing_in_the_code_speaks_of_is_a_mistake(both_engines: str) -> None:
-    """The time of day only comes to pipelines that go by it. Tasks ask each processor when it is due."""
-    if both_engines == "tasks":
-        return
+def test_a_clock_that_nothing_in_the_code_speaks_of_is_a_mistake() -> None:
+    """The time of day only comes to pipelines that go by it."""
     with TopologyTestDriver(processing(Hidden)) as driver:
         records = driver.create_input_topic("in", TEXT, TEXT)
         with pytest.raises(PipelineException, match=r"name PunctuationType\.WALL_CLOCK_TIME in a method"):
             records.pipe_input("a", "wall-clock-time")
 
 
+@on_both_engines
 def test_a_processor_without_serdes_for_what_it_forwards_says_so() -> None:
     """Here a number, to be written as text."""
     with TopologyTestDriver(processing(lambda: Numbers())) as driver:
@@ -461,6 +461,7 @@ def unpicklable() -> Callable[[], Processor]:
     return supply
 
 
+@on_both_engines
 def test_a_supplier_that_cannot_be_brought_to_workers_says_so() -> None:
     """It is pickled for that."""
     with pytest.raises(TopologyException, match=r"KSTREAM-PROCESSOR-0000000001.*pickl"):

@@ -263,8 +263,6 @@ class MemoryPipeline:
 class MemoryTaskPipeline:
     """A task over memory."""
 
-    goes_by_clock = False
-
     def __init__(
         self,
         pipeline: Pipeline,
@@ -280,6 +278,7 @@ class MemoryTaskPipeline:
         self.drops = DropWatch(
             pipeline.name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own
         )
+        self.goes_by_clock = task.processes
         self._spark = spark
         self._in_batches = task.in_batches
         self._asking = task.asking
@@ -294,7 +293,7 @@ class MemoryTaskPipeline:
         lines = [_encoded(0, record) for batch in records.values() for record in batch]
         text = java_class(self._spark._jvm, "java.io.StringReader")("\n".join(lines))
         rows = java_class(self._spark._jvm, "org.apache.commons.io.IOUtils").readLines(text)
-        written = self._task.process(self._run.name, rows, self._in_batches, 60_000)
+        written = self._task.process(self._run.name, rows, now_ms, self._in_batches, 60_000)
         if written is None:
             topics = tuple({record.topic for batch in records.values() for record in batch})
             try:

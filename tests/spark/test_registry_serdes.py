@@ -447,6 +447,7 @@ def test_a_python_fold_keeps_avro_and_queries_read_it(registry: RegistryServer) 
     assert {"test-totals-changelog-key", "test-totals-changelog-value"} <= {*registry.state.subjects()}
 
 
+@pytest.mark.usefixtures("engine")
 def test_a_processor_keeps_and_forwards_avro(registry: RegistryServer) -> None:
     """It gets dicts and gives dicts; its store's changelog and its output have subjects of their own."""
     order, total = Serdes.avro(OLD), Serdes.avro(avro(("sum", "long"), name="Total"))

@@ -13,7 +13,7 @@ from functools import partial, reduce
 from types import FunctionType
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.dsl.error_handlers import SerializationExceptionOrigin
@@ -50,7 +50,22 @@ from millstream.topology.nodes import GlobalRead, Node, Process, Repartition, Si
 from millstream.topology.pipeline import Scan
 from millstream.topology.suppliers import is_filled, names_in, new_processor
 
-__all__ = ["Forwarded", "WaitingInput", "build_processors", "visit_process"]
+__all__ = [
+    "Called",
+    "Codecs",
+    "Forwarded",
+    "Linked",
+    "WaitingInput",
+    "build_processors",
+    "complete",
+    "is_ready",
+    "planned",
+    "program_of",
+    "put_lanes",
+    "stores_of",
+    "visit_process",
+    "written_value",
+]
 
 CLOCK = "the time of day"
 """The name of the source of ticks in checkpoints."""
@@ -99,6 +114,7 @@ def visit_process(building: Building, node: Process) -> None:
             entrance = WaitingInput(parent.name, (parent,))
             group.entrances[parent] = entrance
             flow.lanes[entrance] = lane
+            building.uses[entrance] = 1
     group.missing.discard(node)
     building.processes.append(node)
 
@@ -123,23 +139,33 @@ def is_ready(building: Building, node: Node, done: set[Node]) -> bool:
 def build_processors(building: Building) -> set[Node]:
     """Build the operators of the processors whose inputs are complete; returns their nodes."""
     done: set[Node] = set()
-    for group in {id(each): each for each in building.linked.values()}.values():
-        if not group.missing and group.nodes[0] in building.processes:
-            _build(building, group)
-            done |= set(group.nodes)
-            building.processes = [node for node in building.processes if node not in group.nodes]
+    for group in complete(building):
+        _build(building, group)
+        done |= set(group.nodes)
     return done
 
 
-def _build(building: Building, group: Linked) -> None:
-    flows: list[Flow] = []
+def complete(building: Building) -> list[Linked]:
+    """The groups whose inputs are complete; they wait no longer."""
+    found = [
+        group
+        for group in {id(each): each for each in building.linked.values()}.values()
+        if not group.missing and group.nodes[0] in building.processes
+    ]
+    gone = {node for group in found for node in group.nodes}
+    building.processes = [node for node in building.processes if node not in gone]
+    return found
+
+
+def planned(building: Building, group: Linked) -> tuple[GraphPlan, Codecs]:
+    """The graph of a group, and serdes and bytes of its inputs."""
     codecs: Codecs = {}
+    with_old = set()
     for parent, entrance in group.entrances.items():
         flow = building.flow_of(entrance)
         codecs[parent] = _codecs(building, flow, flow.lanes[entrance])
-        if flow not in flows:
-            flow.count_dropped()
-            flows.append(flow)
+        if flow.lanes[entrance].old is not None:
+            with_old.add(parent)
     context = building.context
     plan = plan_graph(
         group.nodes,
@@ -150,18 +176,25 @@ def _build(building: Building, group: Linked) -> None:
         default=(context.default_key_serde, context.default_value_serde),
         remembering=building.remembering,
         cached=context.cached,
-        with_old={
-            parent
-            for parent, entrance in group.entrances.items()
-            if building.flow_of(entrance).lanes[entrance].old is not None
-        },
+        with_old=with_old,
     )
     inputs = []
     for given, node in zip(plan.graph.inputs, plan.inputs, strict=True):
         (key_serde, _), (value_serde, _) = codecs[node]
         inputs.append(replace(given, key_serde=key_serde, value_serde=value_serde))
-    plan = replace(plan, graph=_bound(building, plan, tuple(inputs)))
-    wanted = any(building.is_wanted(StoreInput(store.name, (), store)) for store in _stores(plan))
+    return replace(plan, graph=_bound(building, plan, tuple(inputs))), codecs
+
+
+def _build(building: Building, group: Linked) -> None:
+    flows: list[Flow] = []
+    for entrance in group.entrances.values():
+        flow = building.flow_of(entrance)
+        if flow not in flows:
+            flow.count_dropped()
+            flows.append(flow)
+    context = building.context
+    plan, codecs = planned(building, group)
+    wanted = any(building.is_wanted(StoreInput(store.name, (), store)) for store in stores_of(plan))
     state_of = context.state_of if wanted else None
     by_clock = any(goes_by_clock(node.supplier) for node in group.nodes)
     building.by_clock |= by_clock
@@ -223,7 +256,7 @@ def _codecs(building: Building, flow: Flow, lane: Lane) -> tuple[Codec, Codec]:
         (lane.key, lane.value), (lane.key_serde, lane.value_serde), building.codecs(flow, lane), strict=True
     ):
         raw = building.raw.get(column)
-        if raw is not None and serde is read_with:
+        if raw in flow.df.columns and serde is read_with:
             write = partial(_raw, raw)
         found.append((serde, write))
     return found[0], found[1]
@@ -239,29 +272,38 @@ def _operator(building: Building, plan: GraphPlan, rows: DataFrame, *, by_clock:
     ticks = _ticks(building, plan) if by_clock or context.is_timed else None
     rows = _ordered(rows, ticks)
     spark = rows.sparkSession
-    subtopology = min(building.pipeline.subtopologies)
-    running = Processing(
-        plan.graph,
-        subtopology,
-        has_ticks=by_clock,
-        passes_over=context.handlers.processing,
-        writes_over=context.handlers.production,
-        is_timed=context.is_timed,
-    )
-    try:
-        program = python_program(spark, running, context.patience_ms)
-    except Exception as error:  # pickling runs code of the classes of what is pickled
-        names = ", ".join(node.name for node in plan.processes)
-        raise TopologyException(
-            f"{names}: the supplier of a processor cannot be pickled for Spark's workers: {error}. Create "
-            "what a processor needs in its init()"
-        ) from error
+    program = program_of(building, plan, spark, has_ticks=by_clock)
     return DataFrame(
         java_class(spark._jvm, "io.millstream.kernel.state.Processors").of(
             rows._jdf, len(plan.graph.stores), len(plan.graph.outside), program
         ),
         spark,
     )
+
+
+def program_of(building: Building, plan: GraphPlan, spark: SparkSession, *, has_ticks: bool) -> Any:
+    """The program of the workers that run the processors.
+
+    Raises:
+        TopologyException: it cannot be pickled.
+    """
+    context = building.context
+    running = Processing(
+        plan.graph,
+        min(building.pipeline.subtopologies),
+        has_ticks=has_ticks,
+        passes_over=context.handlers.processing,
+        writes_over=context.handlers.production,
+        is_timed=context.is_timed,
+    )
+    try:
+        return python_program(spark, running, context.patience_ms)
+    except Exception as error:  # pickling runs code of the classes of what is pickled
+        names = ", ".join(node.name for node in plan.processes)
+        raise TopologyException(
+            f"{names}: the supplier of a processor cannot be pickled for Spark's workers: {error}. Create "
+            "what a processor needs in its init()"
+        ) from error
 
 
 def _from_state(building: Building, plan: GraphPlan, state_of: Callable[[str], DataFrame]) -> DataFrame:
@@ -299,7 +341,8 @@ def _from_state(building: Building, plan: GraphPlan, state_of: Callable[[str], D
     )
 
 
-def _stores(plan: GraphPlan) -> tuple[Store, ...]:
+def stores_of(plan: GraphPlan) -> tuple[Store, ...]:
+    """The stores that a group's processors are connected with."""
     return tuple({store.name: store for node in plan.processes for store in node.stores}.values())
 
 
@@ -330,13 +373,7 @@ def _rows(
                 everywhere = building.names.new("n")
                 df = df.withColumn(everywhere, F.explode(_tasks(building, plan)))
                 task, order = F.col(everywhere), F.lit(-_BEHIND_ALL)
-            value = flow.own(lane, write_value(F.col(lane.value)))
-            if plan.graph.has_old:
-                old = F.lit(None).cast("binary")
-                if plan.graph.inputs[number].is_of_table and lane.old is not None:
-                    _, (_, write_old) = building.codecs(flow, lane)
-                    old = flow.own(lane, write_old(F.col(lane.old)))
-                value = _beside(value, old)
+            value = written_value(building, plan, number, flow, lane, write_value)
             element = F.struct(
                 F.lit(number).alias("input"),
                 key.alias("key"),
@@ -363,6 +400,25 @@ def _rows(
             )
         )
     return reduce(DataFrame.union, parts)
+
+
+def written_value(
+    building: Building,
+    plan: GraphPlan,
+    number: int,
+    flow: Flow,
+    lane: Lane,
+    write: Callable[[Column], Column],
+) -> Column:
+    """The bytes of an input's values, as the graph reads them."""
+    value = flow.own(lane, write(F.col(lane.value)))
+    if not plan.graph.has_old:
+        return value
+    old = F.lit(None).cast("binary")
+    if plan.graph.inputs[number].is_of_table and lane.old is not None:
+        _, (_, write_old) = building.codecs(flow, lane)
+        old = flow.own(lane, write_old(F.col(lane.old)))
+    return _beside(value, old)
 
 
 def _beside(value: Column, old: Column) -> Column:
@@ -499,20 +555,51 @@ def _bucket(building: Building, plan: GraphPlan, task: Column) -> Column:
 # --- what comes out ----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Called:
+    """The names of the columns of an operator's results.
+
+    Attributes:
+        tag: int: the step outside or, after these, the store whose changelog it is; or -2 for a record for
+            which the first processor has failed, and so on.
+        key, value: binary.
+        exception, message: of a failure.
+    """
+
+    tag: str
+    key: str
+    value: str
+    exception: str
+    message: str
+
+
 def _behind(building: Building, plan: GraphPlan, made: DataFrame) -> Flow:
-    called = {name: building.names.new(name[0]) for name in ("tag", "key", "value")}
-    made = made.withColumnsRenamed(called)
+    renamed = {name: building.names.new(name[0]) for name in Called.__annotations__}
+    made = made.withColumnsRenamed(renamed)
     made = made.withColumnsRenamed({"topic": TOPIC, "offset": OFFSET, "headers": HEADERS})
     made = made.withColumns({TIMESTAMP: in_range(F.col("at")), PARTITION: F.col("task")})
-    why = {name: building.names.new(name[0]) for name in ("exception", "message")}
-    made = made.withColumnsRenamed(why)
-    failed = F.col(called["tag"]) < 0
-    if building.context.handlers.needs_source:
-        made = made.withColumn(RAW_KEY, F.when(failed, F.col(called["key"])))
-        came = F.when(failed, F.col(called["value"]))
-        made = made.withColumn(RAW_VALUE, _apart(came)[0] if plan.graph.has_old else came)
+    called = Called(**renamed)
     flow = Flow(made.drop("at", "task"), building.names)
-    tag, key, value = (F.col(called[name]) for name in ("tag", "key", "value"))
+    put_lanes(building, plan, flow, called)
+    tag = F.col(called.tag)
+    stores = {store.name: store for store in stores_of(plan)}
+    for number, spec in enumerate(plan.graph.stores):
+        if spec.logged and not spec.read_only:
+            flag = flow.with_column("f", tag == len(plan.outside) + number)
+            _put_changelog(building, flow, stores[spec.name], Lane(called.key, called.value, flag))
+    return flow
+
+
+def put_lanes(building: Building, plan: GraphPlan, flow: Flow, called: Called) -> None:
+    """Put a lane for each step outside, have failures handled, and note the stores' serdes."""
+    tag, key, value = (F.col(name) for name in (called.tag, called.key, called.value))
+    if building.context.handlers.needs_source:
+        failed = tag < -1
+        came = F.when(failed, value)
+        raw = {RAW_KEY: F.when(failed, key), RAW_VALUE: _apart(came)[0] if plan.graph.has_old else came}
+        for name, column in raw.items():
+            before = F.col(name) if name in flow.df.columns else F.lit(None)
+            flow.df = flow.df.withColumn(name, F.coalesce(column, before))
     for number, (process, child) in enumerate(plan.outside):
         outside = plan.graph.outside[number]
         mine = tag == number
@@ -529,7 +616,7 @@ def _behind(building: Building, plan: GraphPlan, made: DataFrame) -> Flow:
             outside.key_serde,
             outside.value_serde,
             old=flow.with_column("v", read_old[0]) if read_old else None,
-            written=(called["key"], called["value"]) if isinstance(child, Sink) else None,
+            written=(called.key, called.value) if isinstance(child, Sink) else None,
         )
         forwarded = Forwarded(process.name, (process,))
         flow.lanes[forwarded] = lane
@@ -537,21 +624,16 @@ def _behind(building: Building, plan: GraphPlan, made: DataFrame) -> Flow:
         building.uses[forwarded] = 1
     if building.context.handlers.processing:
         for number, process in enumerate(plan.processes):
-            _put_failures(building, plan, flow, process, tag == -1 - number, why)
+            _put_failures(building, plan, flow, process, tag == -2 - number, called)
     if building.context.handlers.production:
         for number, (_, child) in enumerate(plan.outside):
             if isinstance(child, Sink):
-                parts = {part: -1 - unwritten_number(plan.graph, number, part) for part in ("key", "value")}
-                _put_unwritten(building, flow, child, {part: tag == of for part, of in parts.items()}, why)
-    stores = {store.name: store for store in _stores(plan)}
-    for number, spec in enumerate(plan.graph.stores):
-        if spec.read_only:
-            continue
-        building.store_serdes[spec.name] = (spec.key_serde, spec.value_serde)
-        if spec.logged:
-            flag = flow.with_column("f", tag == len(plan.outside) + number)
-            _put_changelog(building, flow, stores[spec.name], Lane(called["key"], called["value"], flag))
-    return flow
+                parts = {part: -2 - unwritten_number(plan.graph, number, part) for part in ("key", "value")}
+                is_part = {part: tag == of for part, of in parts.items()}
+                _put_unwritten(building, flow, child, is_part, called)
+    for spec in plan.graph.stores:
+        if not spec.read_only:
+            building.store_serdes[spec.name] = (spec.key_serde, spec.value_serde)
 
 
 def _put_failures(
@@ -560,11 +642,11 @@ def _put_failures(
     flow: Flow,
     process: Process,
     mine: Column,
-    why: Mapping[str, str],
+    called: Called,
 ) -> None:
     """Handle the records that a processor failed on; they are reported as they came in."""
     failed = flow.with_column("d", mine)
-    exception, message = (F.col(why[name]) for name in ("exception", "message"))
+    exception, message = F.col(called.exception), F.col(called.message)
     if "processing" in building.context.handlers.own:
         inputs = {(each.key_serde, each.value_serde) for each in plan.graph.inputs}
         serdes_of = next(iter(inputs)) if len(inputs) == 1 else (Serdes.bytes(), Serdes.bytes())
@@ -576,10 +658,10 @@ def _put_failures(
 
 
 def _put_unwritten(
-    building: Building, flow: Flow, sink: Sink, mine: Mapping[str, Column], why: Mapping[str, str]
+    building: Building, flow: Flow, sink: Sink, mine: Mapping[str, Column], called: Called
 ) -> None:
     """Handle the records that a sink's serdes cannot write, by key and value."""
-    exception, message = (F.col(why[name]) for name in ("exception", "message"))
+    exception, message = F.col(called.exception), F.col(called.message)
     if "production" not in building.context.handlers.own:
         failed = flow.with_column("d", mine["key"] | mine["value"])
         drop(building, sink, flow, failed, "production", exception, message)

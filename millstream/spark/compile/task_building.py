@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.building import Building, StoreInput
 from millstream.spark.compile.flow import RAW_KEY, RAW_VALUE, Flow, Lane
 from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.kernel_operators import Item
-from millstream.spark.compile.task_flow import CONTROL
+from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (
     ForeignKeyLookup,
     Node,
+    Process,
     Repartition,
     Source,
     Store,
@@ -48,10 +50,27 @@ class TaskBuilding(Building):
     """What keeps the rows of steps without state."""
     operated: set[Node] = field(default_factory=set)
     """The items of the operator that was built last: they keep the values of their stores themselves."""
+    processes_records: bool = False
+    """Whether there are processors."""
+    count: int = 0
+    """The number of operators so far."""
     owns_sources = False
 
+    @property
+    def flow(self) -> TaskFlow:
+        """The only one there is."""
+        (flow,) = self.flows
+        assert isinstance(flow, TaskFlow)
+        return flow
+
+    def next_number(self) -> int:
+        """A number for one more operator."""
+        self.count += 1
+        return self.count - 1
+
     def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
-        flow = self.flows[0]
+        flow = self.flow
+        flow.unopened -= 1
         topic = F.col("_topic")
         if isinstance(node, Source) and node.pattern is not None:
             mine = topic.rlike(f"^(?:{node.pattern.pattern})$")
@@ -59,6 +78,12 @@ class TaskBuilding(Building):
             mine = topic.isin(*topics_of_input(node, self.context.application_id))
         keep = flow.with_column("f", F.coalesce((F.col(CONTROL) == 0) & mine, F.lit(False)))
         return flow, Lane(RAW_KEY, RAW_VALUE, keep)
+
+    def parents(self, node: Node) -> tuple[Node, ...]:
+        found = super().parents(node)
+        if isinstance(node, Process) and found != node.parents:
+            raise TopologyException(f"{node.name}: processors of tasks cannot read global stores yet")
+        return found
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
         waited = node.parents[0] if isinstance(node, StoreInput) else node
@@ -108,6 +133,12 @@ class TaskBuilding(Building):
         is_logged = store.logged and store.source_topic is None
         changelog = changelog_topic(self.context.application_id, store.name) if is_logged else ""
         return self._store(TaskStore(store.name, changelog, not store.persistent))
+
+    def store_of_processors(self, store: Store, layout: str) -> int:
+        """The number of a store of processors, whose entries lie in this way."""
+        number = self.store_named(store)
+        self.stores[number] = replace(self.stores[number], layout=layout, source=store.source_topic or "")
+        return number
 
     def local_store(self) -> int:
         """The number of the store for what follows from the others, which is not logged."""

@@ -19,18 +19,20 @@ from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.compiler import VISITS
 from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, RAW_KEY, RAW_VALUE, TIMESTAMP, TOPIC
 from millstream.spark.compile.foreign_key_nodes import is_ready
+from millstream.spark.compile.processor_nodes import is_ready as is_processor_ready
 from millstream.spark.compile.record_failures import asking
 from millstream.spark.compile.table_nodes import note_remembering
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
+from millstream.spark.compile.task_processors import build_task_processors
 from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.dropped import metric
 from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
 from millstream.spark.worker.handler_calls import Asking
-from millstream.topology.nodes import Node
+from millstream.topology.nodes import GlobalRead, Node, Process
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["CompiledTask", "compile_task"]
@@ -53,6 +55,8 @@ class CompiledTask:
     store_serdes: Mapping[str, tuple[Serde, Serde]]
     asking: Asking | None = None
     """Calls the user's own handlers; None: there are none."""
+    processes: bool = False
+    """Whether there are processors."""
 
 
 def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame]) -> CompiledTask:
@@ -73,7 +77,8 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         renamed |= {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET}
         rows = rows.withColumnsRenamed(renamed)
         rows = rows.withColumn(TIMESTAMP, F.timestamp_millis("timestamp")).drop("timestamp")
-        building.flows.append(TaskFlow(rows, building.names))
+        opened = [node for node in pipeline.inputs if not isinstance(node, GlobalRead)]
+        building.flows.append(TaskFlow(rows, building.names, unopened=len(opened)))
         _visit_all(building)
         rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
@@ -82,6 +87,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
             tuple(building.stores),
             dict(building.store_serdes),
             asking(building),
+            building.processes_records,
         )
 
 
@@ -100,15 +106,20 @@ def _visit_all(building: TaskBuilding) -> None:
         held = {*building.pending, *building.stands_for.values()}
         ready = [node for node in ready if node not in held]
         ready = [node for node in ready if is_ready(node, waiting, building.pending)]
+        ready = [node for node in ready if not isinstance(node, Process)]
+        ready += [node for node in waiting if is_processor_ready(building, node, done)]
         for node in ready:
             building.visiting = node
             translated(node, None, partial(VISITS[type(node)], building, node))
             building.visiting = None
+            if isinstance(node, Process):
+                continue
             if node not in building.pending and node not in building.stands_for.values():
                 done.add(node)
                 waiting.remove(node)
         if not ready:
-            built = build_task_operator(building)
+            built = build_task_operator(building) if building.pending else set()
+            built |= build_task_processors(building)
             done |= built
             waiting = [node for node in waiting if node not in built]
     if building.pending:

@@ -7,7 +7,7 @@ were dropped stay as well, up to the sink, which counts them.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -20,8 +20,17 @@ CONTROL = "control"
 """The column that is 0 in rows that are records."""
 
 
+@dataclass
 class TaskFlow(Flow):
     """A flow in which controls stay."""
+
+    unopened: int = 0
+    """How many inputs have no lane yet: their rows stay, too."""
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether the rows of records are needed behind an operator; otherwise only controls are."""
+        return bool(self.lanes or self.unopened or self.uncounted)
 
     def _keep(self, condition: Column) -> None:
         for each in self.uncounted:
@@ -33,7 +42,7 @@ class TaskFlow(Flow):
 
     def narrow(self, lane: Lane, condition: Column, *, alone: bool) -> Lane:
         keep = self.with_column("f", F.coalesce(self.own(lane, condition), F.lit(False)))
-        if alone:
+        if alone and not self.unopened:
             self._keep(F.col(keep))
         return replace(lane, keep=keep)
 

@@ -42,7 +42,16 @@ from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.dropped import LATE
 from millstream.topology.nodes import Node
 
-__all__ = ["build_task_operator", "record_of", "see_all", "with_stored"]
+__all__ = [
+    "behind",
+    "build_task_operator",
+    "operator",
+    "passing",
+    "record_of",
+    "see_all",
+    "settle_outputs",
+    "with_stored",
+]
 
 _OWN = ("tag", "kind", "result_key", "start", "end", "at", "time", "result_headers")
 """The first columns of an operator's rows (OperatorNode.OWN)."""
@@ -58,22 +67,13 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     items = sorted((item_of_pending(building, each) for each in waiting), key=lambda item: not item.has_state)
     for item in items:
         flow.lanes.pop(item.pending.node, None)
-    _settle_outputs(building, flow)
-    number = len(building.operators)
-    df, description = _input(building, flow, items, number)
+    settle_outputs(building, flow)
+    df, description = _input(building, flow, items)
     program = program_of(items, df.sparkSession, building.context.patience_ms)
-    df = DataFrame(_node().of(df._jdf, description, program), df.sparkSession)
-    new = TaskFlow(df, building.names)
-    for each in flow.uncounted:
-        flag = new.with_column("d", F.coalesce(F.col(each.flag), F.lit(False)))
-        new.uncounted.append(replace(each, flag=flag))
+    new = behind(building, flow, operator(df, description, program))
     results = _results(building, items, new)
     for late in results.late:
         count_failures(building, late.item.pending.node, new, late.flag, LATE, late.what)
-    for node, lane in flow.lanes.items():
-        keep = new.with_column("f", F.coalesce(F.col(str(lane.keep)), F.lit(False)))
-        new.lanes[node] = replace(lane, keep=keep)
-    new.pinned = flow.pinned & flow.lanes.keys()
     building.flows[:] = [new]
     building.pending.clear()
     done: set[Node] = set()
@@ -91,7 +91,25 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     return done | put_joins(building, results)
 
 
-def _settle_outputs(building: TaskBuilding, flow: Flow) -> None:
+def operator(df: DataFrame, description: str, program: Any) -> DataFrame:
+    """The rows behind an operator: its results, and those that came in."""
+    return DataFrame(_node().of(df._jdf, description, program), df.sparkSession)
+
+
+def behind(building: TaskBuilding, flow: Flow, df: DataFrame) -> TaskFlow:
+    """The flow behind an operator, with the lanes that pass it."""
+    new = TaskFlow(df, building.names, unopened=building.flow.unopened)
+    for each in flow.uncounted:
+        flag = new.with_column("d", F.coalesce(F.col(each.flag), F.lit(False)))
+        new.uncounted.append(replace(each, flag=flag))
+    for node, lane in flow.lanes.items():
+        keep = new.with_column("f", F.coalesce(F.col(str(lane.keep)), F.lit(False)))
+        new.lanes[node] = replace(lane, keep=keep)
+    new.pinned = flow.pinned & flow.lanes.keys()
+    return new
+
+
+def settle_outputs(building: TaskBuilding, flow: Flow) -> None:
     """Compute the outputs so far, so that of all their columns only these pass the operator."""
     see_all(building, flow)
     for node in flow.pinned & flow.lanes.keys():
@@ -134,7 +152,23 @@ def record_of(building: TaskBuilding, flow: Flow, node: Node) -> Column:
     )
 
 
-def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: int) -> tuple[DataFrame, str]:
+def passing(building: TaskBuilding, flow: Flow, df: DataFrame) -> list[str]:
+    """The columns that pass an operator: what the lanes that go on need."""
+    needed = [CONTROL, *CONTEXT, *building.choices.values()]
+    if building.flow.unopened or building.context.handlers.needs_source:
+        needed += [RAW_KEY, RAW_VALUE]
+    for each in flow.uncounted:
+        needed += [each.flag, each.late or ""]
+    for node, lane in flow.lanes.items():
+        needed += [lane.keep or "", building.passed.get(node, "")]
+        if building.uses.get(node):
+            needed += [lane.key, lane.value, lane.old or "", lane.since or "", lane.past or ""]
+            needed += lane.written or ()
+    there = set(df.columns)
+    return [name for name in dict.fromkeys(needed) if name in there]
+
+
+def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[DataFrame, str]:
     """The rows that go into an operator, and its description for the kernel."""
     df = with_own(flow.df, items)
     columns: dict[str, Column] = {}
@@ -163,20 +197,9 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
     columns[_PACKED] = packed(F.col(HEADERS))
     columns[_AT] = F.unix_millis(F.col(TIMESTAMP))
     df = df.withColumns(columns)
-    needed = [CONTROL, *CONTEXT, *building.choices.values()]
-    if building.context.handlers.needs_source:
-        needed += [RAW_KEY, RAW_VALUE]
-    for each in flow.uncounted:
-        needed += [each.flag, each.late or ""]
-    for node, lane in flow.lanes.items():
-        needed += [lane.keep or "", building.passed.get(node, "")]
-        if building.uses.get(node):
-            needed += [lane.key, lane.value, lane.old or "", lane.since or "", lane.past or ""]
-            needed += lane.written or ()
-    there = set(df.columns)
-    passes = [name for name in dict.fromkeys(needed) if name in there]
+    passes = passing(building, flow, df)
     description = {
-        "number": number,
+        "number": building.next_number(),
         "passes": len(passes),
         "at": _AT,
         "headers": _PACKED,

@@ -25,11 +25,21 @@ _RUNS = "io.millstream.kernel.task.TaskRuns"
 
 @dataclass(frozen=True)
 class TaskStore:
-    """Part of a task's state: its changelog, "" for none; and whether it is in memory only."""
+    """Part of a task's state.
+
+    Attributes:
+        changelog: "" for none.
+        in_memory: whether it is in memory only.
+        layout: for a processor's store, how its entries lie (kernel: task/LaidOut.java); "" if they are those
+            of its changelog.
+        source: the topic that fills it, if others write that; "" for none.
+    """
 
     name: str
     changelog: str
     in_memory: bool
+    layout: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)

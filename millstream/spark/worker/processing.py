@@ -30,6 +30,8 @@ __all__ = ["NO_TIME", "Processing", "ProcessorError", "unwritten_number"]
 NO_TIME = -(2**63)
 """The stream time of a task without records so far."""
 
+_NEVER = 2**63 - 1
+
 _GET, _GET_OWN, _RANGE, _COUNT = map(ord, (ASK_VALUE, ASK_OWN_VALUE, ASK_RANGE, ASK_COUNT))
 _FIRST_PAGE, _LARGEST_PAGE = 32, 2_048
 _PLACE = struct.Struct(">i")
@@ -47,11 +49,13 @@ class Processing:
     offset; the number of headers of each, or nothing if none has any, their names and their values. Stores,
     and then for each store its values for the keys of the records, each key once.
 
-    Frames of the answer: for each forwarded record the step outside, the record that it comes from or -1,
-    key, value, timestamp, and headers likewise; the changes of stores: store, key and value; likewise of
-    their changelogs, with timestamps; the stream time; and for each failure that is passed over the
-    processor, the record, the exception's class and its message. A failure to write a record has a number
-    after those of all processors: two for each step outside, for keys and for values (`unwritten_number`).
+    Frames of the answer: for each forwarded record the step outside, the record that it comes from or, if it
+    comes from none, -1 - the place of what was processed; key, value, timestamp, and headers likewise; the
+    changes of stores: store, key and value; likewise of their changelogs, with timestamps; the stream time,
+    when the next punctuation by the time of day is due, or the largest number, and whether a commit is
+    requested; and for each failure that is passed over the processor, the record, the exception's class and
+    its message. A failure to write a record has a number after those of all processors: two for each step
+    outside, for keys and for values (`unwritten_number`).
 
     Args:
         has_ticks: it receives the time of day, so that processors can be punctuated by it.
@@ -152,7 +156,7 @@ class _Task:
         self._stores = [_Entries(number, self) for number in range(len(graph.stores))]
         self._clock_ms: int | None = 0 if is_timed else None
         self._caller: Caller | None = None
-        self._place = NOTHING
+        self._place = 0
         self._key: bytes | None = None
         self._record: RawRecord | None = None
         self._keys: list[bytes] = []
@@ -183,12 +187,11 @@ class _Task:
         ):
             caller()
             _PLACE.pack_into(_bookmark, 0, place)
-            self._key = key
+            self._place, self._key = place, key
             if input == TICK:
-                self._place, self._record = NOTHING, None
+                self._record = None
                 self._tick(at)
                 continue
-            self._place = place
             self._record = record = RawRecord(
                 key, value, at, headers[place] if headers else (), named[topic], partition, offset
             )
@@ -248,7 +251,8 @@ class _Task:
         failed, of_records, exceptions, messages = (
             zip(*self._failures, strict=True) if self._failures else ((),) * 4
         )
-        at = self._task.stream_time_ms
+        at, due = self._task.stream_time_ms, self._task.next_due(PunctuationType.WALL_CLOCK_TIME)
+        commits, self._task.wants_commit = self._task.wants_commit, False
         return [
             array("i", to),
             array("i", of),
@@ -265,7 +269,7 @@ class _Task:
             log_keys,
             log_values,
             array("q", log_times),
-            array("q", [NO_TIME if at is None else at]),
+            array("q", [NO_TIME if at is None else at, _NEVER if due is None else due, commits]),
             array("i", failed),
             array("i", of_records),
             exceptions,
@@ -297,7 +301,7 @@ class _Task:
         of: RawRecord | None,
         /,
     ) -> None:
-        place = NOTHING if of is None or of.topic is None else self._place
+        place = -1 - self._place if of is None or of.topic is None else self._place
         self._outputs.append((outside, place, key, value, timestamp, headers))
 
     def failed(self, processor: int, record: Any, error: Exception, /) -> None:

@@ -33,7 +33,7 @@ public final class Folding implements Folds.Computer {
         all.forEach(request::add);
         byte[][] computed = new byte[all.size()][];
         try {
-            if (worker == null) {
+            if (worker == null || !worker.isTaken()) {
                 worker = Worker.take(program);
             }
             byte[][] wanted = worker.call(request.message()).bytes(0, request.wanted);

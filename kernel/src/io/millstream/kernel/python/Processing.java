@@ -5,12 +5,10 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
-import org.apache.spark.TaskContext;
 
 /**
  * Lets Python run processors for the records of a task, in chunks. What they put into stores stays in Python until the
@@ -63,9 +61,10 @@ public final class Processing {
     /**
      * A record forwarded out of the program.
      *
+     * @param place the place in the chunk of what was processed
      * @param of the record that led to it; null if none did
      */
-    public record Output(int to, byte[] key, byte[] value, long at, List<Header> headers, Input of) {}
+    public record Output(int to, int place, byte[] key, byte[] value, long at, List<Header> headers, Input of) {}
 
     /**
      * An entry put into a store, or its changelog.
@@ -78,21 +77,33 @@ public final class Processing {
     /** A processor has raised an exception, and its record was dropped; `of` is null in a punctuation. */
     public record Failure(int processor, Input of, String exception, String message) {}
 
-    /** The results of a chunk; for each key of a store, only the last change. */
+    /**
+     * The results of a chunk; for each key of a store, only the last change.
+     *
+     * @param streamTime the largest timestamp so far
+     * @param due when the next punctuation by the time of day is due, in ms; the largest number if none is
+     * @param commits whether a processor has requested a commit
+     */
     public record Made(
-            List<Output> outputs, List<Put> changes, List<Put> logged, List<Failure> failures, long streamTime) {}
+            List<Output> outputs,
+            List<Put> changes,
+            List<Put> logged,
+            List<Failure> failures,
+            long streamTime,
+            long due,
+            boolean commits) {}
 
     /**
-     * @param query the processors' query; it has workers of its own until {@link #end}
+     * @param owner the name under which its worker is kept from one task of Spark to the next, until {@link #end}
      */
-    public Processing(Program program, String query) {
+    public Processing(Program program, String owner) {
         this.program = program;
-        this.name = query + "/" + Arrays.hashCode(program.pickled()) + "/" + TaskContext.getPartitionId();
+        this.name = owner;
     }
 
-    /** A query has ended. */
-    public static void end(String query) {
-        Worker.release(query + "/");
+    /** The workers of these owners, whose names begin like this, are free: their processors are closed. */
+    public static void end(String owners) {
+        Worker.release(owners + "/");
     }
 
     /**
@@ -146,10 +157,15 @@ public final class Processing {
             return chunk.isEmpty();
         }
 
+        /** The number of records in the chunk, and of times of day. */
+        public int size() {
+            return chunk.size();
+        }
+
         /** Processes the chunk, which is empty afterwards. */
         public Made run() {
             try {
-                if (worker == null) {
+                if (worker == null || !worker.isTaken()) {
                     worker = Worker.take(program, name);
                 }
                 Made made = made(call(worker.bookmark()));
@@ -293,7 +309,8 @@ public final class Processing {
                 for (int n = counts.length == 0 ? 0 : counts[i]; n > 0; n--, header++) {
                     headers.add(new Header(Message.text(names[header]), contents[header]));
                 }
-                outputs.add(new Output(to[i], keys[i], values[i], at[i], headers, input(of[i])));
+                int place = of[i] < 0 ? Constants.NOTHING - of[i] : of[i];
+                outputs.add(new Output(to[i], place, keys[i], values[i], at[i], headers, input(of[i])));
             }
             int[] changed = answer.ints(8);
             List<Put> changes =
@@ -304,11 +321,12 @@ public final class Processing {
                     answer.bytes(12, logged.length),
                     answer.bytes(13, logged.length),
                     answer.longs(14));
-            return new Made(outputs, changes, log, failures(answer), answer.longs(15)[0]);
+            long[] times = answer.longs(15);
+            return new Made(outputs, changes, log, failures(answer), times[0], times[1], times[2] != 0);
         }
 
         private Input input(int number) {
-            return number == Constants.NOTHING ? null : chunk.get(number);
+            return number < 0 ? null : chunk.get(number);
         }
 
         private List<Failure> failures(Message answer) throws IOException {

@@ -101,6 +101,11 @@ final class Worker {
         return worker;
     }
 
+    /** Whether the running task has it: a worker leaves a task of Spark that ends. */
+    boolean isTaken() {
+        return task == TaskContext.get();
+    }
+
     /** The worker that the name had, or else the last one without an owner. */
     private static Worker idle(Deque<Worker> idle, String name) {
         idle.removeIf(worker -> worker.ended != null || !worker.process.isAlive());

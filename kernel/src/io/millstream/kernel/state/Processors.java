@@ -4,7 +4,9 @@ import io.millstream.kernel.plan.Encodings;
 import io.millstream.kernel.python.Processing;
 import io.millstream.kernel.python.Program;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -59,7 +61,7 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
      *     `offset`; `task` int, the partition
      * @param stores the number of stores
      * @param outside the number of steps outside to which processors forward
-     * @return `tag` int: the step outside or, after these, the store whose changelog it is; or -1 for a record for
+     * @return `tag` int: the step outside or, after these, the store whose changelog it is; or -2 for a record for
      *     which the first processor has failed, and so on; `key`, `value`, `at`, `headers`, `topic`, `partition`,
      *     `offset` and `task` as above; and `exception` and `message` of a failure
      */
@@ -84,7 +86,9 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
         entries = getHandle().getMapState("entries", Encodings.binary(), Encodings.binary(), TTLConfig.NONE());
         kept = getHandle().getValueState("task", Encodings.row(TASK), TTLConfig.NONE());
         query = getHandle().getQueryInfo();
-        processing = new Processing(program, query.getQueryId().toString());
+        processing = new Processing(
+                program,
+                query.getQueryId() + "/" + Arrays.hashCode(program.pickled()) + "/" + TaskContext.getPartitionId());
     }
 
     @Override
@@ -162,7 +166,7 @@ public final class Processors extends StatefulProcessor<Integer, Row, Row> {
             }
             for (Processing.Failure each : made.failures()) {
                 Processing.Input of = each.of();
-                int tag = -1 - each.processor();
+                int tag = -2 - each.processor();
                 if (of == null) {
                     results.add(row(tag, null, null, streamTime, List.of(), null, each));
                 } else {

@@ -28,6 +28,18 @@ record Entry(long timestamp, byte[] parts, byte[] result) {
         return bytes.array();
     }
 
+    /** As processors have it: the timestamp, and the result. */
+    byte[] stamped() {
+        return ByteBuffer.allocate(Long.BYTES + result.length)
+                .putLong(timestamp)
+                .put(result)
+                .array();
+    }
+
+    static Entry ofStamped(byte[] bytes) {
+        return new Entry(ByteBuffer.wrap(bytes).getLong(), null, Arrays.copyOfRange(bytes, Long.BYTES, bytes.length));
+    }
+
     static Entry of(byte[] bytes) {
         ByteBuffer from = ByteBuffer.wrap(bytes);
         long timestamp = from.getLong();

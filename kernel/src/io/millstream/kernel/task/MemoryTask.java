@@ -39,13 +39,15 @@ public final class MemoryTask extends RunningTask {
     /** Records that are processed together, and committed. */
     private static final class Batch {
         private final Heads records;
+        private final long now;
         private final CountDownLatch done = new CountDownLatch(1);
         private final List<String> written = new ArrayList<>();
         /** The batch of Spark in which it was committed. */
         private volatile int number;
 
-        Batch(Heads records) {
+        Batch(Heads records, long now) {
             this.records = records;
+            this.now = now;
         }
     }
 
@@ -54,6 +56,7 @@ public final class MemoryTask extends RunningTask {
     private final RecordRow row = new RecordRow();
     private volatile Batch batch;
     private volatile boolean isClosed;
+    private boolean hasTicked;
     private boolean isCommitting;
     private volatile long records;
     /** How many of them are in the figures. */
@@ -66,10 +69,11 @@ public final class MemoryTask extends RunningTask {
     /**
      * Process records, each a text in JSON, and commit.
      *
+     * @param now the time of day, in ms, which comes before the records
      * @param inBatches whether to wait for the end of Spark's batch as well, with which it reports what functions print
      * @return what was written, one text per line; null if the query has ended
      */
-    public static String process(String name, List<String> lines, boolean inBatches, long patienceMs)
+    public static String process(String name, List<String> lines, long now, boolean inBatches, long patienceMs)
             throws InterruptedException {
         String run = TaskRuns.plan(name).run();
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
@@ -81,7 +85,7 @@ public final class MemoryTask extends RunningTask {
         if (task == null) {
             return null;
         }
-        Batch batch = new Batch(heads(lines));
+        Batch batch = new Batch(heads(lines), now);
         task.batches.add(batch);
         Tasks tasks = Tasks.of(run);
         while (!batch.done.await(LOOK_EVERY_MS, TimeUnit.MILLISECONDS) || inBatches && tasks.batch() <= batch.number) {
@@ -153,6 +157,17 @@ public final class MemoryTask extends RunningTask {
     }
 
     @Override
+    void touch() {
+        // likewise
+    }
+
+    @Override
+    long now() {
+        Batch current = batch;
+        return current == null ? 0 : current.now;
+    }
+
+    @Override
     Map<TopicPartition, Long> positions() {
         return Map.of();
     }
@@ -184,6 +199,10 @@ public final class MemoryTask extends RunningTask {
         }
         if (batch == null || isCommitting) {
             return null;
+        }
+        if (!hasTicked) {
+            hasTicked = true;
+            return row.of(TICK);
         }
         ConsumerRecord<byte[], byte[]> record = batch.records.next();
         if (record == null) {
@@ -266,8 +285,8 @@ public final class MemoryTask extends RunningTask {
             return;
         }
         long[] ends = new long[plan.stores().size()];
-        state.changes((store, key, value) ->
-                log(Logged.record(plan.stores().get(store).changelog(), partition, key, value, state.timestamp)));
+        state.changes((store, key, value, at) ->
+                log(Logged.record(plan.stores().get(store).changelog(), partition, key, value, at)));
         state.committed(ends);
         figures.read(records - counted);
         counted = records;
@@ -275,6 +294,7 @@ public final class MemoryTask extends RunningTask {
         Tasks tasks = Tasks.here(plan.run());
         done.number = tasks == null ? 0 : tasks.batch();
         batch = null;
+        hasTicked = false;
         isCommitting = false;
         done.done.countDown();
     }
@@ -284,6 +304,7 @@ public final class MemoryTask extends RunningTask {
         if (!isClosed) {
             isClosed = true;
             OPEN.remove(plan.run(), this);
+            closeOperators();
             state.close();
         }
     }

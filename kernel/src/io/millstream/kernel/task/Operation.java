@@ -1,8 +1,6 @@
 package io.millstream.kernel.task;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.core.Clock;
 import io.millstream.kernel.core.Core;
 import io.millstream.kernel.core.Folds;
@@ -30,6 +28,7 @@ import org.apache.kafka.common.utils.ByteUtils;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -39,7 +38,18 @@ import org.apache.spark.sql.types.StructType;
  * from a changelog, {@link #restored}, and {@link #settle} before the state is committed. If entries are read back
  * while there is no operation yet: {@link Derived#outdate}, with the same commit of the state.
  */
-final class Operation {
+final class Operation implements Operator {
+    /** The columns before the parts. */
+    static final StructType OWN = new StructType()
+            .add("tag", DataTypes.IntegerType, false)
+            .add("kind", DataTypes.IntegerType)
+            .add("result_key", DataTypes.BinaryType)
+            .add("start", DataTypes.LongType)
+            .add("end", DataTypes.LongType)
+            .add("at", DataTypes.LongType)
+            .add("time", DataTypes.LongType)
+            .add("result_headers", DataTypes.BinaryType);
+
     private static final int PASSED = -1;
     private static final int NONE = -1;
 
@@ -73,7 +83,8 @@ final class Operation {
             int columns,
             int passes,
             Program program)
-            implements Serializable {
+            implements Operator.Spec {
+        private static final long serialVersionUID = 1;
 
         /** Without the program, which has an environment. */
         @Override
@@ -90,35 +101,50 @@ final class Operation {
          *     names of columns: `on`, whether a row is for it, and `key`; and the number of its `store`, if it keeps
          *     entries. An item without `key` gets no rows.
          */
-        static Spec of(String description, StructType rows, Program program) {
-            try {
-                JsonNode node = new ObjectMapper().readTree(description);
-                ArrayList<Entry> entries = new ArrayList<>();
-                ArrayList<Integer> stores = new ArrayList<>();
-                for (JsonNode item : node.get("items")) {
-                    entries.add(new Entry(place(item, "on", rows), place(item, "key", rows)));
-                    stores.add(item.path("store").asInt(NONE));
-                }
-                return new Spec(
-                        node.get("number").asInt(),
-                        Plan.of(node.get("items").toString(), rows),
-                        entries,
-                        stores,
-                        node.path("local").asInt(NONE),
-                        rows.fieldIndex("control"),
-                        rows.fieldIndex(node.path("at").asText("timestamp")),
-                        place(node, "headers", rows),
-                        place(node, "since", rows),
-                        rows.size(),
-                        node.path("passes").asInt(rows.size()),
-                        program);
-            } catch (JsonProcessingException error) {
-                throw new IllegalArgumentException("the description of an operator is not JSON", error);
+        static Spec of(JsonNode description, StructType rows, Program program) {
+            ArrayList<Entry> entries = new ArrayList<>();
+            ArrayList<Integer> stores = new ArrayList<>();
+            for (JsonNode item : description.get("items")) {
+                int on = OperatorNode.place(item, "on", rows);
+                entries.add(new Entry(on, OperatorNode.place(item, "key", rows)));
+                stores.add(item.path("store").asInt(NONE));
             }
+            return new Spec(
+                    description.get("number").asInt(),
+                    Plan.of(description.get("items").toString(), rows),
+                    entries,
+                    stores,
+                    description.path("local").asInt(NONE),
+                    rows.fieldIndex("control"),
+                    rows.fieldIndex(description.path("at").asText("timestamp")),
+                    OperatorNode.place(description, "headers", rows),
+                    OperatorNode.place(description, "since", rows),
+                    rows.size(),
+                    description.path("passes").asInt(rows.size()),
+                    program);
         }
 
-        private static int place(JsonNode node, String name, StructType rows) {
-            return node.has(name) ? rows.fieldIndex(node.get(name).asText()) : NONE;
+        @Override
+        public StructType own() {
+            StructType own = OWN;
+            for (Plan.Item item : plan.items) {
+                for (String prefix : item.prefixes()) {
+                    for (int i = 0; i < item.names().size(); i++) {
+                        own = own.add(prefix + item.names().get(i), item.types().get(i), true);
+                    }
+                }
+            }
+            return own;
+        }
+
+        @Override
+        public Operator of(RunningTask task, StoredValues stored) {
+            Operation made = new Operation(this, task.state, stored, new Folding(program));
+            byte[] clock = task.clock(number);
+            if (clock != null) {
+                made.restoreClock(clock);
+            }
+            return made;
         }
     }
 
@@ -141,6 +167,9 @@ final class Operation {
     private final InternalRow nothing;
     private final InternalRow passedOwn;
     private final JoinedRow joined = new JoinedRow();
+    /** What came in last, and has still to go on. */
+    private InternalRow passing;
+
     private boolean isOpen;
 
     /**
@@ -181,27 +210,10 @@ final class Operation {
         passedOwn = new GenericInternalRow(passed);
     }
 
-    /** That of the task whose rows the calling thread has. */
-    @SuppressWarnings("resource") // the task stays open
-    static Operation of(Spec spec, StoredValues stored) {
-        RunningTask task = Tasks.current();
-        Operation there = task.operations.get(spec.number);
-        if (there != null) {
-            return there;
-        }
-        Operation made = new Operation(spec, task.state, stored, new Folding(spec.program));
-        byte[] clock = task.clock(spec.number);
-        if (clock != null) {
-            made.restoreClock(clock);
-        }
-        task.operations.put(spec.number, made);
-        return made;
-    }
-
     // --- opening ---------------------------------------------------------------------------------------
 
-    /** The numbers that belong to what was written last: to be committed with it. */
-    byte[] clock() {
+    @Override
+    public byte[] clock() {
         return Packing.bytes(out -> {
             ByteUtils.writeVarlong(clocks(), out);
             for (Shelf shelf : shelves) {
@@ -380,10 +392,15 @@ final class Operation {
 
     // --- records ---------------------------------------------------------------------------------------
 
-    void process(InternalRow row) {
+    @Override
+    public void process(InternalRow row) {
         open();
-        if (row.getInt(spec.control) != RunningTask.RECORD) {
-            finish();
+        passing = row;
+        int control = row.getInt(spec.control);
+        if (control != RunningTask.RECORD) {
+            if (control == RunningTask.COMMIT) {
+                finish();
+            }
             return;
         }
         long at = row.getLong(spec.timestamp);
@@ -449,6 +466,16 @@ final class Operation {
                 pairs[tag].finish();
             }
         }
+    }
+
+    @Override
+    public InternalRow next() {
+        InternalRow found = result();
+        if (found == null && passing != null) {
+            found = passed(passing);
+            passing = null;
+        }
+        return found;
     }
 
     /** The next result of what was processed; null if there is none. It is valid until the next call. */

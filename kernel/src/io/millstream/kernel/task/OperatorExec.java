@@ -22,14 +22,14 @@ public final class OperatorExec extends SparkPlan {
     private static final long serialVersionUID = 1;
     private static final ClassTag<InternalRow> ROWS = ClassTag$.MODULE$.apply(InternalRow.class);
 
-    private final Operation.Spec spec;
+    private final Operator.Spec spec;
     private final Seq<Attribute> own;
     /** For each item, the bytes of a value of its store, from a row of its own. */
     private final Seq<Expression> stored;
 
     private final SparkPlan child;
 
-    public OperatorExec(Operation.Spec spec, Seq<Attribute> own, Seq<Expression> stored, SparkPlan child) {
+    public OperatorExec(Operator.Spec spec, Seq<Attribute> own, Seq<Expression> stored, SparkPlan child) {
         this.spec = spec;
         this.own = own;
         this.stored = stored;
@@ -44,11 +44,11 @@ public final class OperatorExec extends SparkPlan {
     private static final class Running extends AbstractFunction1<Iterator<InternalRow>, Iterator<InternalRow>>
             implements Serializable {
         private static final long serialVersionUID = 1;
-        private final Operation.Spec spec;
+        private final Operator.Spec spec;
         private final Seq<Expression> stored;
         private final Seq<Attribute> columns;
 
-        Running(Operation.Spec spec, Seq<Expression> stored, Seq<Attribute> columns) {
+        Running(Operator.Spec spec, Seq<Expression> stored, Seq<Attribute> columns) {
             this.spec = spec;
             this.stored = stored;
             this.columns = columns;

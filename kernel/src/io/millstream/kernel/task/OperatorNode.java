@@ -1,7 +1,9 @@
 package io.millstream.kernel.task;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.python.Program;
-import io.millstream.kernel.state.Plan;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -21,8 +23,8 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.SupportsNonDeterministicExpression;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
@@ -36,25 +38,14 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 @SuppressWarnings("super")
 public final class OperatorNode extends LogicalPlan implements SupportsNonDeterministicExpression {
-    /** The columns before the parts. */
-    static final StructType OWN = new StructType()
-            .add("tag", DataTypes.IntegerType, false)
-            .add("kind", DataTypes.IntegerType)
-            .add("result_key", DataTypes.BinaryType)
-            .add("start", DataTypes.LongType)
-            .add("end", DataTypes.LongType)
-            .add("at", DataTypes.LongType)
-            .add("time", DataTypes.LongType)
-            .add("result_headers", DataTypes.BinaryType);
-
-    private final Operation.Spec spec;
+    private final Operator.Spec spec;
     private final Seq<Attribute> own;
     /** For each item, the bytes of a value of its store, from a row of its own. */
     private final Seq<Expression> stored;
 
     private final LogicalPlan child;
 
-    public OperatorNode(Operation.Spec spec, Seq<Attribute> own, Seq<Expression> stored, LogicalPlan child) {
+    public OperatorNode(Operator.Spec spec, Seq<Attribute> own, Seq<Expression> stored, LogicalPlan child) {
         this.spec = spec;
         this.own = own;
         this.stored = stored;
@@ -65,28 +56,37 @@ public final class OperatorNode extends LogicalPlan implements SupportsNonDeterm
      * The rows of an operator.
      *
      * @param rows `control` int first; and the columns that the description names
-     * @param description as for {@link Operation.Spec#of}
-     * @param program computes the parts that are folds; null if there is none
+     * @param description as for {@link Operation.Spec#of} or, if it has `inputs`, {@link Processors.Spec#of}
+     * @param program computes the parts that are folds, or runs processors; null if there is none
      */
     @SuppressWarnings("resource") // the session stays open
     public static Dataset<Row> of(Dataset<Row> rows, String description, Program program) {
         org.apache.spark.sql.classic.Dataset<Row> given = (org.apache.spark.sql.classic.Dataset<Row>) rows;
         OperatorStrategy.install(given.sparkSession());
-        Operation.Spec spec = Operation.Spec.of(description, rows.schema(), program);
+        Operator.Spec spec = spec(description, rows.schema(), program);
         List<Attribute> own = new ArrayList<>();
-        for (var field : OWN.fields()) {
+        for (StructField field : spec.own().fields()) {
             own.add(attribute(field.name(), field.dataType(), field.nullable()));
-        }
-        for (Plan.Item item : spec.plan().items) {
-            for (String prefix : item.prefixes()) {
-                for (int i = 0; i < item.names().size(); i++) {
-                    own.add(attribute(prefix + item.names().get(i), item.types().get(i), true));
-                }
-            }
         }
         LogicalPlan plan = given.queryExecution().analyzed();
         OperatorNode node = new OperatorNode(spec, seq(own), seq(List.of()), plan);
         return org.apache.spark.sql.classic.Dataset.ofRows(given.sparkSession(), node);
+    }
+
+    private static Operator.Spec spec(String description, StructType rows, Program program) {
+        try {
+            JsonNode node = new ObjectMapper().readTree(description);
+            return node.has("inputs")
+                    ? Processors.Spec.of(node, rows, program)
+                    : Operation.Spec.of(node, rows, program);
+        } catch (JsonProcessingException error) {
+            throw new IllegalArgumentException("the description of an operator is not JSON", error);
+        }
+    }
+
+    /** The place of the column that a description names; negative if it names none. */
+    static int place(JsonNode node, String name, StructType rows) {
+        return node.has(name) ? rows.fieldIndex(node.get(name).asText()) : -1;
     }
 
     /**
@@ -120,7 +120,8 @@ public final class OperatorNode extends LogicalPlan implements SupportsNonDeterm
         List<LogicalPlan> children = new ArrayList<>();
         CollectionConverters.asJava(plan.children()).forEach(child -> children.add(given(child, expressions)));
         if (plan instanceof OperatorNode node) {
-            return new OperatorNode(node.spec, node.own, expressions.get(node.spec.number()), children.get(0));
+            Seq<Expression> stored = expressions.getOrDefault(node.spec.number(), node.stored);
+            return new OperatorNode(node.spec, node.own, stored, children.get(0));
         }
         return children.isEmpty() ? plan : plan.withNewChildren(seq(children));
     }
@@ -139,7 +140,7 @@ public final class OperatorNode extends LogicalPlan implements SupportsNonDeterm
         return AttributeSet$.MODULE$.apply((scala.collection.Iterable) attributes);
     }
 
-    Operation.Spec spec() {
+    Operator.Spec spec() {
         return spec;
     }
 
@@ -161,7 +162,7 @@ public final class OperatorNode extends LogicalPlan implements SupportsNonDeterm
     }
 
     /** The columns of the results, and those of the rows that pass. */
-    static Seq<Attribute> output(Operation.Spec spec, Seq<Attribute> own, Seq<Attribute> in) {
+    static Seq<Attribute> output(Operator.Spec spec, Seq<Attribute> own, Seq<Attribute> in) {
         List<Attribute> all = new ArrayList<>(CollectionConverters.asJava(own));
         all.addAll(CollectionConverters.asJava(in).subList(0, spec.passes()));
         return seq(all);

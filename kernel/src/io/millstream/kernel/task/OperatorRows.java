@@ -4,18 +4,15 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
-/** The rows of an operator: for each that comes in its results, and then the row itself. */
+/** The rows of an operator. */
 final class OperatorRows extends AbstractIterator<InternalRow> {
-    private final Operation.Spec spec;
+    private final Operator.Spec spec;
     private final StoredValues stored;
     private final Iterator<InternalRow> rows;
-    private Operation operation;
-    /** What came in last, and has still to go on. */
-    private InternalRow in;
-
+    private Operator operator;
     private InternalRow next;
 
-    OperatorRows(Operation.Spec spec, StoredValues stored, Iterator<InternalRow> rows) {
+    OperatorRows(Operator.Spec spec, StoredValues stored, Iterator<InternalRow> rows) {
         this.spec = spec;
         this.stored = stored;
         this.rows = rows;
@@ -24,20 +21,16 @@ final class OperatorRows extends AbstractIterator<InternalRow> {
     @Override
     public boolean hasNext() {
         while (next == null) {
-            if (in != null) {
-                next = operation.result();
-                if (next == null) {
-                    next = operation.passed(in);
-                    in = null;
+            next = operator == null ? null : operator.next();
+            if (next == null) {
+                if (!rows.hasNext()) {
+                    return false;
                 }
-            } else if (rows.hasNext()) {
-                in = rows.next();
-                if (operation == null) { // not before the source has its task
-                    operation = Operation.of(spec, stored);
+                InternalRow row = rows.next();
+                if (operator == null) { // not before the source has its task
+                    operator = Operator.of(spec, stored);
                 }
-                operation.process(in);
-            } else {
-                return false;
+                operator.process(row);
             }
         }
         return true;

@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.slf4j.Logger;
@@ -48,6 +49,8 @@ public final class Restore {
 
     private final Map<TopicPartition, Long> begins = new HashMap<>();
     private final Map<TopicPartition, Long> ends = new HashMap<>();
+    /** The ends of sources. */
+    private final Map<TopicPartition, Long> read = new HashMap<>();
     /** Those that are not at their ends. */
     private final Set<TopicPartition> left = new HashSet<>();
 
@@ -57,16 +60,28 @@ public final class Restore {
      * Of one task.
      *
      * @param reader reads what is committed, and is used for nothing else meanwhile
+     * @param committed the task's offsets: what is restored from a source is up to there
      */
-    Restore(TaskPlan plan, int partition, Watch watch, State state, Consumer<byte[], byte[]> reader) {
+    Restore(
+            TaskPlan plan,
+            int partition,
+            Watch watch,
+            State state,
+            Consumer<byte[], byte[]> reader,
+            Map<TopicPartition, OffsetAndMetadata> committed) {
         this.plan = plan;
         this.task = plan.name(partition);
         this.watch = watch;
         this.state = state;
         this.reader = reader;
         for (int i = 0; i < plan.stores().size(); i++) {
-            if (plan.stores().get(i).isLogged()) {
-                stores.put(new TopicPartition(plan.stores().get(i).changelog(), partition), i);
+            TaskPlan.Store store = plan.stores().get(i);
+            TopicPartition source = new TopicPartition(store.source(), partition);
+            if (store.isLogged()) {
+                stores.put(new TopicPartition(store.changelog(), partition), i);
+            } else if (committed.containsKey(source)) {
+                stores.put(source, i);
+                read.put(source, committed.get(source).offset());
             }
         }
     }
@@ -85,6 +100,7 @@ public final class Restore {
         calls.retried("find the ends of its changelogs", () -> {
             begins.putAll(reader.beginningOffsets(stores.keySet()));
             ends.putAll(reader.endOffsets(stores.keySet()));
+            ends.putAll(read);
         });
         String wrong = misplaced();
         if (wrong != null) {
@@ -152,11 +168,7 @@ public final class Restore {
             long position = reader.position(changelog);
             if (position != state.position(store)) {
                 isFurther = true;
-                List<Map.Entry<byte[], byte[]>> entries = new ArrayList<>();
-                for (ConsumerRecord<byte[], byte[]> record : found.records(changelog)) {
-                    entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), Logged.value(record)));
-                }
-                state.restored(store, entries, position);
+                keep(store, found.records(changelog), position);
             }
             progress = new Progress(task, plan.stores().get(store).name(), position, ends.get(changelog));
             if (position >= ends.get(changelog)) {
@@ -165,6 +177,23 @@ public final class Restore {
             }
         }
         return isFurther;
+    }
+
+    private void keep(int store, List<ConsumerRecord<byte[], byte[]>> records, long position) {
+        LaidOut laidOut = LaidOut.of(state, store, plan.stores().get(store).layout());
+        if (laidOut != null) {
+            records.forEach(record -> laidOut.restore(record.key(), record.value(), record.timestamp()));
+            state.restored(store, position);
+            return;
+        }
+        List<Map.Entry<byte[], byte[]>> entries = new ArrayList<>();
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            if (record.key() == null) { // of a source
+                continue;
+            }
+            entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), Logged.value(record)));
+        }
+        state.restored(store, entries, position);
     }
 
     private long apiTimeoutMs() {

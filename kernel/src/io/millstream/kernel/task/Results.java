@@ -47,10 +47,10 @@ final class Results implements Output, Matches {
             this.shelves = shelves;
             this.places = new int[shelves.length];
             this.placesOfOld = new int[shelves.length];
-            int columns = OperatorNode.OWN.size();
+            int columns = Operation.OWN.size();
             for (int i = 0; i < shelves.length; i++) {
-                places[i] = OperatorNode.OWN.size() + plan.place(i);
-                placesOfOld[i] = OperatorNode.OWN.size() + plan.placeOfOld(i);
+                places[i] = Operation.OWN.size() + plan.place(i);
+                placesOfOld[i] = Operation.OWN.size() + plan.placeOfOld(i);
                 Plan.Item each = plan.items.get(i);
                 columns += each.prefixes().size() * each.names().size();
             }
@@ -68,7 +68,7 @@ final class Results implements Output, Matches {
         }
 
         private static InternalRow computed(Object[] row) {
-            for (int i = OperatorNode.OWN.size(); i < row.length; i++) {
+            for (int i = Operation.OWN.size(); i < row.length; i++) {
                 if (row[i] instanceof Folded folded) {
                     row[i] = folded.bytes();
                 }

@@ -15,14 +15,22 @@ abstract class RunningTask implements AutoCloseable {
     static final int RECORD = 0;
     /** In a row behind which everything is to be committed. */
     static final int COMMIT = 1;
+    /** In a row with which operators do what is due by the time of day. */
+    static final int TICK = 4;
+    /** In a row with which operators compute what they have put off: no more comes soon. */
+    static final int FLUSH = 5;
 
     final TaskPlan plan;
     final int partition;
     final Figures figures;
     /** Its operators, by their numbers: they stay from one batch of Spark to the next. */
-    final Map<Integer, Operation> operations = new HashMap<>();
+    final Map<Integer, Operator> operators = new HashMap<>();
 
     State state;
+    /** Whether an operator has put something off, and the source is to pass {@link #FLUSH} before it waits. */
+    private volatile boolean isHeld;
+    /** When the source is to pass {@link #TICK}, in ms since the epoch: once at the beginning. */
+    private volatile long due = Long.MIN_VALUE;
 
     RunningTask(TaskPlan plan, int partition) {
         this.plan = plan;
@@ -39,6 +47,48 @@ abstract class RunningTask implements AutoCloseable {
      * @param isEnding whether nothing more is to be read: what is not committed is to be, and then there is no row
      */
     abstract RecordRow poll(long timeoutMs, boolean isEnding);
+
+    /** An operator puts off what it has to compute, until the next control or until it has enough. */
+    void hold() {
+        isHeld = true;
+    }
+
+    /** Whether an operator has put something off since this was last called. */
+    boolean takeHeld() {
+        boolean was = isHeld;
+        isHeld = false;
+        return was;
+    }
+
+    boolean isHeld() {
+        return isHeld;
+    }
+
+    /** An operator has something to do at this time of day, in ms. After each tick it says so again. */
+    synchronized void wake(long at) {
+        due = Math.min(due, at);
+    }
+
+    /** When the next tick is due, in ms; the largest number if none is. */
+    long due() {
+        return due;
+    }
+
+    /** The tick is on its way. */
+    synchronized void ticked() {
+        due = Long.MAX_VALUE;
+    }
+
+    /** The time of day, in ms. */
+    abstract long now();
+
+    /** There is something to commit although no record was read. */
+    abstract void touch();
+
+    /** Release what operators have. */
+    void closeOperators() {
+        operators.values().forEach(Operator::close);
+    }
 
     /** Send what an output of a row has, or ask about it. */
     abstract void send(InternalRow output, Rows rows);

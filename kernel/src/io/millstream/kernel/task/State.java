@@ -56,6 +56,8 @@ final class State implements AutoCloseable {
         TreeMap<byte[], byte[]> changes = newMap();
         /** Of the deleted keys those of which the changelog does not hear. */
         Set<byte[]> dropped = new TreeSet<>(Arrays::compareUnsigned);
+        /** What is to be logged of a store that has a layout. */
+        final List<Logged.Change> log = new ArrayList<>();
         /** The next offset of its changelog that is not in it. */
         long position;
         /** An iterator over what was on disk at the last commit; null if it is not open. */
@@ -81,6 +83,7 @@ final class State implements AutoCloseable {
                 cursors.clear();
             }
             dropped.clear();
+            log.clear();
         }
     }
 
@@ -243,6 +246,22 @@ final class State implements AutoCloseable {
         parts.get(store).dropped.add(key);
     }
 
+    /**
+     * Has a record written to the changelog of a store that has a layout: each put is logged, as in Kafka Streams, and
+     * its entries are not.
+     *
+     * @param value null for a deletion
+     * @param at the record's timestamp
+     */
+    void log(int store, byte[] key, byte[] value, long at) {
+        Part part = parts.get(store);
+        if (!part.store.isLogged()) {
+            return;
+        }
+        part.log.add(new Logged.Change(key, value, at));
+        changedBytes += OVERHEAD + key.length + (value == null ? 0 : value.length);
+    }
+
     /** How much memory changes take that are not committed, about. */
     long changedBytes() {
         return changedBytes;
@@ -346,6 +365,22 @@ final class State implements AutoCloseable {
         part.readers.add(cursor);
         cursors.add(cursor);
         return cursor;
+    }
+
+    /** How many entries there are, about. */
+    long count(int store) {
+        Part part = parts.get(store);
+        long count = part.changes.values().stream()
+                .mapToLong(value -> value == null ? -1 : 1)
+                .sum();
+        try {
+            count += part.kept != null
+                    ? part.kept.size()
+                    : database.getLongProperty(part.family, "rocksdb.estimate-num-keys");
+        } catch (RocksDBException error) {
+            throw failed(error);
+        }
+        return Math.max(0, count);
     }
 
     boolean isEmpty(int store) {
@@ -465,24 +500,28 @@ final class State implements AutoCloseable {
 
     // --- commits ---------------------------------------------------------------------------------------
 
-    /** Passes on what has changed in stores that are logged: the store's number, key and value. */
+    /** Passes on what has changed in stores that are logged. */
     void changes(Log log) {
         for (int i = 0; i < parts.size(); i++) {
-            if (parts.get(i).store.isLogged()) {
-                int store = i;
-                Set<byte[]> dropped = parts.get(i).dropped;
-                parts.get(i).changes.forEach((key, value) -> {
-                    if (value != null || !dropped.contains(key)) {
-                        log.add(store, key, value);
+            Part part = parts.get(i);
+            int store = i;
+            if (!part.store.isLogged()) {
+                continue;
+            }
+            part.log.forEach(change -> log.add(store, change.key(), change.entry(), change.at()));
+            if (part.store.layout().isEmpty()) {
+                part.changes.forEach((key, value) -> {
+                    if (value != null || !part.dropped.contains(key)) {
+                        log.add(store, key, value, timestamp);
                     }
                 });
             }
         }
     }
 
-    /** Receives changes. */
+    /** Receives changes: the store's number, key and value; null for a deletion, at a time. */
     interface Log {
-        void add(int store, byte[] key, byte[] value);
+        void add(int store, byte[] key, byte[] value, long at);
     }
 
     /** The next offset of a store's changelog that is not in it. */
@@ -534,6 +573,15 @@ final class State implements AutoCloseable {
         } catch (RocksDBException error) {
             throw failed(error);
         }
+    }
+
+    /** Likewise what was put since, where entries lie differently than in the changelog. */
+    void restored(int store, long next) {
+        Part part = parts.get(store);
+        Iterable<Map.Entry<byte[], byte[]>> entries = List.copyOf(part.changes.entrySet());
+        part.forget();
+        changedBytes = 0;
+        restored(store, entries, next);
     }
 
     private void write(WriteBatch batch) throws RocksDBException {

@@ -114,7 +114,7 @@ final class Task extends RunningTask {
                 opened.remove(directory); // the state closes it
                 Memory.taskOpened();
                 opened.add(0, Memory::taskClosed);
-                restore = new Restore(plan, partition, watch, state, reader);
+                restore = new Restore(plan, partition, watch, state, reader, committed);
                 restore.run(calls);
                 restore = null;
             }
@@ -281,16 +281,29 @@ final class Task extends RunningTask {
             long now = System.nanoTime();
             isDirty |= isRefreshDue(now) && !committed.isEmpty();
             if (isDirty && (isEnding || isCommitDue(now))) {
-                return control();
+                isAsking = true;
+                takeHeld();
+                return row.of(COMMIT);
             }
             if (isEnding) {
                 return null;
+            }
+            if (due() <= now()) {
+                ticked();
+                return row.of(TICK);
             }
             if (heads.isReady(now)) {
                 ConsumerRecord<byte[], byte[]> record = heads.next();
                 isDirty = true;
                 records++;
                 return row.of(record, topics.get(record.topic()));
+            }
+            if (isHeld()) {
+                reading.fetch(0);
+                if (!heads.isReady(System.nanoTime()) && takeHeld()) {
+                    return row.of(FLUSH);
+                }
+                continue;
             }
             until = until == 0 ? now + TimeUnit.MILLISECONDS.toNanos(timeoutMs) : until;
             long left = TimeUnit.NANOSECONDS.toMillis(until - now);
@@ -304,6 +317,7 @@ final class Task extends RunningTask {
     /** So that nothing that is due waits for a record. */
     private long longestWait(long now) {
         long wait = isDirty ? Math.max(1, leftToCommit(now)) : Long.MAX_VALUE;
+        wait = Math.min(wait, Math.max(1, due() - now()));
         return heads.isEmpty() ? wait : Math.min(wait, Math.max(1, Math.min(plan.idleMs(), AWAITED_MS)));
     }
 
@@ -318,11 +332,6 @@ final class Task extends RunningTask {
     /** Brokers forget offsets that were committed long ago, also of a partition in which nothing has come since. */
     private boolean isRefreshDue(long now) {
         return refreshed == 0 || now - refreshed > REFRESH;
-    }
-
-    private RecordRow control() {
-        isAsking = true;
-        return row.of(COMMIT);
     }
 
     @Override
@@ -352,9 +361,14 @@ final class Task extends RunningTask {
         notes.clocks.put(operator, noted);
     }
 
-    /** There is something to commit although no record was read. */
+    @Override
     void touch() {
         isDirty = true;
+    }
+
+    @Override
+    long now() {
+        return System.currentTimeMillis();
     }
 
     // --- writing ---------------------------------------------------------------------------------------
@@ -483,9 +497,8 @@ final class Task extends RunningTask {
         }
         calls.check();
         begin();
-        state.changes((store, key, value) -> {
-            String changelog = plan.stores().get(store).changelog();
-            var record = Logged.record(changelog, partition, key, value, state.timestamp);
+        state.changes((store, key, value, at) -> {
+            var record = Logged.record(plan.stores().get(store).changelog(), partition, key, value, at);
             committer.send(record, (metadata, error) -> {
                 if (error == null) {
                     ends[store] = Math.max(ends[store], metadata.offset() + 1);
@@ -494,7 +507,7 @@ final class Task extends RunningTask {
             });
         });
         FailPoint.reach(name + ".logged");
-        operations.forEach((number, operation) -> notes.clocks.put(number, operation.clock()));
+        operators.forEach((number, operator) -> notes.clocks.put(number, operator.clock()));
         Map<TopicPartition, OffsetAndMetadata> offsets = offsets();
         Map<TopicPartition, OffsetAndMetadata> changed = new HashMap<>(offsets);
         if (!isRefreshDue(System.nanoTime())) {
@@ -513,6 +526,10 @@ final class Task extends RunningTask {
         figures.committed(reading.positions());
         figures.wrote(delivery.settled());
         FailPoint.reach(name + ".committed");
+        for (int i = 0; i < ends.length; i++) {
+            OffsetAndMetadata source = offsets.get(new TopicPartition(plan.stores().get(i).source(), partition));
+            ends[i] = source == null ? ends[i] : source.offset();
+        }
         state.committed(ends);
     }
 
@@ -591,6 +608,7 @@ final class Task extends RunningTask {
                 LOG.debug("while task {} is closed", name, error);
             }
         }
+        closeOperators();
         closed.countDown();
     }
 }

@@ -120,7 +120,7 @@ final class TaskDirectory implements AutoCloseable {
         ObjectNode stores = wanted.putObject("stores");
         for (TaskPlan.Store store : plan.stores()) {
             if (!store.isInMemory()) {
-                stores.put(store.name(), store.changelog());
+                stores.put(store.name(), (store.changelog() + " " + store.layout()).strip());
             }
         }
         return wanted;

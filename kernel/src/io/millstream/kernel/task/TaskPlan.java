@@ -65,8 +65,16 @@ public record TaskPlan(
      *
      * @param changelog the topic that it is logged to; empty: to none
      * @param isInMemory whether it is not kept on disk
+     * @param layout empty if its entries are logged as they are; otherwise how those of a processor's store lie
+     *     (see {@link LaidOut}), of which the changelog hears by {@link State#log}
+     * @param source the topic that fills it, which others write, up to the task's offset; empty for none
      */
-    public record Store(String name, String changelog, boolean isInMemory) implements Serializable {
+    public record Store(String name, String changelog, boolean isInMemory, String layout, String source)
+            implements Serializable {
+        Store(String name, String changelog, boolean isInMemory) {
+            this(name, changelog, isInMemory, "", "");
+        }
+
         boolean isLogged() {
             return !changelog.isEmpty();
         }
@@ -90,7 +98,9 @@ public record TaskPlan(
                 .forEach(store -> stores.add(new Store(
                         store.get("name").asText(),
                         store.get("changelog").asText(),
-                        store.get("in_memory").asBoolean())));
+                        store.get("in_memory").asBoolean(),
+                        store.path("layout").asText(""),
+                        store.path("source").asText(""))));
         return new TaskPlan(
                 node.get("run").asText(),
                 node.get("application").asText(),

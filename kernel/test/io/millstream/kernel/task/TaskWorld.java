@@ -116,7 +116,7 @@ final class TaskWorld implements AutoCloseable {
                 description.put("local", 0);
             }
             ArrayNode all = description.putArray("items");
-            int out = OperatorNode.OWN.size();
+            int out = Operation.OWN.size();
             for (int i = 0; i < items.size(); i++) {
                 ObjectNode item = items.get(i);
                 String core = item.get("core").asText();
@@ -142,7 +142,7 @@ final class TaskWorld implements AutoCloseable {
                 all.add(item);
             }
             schema = rows;
-            spec = Operation.Spec.of(description.toString(), rows, null);
+            spec = Operation.Spec.of(description, rows, null);
         }
 
         /** Sends a record to one of its items, and passes on what comes of it. */
@@ -297,7 +297,7 @@ final class TaskWorld implements AutoCloseable {
         operators.forEach(Operator::commit);
         clocks.clear();
         operators.forEach(each -> clocks.add(each.operation.clock()));
-        state.changes((store, key, value) -> logs.get(store).add(new Logged(key, value)));
+        state.changes((store, key, value, at) -> logs.get(store).add(new Logged(key, value)));
         state.committed(ends());
     }
 

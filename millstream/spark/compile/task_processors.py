@@ -1,0 +1,133 @@
+"""Processors in Python as an operator of a task (kernel: task/Processors.java).
+
+As with the other operators, what is forwarded is behind it, and the rows that came in.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from millstream.model import StoreKind
+from millstream.processors.graph import GraphPlan, StoreSpec
+from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow
+from millstream.spark.compile.processor_nodes import (
+    Called,
+    Codecs,
+    Linked,
+    complete,
+    planned,
+    program_of,
+    put_lanes,
+    stores_of,
+    written_value,
+)
+from millstream.spark.compile.source import in_range
+from millstream.spark.compile.task_building import TaskBuilding
+from millstream.spark.compile.task_flow import TaskFlow
+from millstream.spark.compile.task_operators import behind, operator, passing, settle_outputs
+from millstream.topology.nodes import Node
+
+__all__ = ["build_task_processors"]
+
+_OWN = {
+    "tag": "tag",
+    "key": "result_key",
+    "value": "result_value",
+    "at": "at",
+    "headers": "result_headers",
+    "topic": "result_topic",
+    "partition": "result_partition",
+    "offset": "result_offset",
+    "exception": "exception",
+    "message": "message",
+}
+"""The first columns of the operator's rows (Processors.Spec.own)."""
+_AT = "_at"
+
+
+def build_task_processors(building: TaskBuilding) -> set[Node]:
+    """Turn the processors whose inputs are complete into operators; returns their nodes."""
+    done: set[Node] = set()
+    for group in complete(building):
+        _build(building, group)
+        done |= set(group.nodes)
+    return done
+
+
+def _build(building: TaskBuilding, group: Linked) -> None:
+    flow = building.flow
+    plan, codecs = planned(building, group)
+    settle_outputs(building, flow)
+    df, description = _input(building, flow, plan, group, codecs)
+    program = program_of(building, plan, df.sparkSession, has_ticks=True)
+    new = behind(building, flow, operator(df, description, program))
+    put_lanes(building, plan, new, _results(building, new))
+    building.flows[:] = [new]
+    building.processes_records = True
+
+
+def _input(
+    building: TaskBuilding, flow: TaskFlow, plan: GraphPlan, group: Linked, codecs: Codecs
+) -> tuple[DataFrame, str]:
+    """The rows that go into the operator, and its description for the kernel."""
+    columns: dict[str, Column] = {}
+    inputs = []
+    for number, parent in enumerate(plan.inputs):
+        lane = flow.lanes[group.entrances[parent]]
+        (_, write_key), (_, write_value) = codecs[parent]
+        on, key, value = (building.names.new(kind) for kind in ("on", "kb", "vb"))
+        columns[on] = flow.belongs_to(lane)
+        columns[key] = flow.own(lane, write_key(F.col(lane.key)))
+        columns[value] = written_value(building, plan, number, flow, lane, write_value)
+        inputs.append({"on": on, "key": key, "value": value})
+    for entrance in group.entrances.values():
+        del flow.lanes[entrance]
+    columns[_AT] = F.unix_millis(F.col(TIMESTAMP))
+    df = flow.df.withColumns(columns)
+    passes = passing(building, flow, df)
+    stores = {store.name: store for store in stores_of(plan)}
+    description = {
+        "number": building.next_number(),
+        "passes": len(passes),
+        "records": flow.needs_records,
+        "at": _AT,
+        "headers": HEADERS,
+        "topic": TOPIC,
+        "partition": PARTITION,
+        "offset": OFFSET,
+        "inputs": inputs,
+        "stores": [
+            building.store_of_processors(stores[spec.name], _layout(spec)) for spec in plan.graph.stores
+        ],
+    }
+    return df.select(*passes, *columns), json.dumps(description)
+
+
+def _results(building: TaskBuilding, new: Flow) -> Called:
+    """Rename the columns of results, and have their records' context in the columns of each row's."""
+    names = {name: building.names.new(name[0]) for name in _OWN}
+    new.df = new.df.withColumnsRenamed({own: names[name] for name, own in _OWN.items()})
+    is_result = F.col(names["tag"]) != -1
+    of_result = {
+        TIMESTAMP: in_range(F.col(names["at"])),
+        HEADERS: F.col(names["headers"]),
+        TOPIC: F.col(names["topic"]),
+        PARTITION: F.col(names["partition"]),
+        OFFSET: F.col(names["offset"]),
+    }
+    new.df = new.df.withColumns(
+        {name: F.when(is_result, column).otherwise(F.col(name)) for name, column in of_result.items()}
+    )
+    return Called(names["tag"], names["key"], names["value"], names["exception"], names["message"])
+
+
+def _layout(spec: StoreSpec) -> str:
+    """How a store's entries lie (kernel: task/LaidOut.java)."""
+    if spec.kind is StoreKind.SESSION:
+        return f"session {spec.retention_ms}"
+    if spec.kind is StoreKind.WINDOW:
+        return f"{'duplicates' if spec.duplicates else 'window'} {spec.retention_ms}"
+    return "plain" if spec.history_ms is None else f"versioned {spec.history_ms}"

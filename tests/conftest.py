@@ -75,6 +75,14 @@ def loggers_as_before() -> Iterator[None]:
         logger.setLevel(level)
 
 
+@pytest.fixture(params=["batches", "tasks"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two engines, for the clients and drivers of a test."""
+    name: str = request.param
+    monkeypatch.setenv("MILLSTREAM_ENGINE", name)
+    return name
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:
     """One real broker for all tests of the run: each test uses topics and groups of its own names."""

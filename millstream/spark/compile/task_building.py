@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.dsl.timestamps import Extractor
 from millstream.model import StoreKind
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.building import Building, StoreInput
 from millstream.spark.compile.flow import Flow, Lane
 from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.kernel_operators import Item
-from millstream.spark.compile.task_flow import CONTROL
+from millstream.spark.compile.task_flow import CONTROL, TaskFlow
+from millstream.spark.compile.timestamp_columns import stamp_by_task
+from millstream.spark.jvm.java_names import java_class
+from millstream.spark.run.real_time_batches import has_clock
 from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (
@@ -48,10 +54,16 @@ class TaskBuilding(Building):
     """What keeps the rows of steps without state."""
     operated: set[Node] = field(default_factory=set)
     """The items of the operator that was built last: they keep the values of their stores themselves."""
+    global_rows: dict[Node, Any] = field(default_factory=dict)
+    """The rows of global tables (task_globals.GlobalRows), by their reads."""
+    times: list[Any] = field(default_factory=list)
+    """The timestamp extractors that give records the times by which a task orders them (Times.java)."""
     owns_sources = False
 
     def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
         flow = self.flows[0]
+        assert isinstance(flow, TaskFlow)
+        flow.unopened -= 1
         topic = F.col("_topic")
         if isinstance(node, Source) and node.pattern is not None:
             mine = topic.rlike(f"^(?:{node.pattern.pattern})$")
@@ -59,6 +71,23 @@ class TaskBuilding(Building):
             mine = topic.isin(*topics_of_input(node, self.context.application_id))
         keep = flow.with_column("f", F.coalesce((F.col(CONTROL) == 0) & mine, F.lit(False)))
         return flow, Lane("key", "value", keep)
+
+    def stamp(
+        self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]
+    ) -> str | None:
+        """Differs: records whose times only Python knows (a serde or a function of Python), or only a batch
+        of Spark (the current time), come in the order of Kafka's times."""
+        before = flow.df
+        times, skipped = stamp_by_task(node.name, extractor, flow, lane, traced)
+        if times is None:
+            return skipped
+        jvm: Any = times.sparkSession._jvm
+        computed = java_class(jvm, "io.millstream.kernel.task.Times").of(times._jdf)
+        if computed is None or has_clock(times):
+            flow.df = before
+            return super().stamp(node, extractor, flow, lane, traced)
+        self.times.append(computed)
+        return skipped
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
         waited = node.parents[0] if isinstance(node, StoreInput) else node

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,18 +20,30 @@ from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.compiler import VISITS
 from millstream.spark.compile.flow import HEADERS, TIMESTAMP
 from millstream.spark.compile.foreign_key_nodes import is_ready
+from millstream.spark.compile.source import in_range
 from millstream.spark.compile.table_nodes import note_remembering
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
+from millstream.spark.compile.task_globals import visit_global_read, visit_stream_global_table_join
 from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
 from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
+from millstream.topology import nodes
 from millstream.topology.nodes import Node
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["CompiledTask", "compile_task"]
+
+
+_VISITS: Mapping[type[Node], Callable[[TaskBuilding, Any], None]] = {
+    **VISITS,
+    nodes.GlobalRead: visit_global_read,
+    nodes.FrameRead: visit_global_read,
+    nodes.StreamGlobalTableJoin: visit_stream_global_table_join,
+}
+"""The visits that differ are those of what is no part of the flow."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +52,14 @@ class CompiledTask:
 
     `rows`: `control` int, and a struct for each output, NULL if a row does not go there: topic string, key
     binary, value binary, partition int, timestamp bigint (ms), headers array<struct<key, value>>.
+    `times` are the timestamp extractors of sources (Times.java).
     """
 
     rows: DataFrame
     in_batches: bool
     stores: tuple[TaskStore, ...]
     store_serdes: Mapping[str, tuple[Serde, Serde]]
+    times: tuple[Any, ...]
 
 
 def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame]) -> CompiledTask:
@@ -63,8 +78,10 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         rows = read()
         renamed = {"topic": "_topic", "partition": "_partition", "offset": "_offset", "headers": HEADERS}
         rows = rows.withColumnsRenamed(renamed)
-        rows = rows.withColumn(TIMESTAMP, F.timestamp_millis("timestamp")).drop("timestamp")
-        building.flows.append(TaskFlow(rows, building.names))
+        at = F.when(F.col(CONTROL) == 0, in_range(F.col("timestamp")))
+        rows = rows.withColumn(TIMESTAMP, at).drop("timestamp")
+        opened = [node for node in pipeline.inputs if not isinstance(node, nodes.GlobalRead)]
+        building.flows.append(TaskFlow(rows, building.names, unopened=len(opened)))
         _visit_all(building)
         rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
@@ -72,6 +89,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
             has_python(rows),
             tuple(building.stores),
             dict(building.store_serdes),
+            tuple(building.times),
         )
 
 
@@ -92,7 +110,7 @@ def _visit_all(building: TaskBuilding) -> None:
         ready = [node for node in ready if is_ready(node, waiting, building.pending)]
         for node in ready:
             building.visiting = node
-            translated(node, None, partial(VISITS[type(node)], building, node))
+            translated(node, None, partial(_VISITS[type(node)], building, node))
             building.visiting = None
             if node not in building.pending and node not in building.stands_for.values():
                 done.add(node)

@@ -6,7 +6,7 @@ no lane. So each lane has a flag, and no step removes a row without looking at `
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -19,8 +19,12 @@ CONTROL = "control"
 """The column that is 0 in rows that are records."""
 
 
+@dataclass
 class TaskFlow(Flow):
     """A flow in which controls stay."""
+
+    unopened: int = 0
+    """How many inputs have no lane yet: their rows stay, too."""
 
     def _keep(self, condition: Column) -> None:
         self.df = self.df.where(condition | (F.col(CONTROL) != 0))
@@ -30,7 +34,7 @@ class TaskFlow(Flow):
 
     def narrow(self, lane: Lane, condition: Column, *, alone: bool) -> Lane:
         keep = self.with_column("f", F.coalesce(self.own(lane, condition), F.lit(False)))
-        if alone:
+        if alone and not self.unopened:
             self._keep(F.col(keep))
         return replace(lane, keep=keep)
 

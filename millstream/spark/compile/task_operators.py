@@ -61,7 +61,8 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     df, description = _input(building, flow, items, number)
     program = program_of(items, df.sparkSession, building.context.patience_ms)
     df = DataFrame(_node().of(df._jdf, description, program), df.sparkSession)
-    new = TaskFlow(df, building.names)
+    assert isinstance(flow, TaskFlow)
+    new = TaskFlow(df, building.names, unopened=flow.unopened)
     results = _results(building, items, new)
     for node, lane in flow.lanes.items():
         keep = new.with_column("f", F.coalesce(F.col(str(lane.keep)), F.lit(False)))

@@ -21,6 +21,8 @@ abstract class RunningTask implements AutoCloseable {
     final Map<Integer, Operation> operations = new HashMap<>();
 
     State state;
+    /** The global tables of its run. */
+    Globals globals;
 
     RunningTask(TaskPlan plan, int partition) {
         this.plan = plan;

@@ -217,13 +217,22 @@ final class GlobalTable {
     void close() {
         synchronized (OPEN) {
             users--;
-            if (users > 0) {
-                return;
-            }
-            OPEN.remove(place, this);
         }
-        synchronized (this) {
-            release();
+        synchronized (this) { // so that who takes it meanwhile opens it anew
+            if (!isUsed()) {
+                release();
+            }
+        }
+        synchronized (OPEN) {
+            if (!isUsed()) {
+                OPEN.remove(place, this);
+            }
+        }
+    }
+
+    private boolean isUsed() {
+        synchronized (OPEN) {
+            return users > 0;
         }
     }
 
@@ -285,15 +294,23 @@ final class GlobalTable {
     /** Reads up to these offsets. */
     private void read(Map<TopicPartition, Long> ends) {
         long last = System.nanoTime();
-        while (!isClosing && ends.entrySet().stream().anyMatch(end -> consumer.position(end.getKey()) < end.getValue())) {
+        while (!isClosing && isBefore(ends)) {
             if (keep(consumer.poll(SOON), false)) {
                 last = System.nanoTime();
             } else if (System.nanoTime() - last > TimeUnit.MILLISECONDS.toNanos(API_TIMEOUT_MS)) {
-                throw new TimeoutException("the global table of topic '" + global.topic() + "' has made no progress for "
-                        + API_TIMEOUT_MS + " ms, and is not at " + ends);
+                throw new TimeoutException(
+                        said("has made no progress for " + API_TIMEOUT_MS + " ms, and is not at " + ends));
             }
         }
         keep(ConsumerRecords.empty(), false);
+    }
+
+    private boolean isBefore(Map<TopicPartition, Long> ends) {
+        return ends.entrySet().stream().anyMatch(end -> consumer.position(end.getKey()) < end.getValue());
+    }
+
+    private String said(String what) {
+        return "the global table of topic '" + global.topic() + "' " + what;
     }
 
     /**
@@ -339,12 +356,12 @@ final class GlobalTable {
     byte[] get(byte[] key) {
         RuntimeException why = failure;
         if (why != null) {
-            throw new IllegalStateException("the global table of topic '" + global.topic() + "' cannot be read on", why);
+            throw new IllegalStateException(said("cannot be read on"), why);
         }
         lock.readLock().lock();
         try {
             if (state == null) {
-                throw new IllegalStateException("the global table of topic '" + global.topic() + "' is closed");
+                throw new IllegalStateException(said("is closed"));
             }
             return state.get(ROWS, key);
         } finally {

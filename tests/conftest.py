@@ -75,14 +75,6 @@ def loggers_as_before() -> Iterator[None]:
         logger.setLevel(level)
 
 
-@pytest.fixture(params=["batches", "tasks"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two engines, for the clients and drivers of a test."""
-    name: str = request.param
-    monkeypatch.setenv("MILLSTREAM_ENGINE", name)
-    return name
-
-
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[EmbeddedKafka]:
     """One real broker for all tests of the run: each test uses topics and groups of its own names."""
@@ -97,7 +89,7 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(params=["batches", "tasks"])
-def both_engines(request: pytest.FixtureRequest) -> Iterator[str]:
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     """Has a test run twice: with Spark's own batches, and with tasks; returns with which."""
     yield from _engine(request)
 

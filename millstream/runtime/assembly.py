@@ -77,6 +77,7 @@ from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopic, InternalTopics, plan_internal_topics
 from millstream.topology.names import is_internal_topic
 from millstream.topology.nodes import FrameTable
+from millstream.topology.pipeline import Pipeline
 from millstream.topology.topology import Topology
 
 __all__ = ["Assembly", "ClosedMeanwhile"]
@@ -118,6 +119,11 @@ class _OfActive:
     def on_restore_end(self, partition: TopicPartition, store: str, total_restored: int) -> None:
         if not self._is_standby(partition):
             self._listener.on_restore_end(partition, store, total_restored)
+
+
+def _has_checkpoint(pipeline: Pipeline) -> bool:
+    """Whether its query keeps its progress in a checkpoint of Spark's, not in Kafka as tasks do."""
+    return not runs_tasks() or pipeline.spark_sink is not None
 
 
 class Assembly:
@@ -252,7 +258,7 @@ class Assembly:
             raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
         reconciler = self._reconciler = Reconciler(
-            () if runs_tasks() else self._topology.queries,  # tasks look for themselves
+            (each for each in self._topology.queries if _has_checkpoint(each)),  # tasks look for themselves
             self._config.application_id,
             self._checkpoints,
             topics,
@@ -506,12 +512,18 @@ class Assembly:
         uses = topics_of(found, self._config.application_id, topics)
         return frozenset(use.topic for use in uses if use.by_pattern)
 
-    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
+    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> bool:
+        found = next(each for each in self._topology.queries if each.name == pipeline)
+        if not _has_checkpoint(found):
+            uses = topics_of(found, self._config.application_id, topics)
+            read = {use.topic for use in uses if use.role in (TopicRole.SOURCE, TopicRole.TABLE)}
+            return not read.isdisjoint(topics)
         self._note(pipeline, lambda reconciler, claim, files: reconciler.note_new(claim, topics, files))
+        return False
 
     def note_read(self, pipeline: str, without: Iterable[str]) -> None:
         found = next(each for each in self._topology.queries if each.name == pipeline)
-        if source_patterns([found]):
+        if _has_checkpoint(found) and source_patterns([found]):
             self._note(
                 pipeline, lambda reconciler, claim, files: reconciler.note_read(claim, set(without), files)
             )
@@ -614,7 +626,7 @@ class Assembly:
                     f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, has since been claimed "
                     f"by another client"
                 )
-            if runs_tasks():
+            if not _has_checkpoint(compiled.pipeline):
                 return claim
             compiled = engine.fitting(compiled, claim)
             reconciler.settle(

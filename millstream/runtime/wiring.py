@@ -146,6 +146,7 @@ def _tasks(config: StreamsConfig) -> Any:
         "max.poll.records": "5000",
         "fetch.max.wait.ms": "500",
     }
+    isolation = {"isolation.level": config.isolation_level}
     writing = {"linger.ms": "0", "batch.size": "262144", "max.block.ms": "60000"}
     timeout = {"transaction.timeout.ms": str(config.transaction_timeout_ms)}
     return TaskSettings(
@@ -157,6 +158,12 @@ def _tasks(config: StreamsConfig) -> Any:
         directory=str(Path(config.state_dir, config.application_id, TASKS)),
         consumer={**reading, **_spark_consumer(config), **servers},
         producer={**writing, **timeout, **_spark_client(config, "producer."), **servers},
+        global_consumer={
+            **reading,
+            **_spark_client(config, "consumer.", "global.consumer."),
+            **isolation,
+            **servers,
+        },
     )
 
 

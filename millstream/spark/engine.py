@@ -70,7 +70,7 @@ from millstream.spark.run.real_time_batches import (
     tasks_behind_shuffles,
 )
 from millstream.spark.run.streaming_query import IdlePipeline, QueryPipeline
-from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, task_writer
+from millstream.spark.run.task_run import TaskRun, TaskSettings, is_up_to_date, task_rows, task_writer
 from millstream.spark.run.transactions import (
     check_session,
     end_run,
@@ -240,7 +240,8 @@ class SparkEngine:
         self._partitions = partitions
         with self._lock:
             self._in_batches.pop(pipeline.name, None)
-            if self._settings.tasks is not None:
+            # The query of to_spark() is Spark's: it has Spark's batches, and a checkpoint.
+            if self._settings.tasks is not None and pipeline.spark_sink is None:
                 return self._compiled_task(pipeline, partitions)
             return _with_plan(pipeline, self._compiled(pipeline, partitions))
 
@@ -440,6 +441,8 @@ class SparkEngine:
         finally:
             writer.close()
         log.info("table %s: %d rows changed in its DataFrame and are now in '%s'", table.name, count, topic)
+        if not is_up_to_date(self.spark, topic, self._patience_ms):
+            log.warning("table %s: the tasks of this client have not read all of its changes yet", table.name)
         return count
 
     def dataframe(self, topic: str, options: Mapping[str, str]) -> Any:
@@ -595,6 +598,8 @@ class SparkEngine:
             raise TopologyException(
                 f"pipeline {name}: tasks run in this process only, with spark.master=local[n]"
             )
+        for table in pipeline.frame_tables:
+            self.refresh(table, start_of=name)
         scratch = tempfile.mkdtemp(prefix="millstream-query-")
         run = None
         try:
@@ -606,6 +611,7 @@ class SparkEngine:
                 settings.tasks,
                 plan.stores,
                 refusal_options(settings.handlers, self._asking(plan)),
+                plan.times,
             )
             self._take_slots(name, run.tasks)
             writer = task_writer(plan.rows, scratch, in_batches=plan.in_batches)

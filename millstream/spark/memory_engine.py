@@ -7,6 +7,7 @@ Each call of `process` is one micro-batch.
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import LETTER
 from millstream.spark.compile.source import in_range
 from millstream.spark.compile.task_compiler import CompiledTask, compile_task
+from millstream.spark.jvm.executors import slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
 from millstream.spark.run.dropped import DropWatch
@@ -78,6 +80,20 @@ class MemoryEngine:
         self.repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self.written_serdes: dict[str, tuple[Serde, Serde]] = {}
         self._frames: dict[str, StaticFrame] = {}
+        self._tasks = 0
+
+    def _need_slots(self, number: int) -> None:
+        """Each task takes one until its driver is closed.
+
+        Raises:
+            StreamsException: Spark has too few: what waits for one would wait for ever.
+        """
+        slots = slots_of(self.spark, threading.Event())
+        if number > slots:
+            raise StreamsException(
+                f"this driver needs {number} slots of Spark at once, and there are {slots}; create the "
+                f"session with master('local[{number}]') or more"
+            )
 
     @property
     def spark(self) -> SparkSession:
@@ -96,6 +112,7 @@ class MemoryEngine:
         Raises:
             StreamsException: it cannot be read, or a key has several rows.
         """
+        self._need_slots(self._tasks + 1)
         try:
             rows = self.frame(table).rows(self.spark).collect()
         except (PySparkException, Py4JError) as error:
@@ -172,7 +189,9 @@ class MemoryEngine:
             frame=self.frame,
             written_serdes=self.written_serdes,
         )
-        if runs_tasks():
+        if runs_tasks() and pipeline.spark_sink is None:
+            self._tasks += 1
+            self._need_slots(self._tasks)
             name = f"memory-{uuid.uuid4().hex}"
             task = compile_task(pipeline, context, partial(task_rows, self.spark, name))
             return MemoryTaskPipeline(pipeline, self.spark, task, checkpoint, name, handlers, application_id)
@@ -285,7 +304,7 @@ class MemoryTaskPipeline:
         self._task: Any = java_class(spark._jvm, "io.millstream.kernel.task.MemoryTask")
         settings = TaskSettings(True, 0, 0, "")
         stores = [replace(store, in_memory=True) for store in task.stores]
-        self._run = TaskRun(spark, name, application_id, pipeline, settings, stores, {})
+        self._run = TaskRun(spark, name, application_id, pipeline, settings, stores, {}, task.times)
         self._query = task_writer(task.rows, checkpoint, in_batches=task.in_batches).start()
 
     def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:

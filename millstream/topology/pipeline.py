@@ -52,6 +52,7 @@ __all__ = [
     "Pipeline",
     "Scan",
     "global_read",
+    "global_reads",
     "global_stores_of",
     "input_label",
     "linked",
@@ -154,7 +155,8 @@ def topics_of_input(node: Source | TableSource | Repartition, application_id: st
     """The topics in Kafka that an input names; those that its pattern matches are not known."""
     if isinstance(node, Source):
         return tuple(node.topics)
-    return (internal_topic(application_id, node.topic) if isinstance(node, Repartition) else node.topic,)
+    is_internal = isinstance(node, Repartition | FrameRead)
+    return (internal_topic(application_id, node.topic) if is_internal else node.topic,)
 
 
 def plan_pipelines(
@@ -313,6 +315,11 @@ def global_read(join: StreamGlobalTableJoin, inputs: Iterable[Node]) -> GlobalRe
     table = join.parents[1]
     assert isinstance(table, GlobalTable)
     return next((each for each in inputs if isinstance(each, GlobalRead) and each.topic == table.topic), None)
+
+
+def global_reads(pipeline: Pipeline) -> list[GlobalRead]:
+    """The global tables that a pipeline looks rows up in; their places are their numbers."""
+    return [node for node in pipeline.inputs if isinstance(node, GlobalRead)]
 
 
 def _topics_between(nodes: Sequence[Node]) -> dict[Node, str]:

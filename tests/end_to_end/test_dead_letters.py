@@ -28,7 +28,7 @@ from millstream.runtime.wiring import _tasks
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("both_engines")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("engine")]
 
 
 def run(
@@ -131,7 +131,7 @@ def test_poison_goes_to_the_dead_letter_queue_and_a_flood_of_it_ends_the_pipelin
     assert "poison" not in caplog.text
 
 
-def test_a_client_drops_what_its_configuration_says(world: World, both_engines: str) -> None:
+def test_a_client_drops_what_its_configuration_says(world: World, engine: str) -> None:
     """The whole way: configuration, client, Spark, dead letter queue, store; the client stays RUNNING."""
     source, out, queue = world.topic("in", 2), world.topic("out", 1), world.topic("dlq", 1)
     builder = StreamsBuilder()
@@ -153,7 +153,7 @@ def test_a_client_drops_what_its_configuration_says(world: World, both_engines: 
     assert client.state is KafkaStreams.State.RUNNING
     assert client.failures == ()
     check_counts(client)
-    if both_engines == "batches":
+    if engine == "batches":
         check_metrics(client)
 
 

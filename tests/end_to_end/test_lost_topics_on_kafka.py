@@ -33,6 +33,7 @@ from millstream import (
 )
 from millstream.checkpoints.fencing import LocalCheckpointFiles
 from millstream.checkpoints.offset_log import positions_of
+from millstream.config import runs_tasks
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import TopicPartition
 
@@ -90,6 +91,8 @@ def counted(world: World, client: KafkaStreams, expected: dict[str, int], read: 
     """The store has these counts, and Spark has committed so many records of the source."""
     store = key_value_store(client, "n")
     wait_until(lambda: content(store) == expected, "everything is counted", 60)
+    if runs_tasks():
+        return  # what they have not committed is in no store
     files = LocalCheckpointFiles(world.directory / "state" / world.name("app") / "checkpoints")
     wait_until(
         lambda: sum((positions_of(files, "p0") or {}).values()) == read, f"{read} records are committed", 60
@@ -98,7 +101,7 @@ def counted(world: World, client: KafkaStreams, expected: dict[str, int], read: 
 
 @pytest.mark.timeout(300)  # Spark starts a query five times
 def test_a_pattern_goes_on_without_a_topic_that_is_deleted(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, engine: str
 ) -> None:
     """While a client runs and while none does; what is there of its name later is read from its beginning.
 
@@ -130,13 +133,18 @@ def test_a_pattern_goes_on_without_a_topic_that_is_deleted(
     # 1. It is deleted while the client runs, and created again while it runs.
     with caplog.at_level(logging.WARNING, "millstream"):
         world.kafka.delete_topic(two)
-        wait_until(lambda: f"source topic '{two}' was deleted (" in caplog.text, "it is told", 60)
-    assert f"topic '{two}', which a pattern matched, was deleted, and pipeline p0 continues" in caplog.text
-    assert f"what the pattern matches now: '{one}'" in caplog.text
-    assert re.search(r"read of it: up to offset \d+ in partition 0, offset \d+ in partition 1", caplog.text)
+        told_by_thread = f"topic '{two}', which a pattern matched, was deleted, and pipeline p0 continues"
+        wait_until(lambda: told_by_thread in caplog.text, "it is told", 60)
+        if engine == "batches":  # whose checkpoint has to be put right
+            wait_until(lambda: f"source topic '{two}' was deleted (" in caplog.text, "it is told", 60)
+    if engine == "batches":
+        assert f"what the pattern matches now: '{one}'" in caplog.text
+        assert re.search(
+            r"read of it: up to offset \d+ in partition 0, offset \d+ in partition 1", caplog.text
+        )
     write(world, one)
     counted(world, client, each_key(4), 60)
-    world.kafka.create_topic(two, 3)
+    world.kafka.create_topic(two, 3 if engine == "batches" else 2)  # a task has a partition of the store
     write(world, two)
     counted(world, client, each_key(5), 90)
 

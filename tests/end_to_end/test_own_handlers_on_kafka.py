@@ -23,7 +23,7 @@ from millstream import (
     StreamsBuilder,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("both_engines")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("engine")]
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

@@ -90,7 +90,7 @@ class FakeSupplies:
         self.lost_topics: tuple[str, ...] = ()
         self.known_lost = 0
         self.readable: list[TopicPartition] = []
-        self.updater_has_restored = self.at_once = False
+        self.updater_has_restored = self.at_once = self.begins_anew = False
         self.may_open = threading.Event()
         self.may_open.set()
         self.restored: Callable[[], None] = lambda: None
@@ -123,8 +123,9 @@ class FakeSupplies:
         self.pipelines.append(FakePipeline(name, self, on_end))
         return self.pipelines[-1]
 
-    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
+    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> bool:
         self.did.append(f"note {', '.join(topics)} for {pipeline}")
+        return self.begins_anew
 
     def note_read(self, pipeline: str, without: Iterable[str]) -> None:
         if without:
@@ -452,6 +453,21 @@ def test_new_topics_are_noted_for_each_pipeline_that_it_has(lone: Lone) -> None:
     lone.thread.note({"in-2": TopicDescription("in-2", 1, "id")})
     wait_until(lambda: "note in-2 for p1" in lone.supplies.did, "noted", SOON_S)
     assert lone.supplies.did[-2:] == ["note in-2 for p0", "note in-2 for p1"]
+
+
+def test_a_query_that_does_not_find_new_topics_itself_is_restarted(lone: Lone) -> None:
+    """Unless it is not running: it finds them when it starts."""
+    lone.supplies.begins_anew = True
+    lone.thread.start()
+    lone.give("p0")
+    lone.until(S.RUNNING)
+    topics = {"in-2": TopicDescription("in-2", 1, "id")}
+    lone.thread.note(topics)
+    wait_until(lambda: lone.supplies.did[-2:] == ["stop p0", "start p0"], "it is restarted", SOON_S)
+    lone.thread.pause(True)
+    lone.thread.note(topics)
+    wait_until(lambda: lone.supplies.did.count("note in-2 for p0") == 2, "noted", SOON_S)
+    assert lone.supplies.did.count("start p0") == 2
 
 
 def test_a_stop_between_two_starts_leaves_the_second_one_out(lone: Lone) -> None:

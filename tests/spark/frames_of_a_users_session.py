@@ -35,7 +35,7 @@ def joined(frame: Any, spark: SparkSession | None) -> str:
 def main() -> None:
     jars = ",".join(map(str, ensure_jars(connector_set(pyspark.__version__))))
     own = (
-        SparkSession.builder.master("local[1]").config("spark.jars", jars).config("spark.ui.enabled", "false")
+        SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
     )
     session = own.getOrCreate()
     made = session.sql(ROWS)

@@ -228,7 +228,7 @@ def test_what_cannot_be_read_is_for_the_handler_with_the_reason(registry: Regist
         assert isinstance(caught.value.__cause__, SerializationException)
 
 
-@pytest.mark.usefixtures("both_engines")
+@pytest.mark.usefixtures("engine")
 def test_a_registry_that_is_away_ends_the_pipeline_and_drops_nothing(registry: RegistryServer) -> None:
     """Though the handler drops what cannot be read: the record is good, and the registry will be back."""
     serde = of(registry, Serdes.avro(OLD), "in")
@@ -395,7 +395,7 @@ def test_protobuf_in_spark_is_protobuf_in_python(registry: RegistryServer) -> No
         assert [key for key, _ in read(driver, "out", value="bytes")] == ["c"]
 
 
-@pytest.mark.usefixtures("both_engines")
+@pytest.mark.usefixtures("engine")
 def test_a_serde_of_two_python_functions_asks_the_handler_about_what_it_cannot_read() -> None:
     """Spark's workers run them; what they raise is about one record."""
     serde = Serdes.custom(

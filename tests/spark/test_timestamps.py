@@ -34,7 +34,7 @@ from millstream.broker import EmbeddedKafka
 from millstream.dsl.timestamps import Extractor
 from millstream.testing import TopologyTestDriver
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("engine")]
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 
@@ -87,7 +87,6 @@ def test_by_default_a_time_before_1970_ends_the_pipeline() -> None:
                 pipe(driver, "in", ("a", "x", 5), ("a", "x", -1))
 
 
-@pytest.mark.usefixtures("both_engines")
 def test_a_record_without_a_time_is_skipped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """By LogAndSkipOnInvalidTimestamp, by a function that returns a negative number, as configured. No
     threshold of failed records knows of it, and no dead letter queue."""
@@ -116,7 +115,6 @@ def test_a_record_without_a_time_is_skipped_and_counted(caplog: pytest.LogCaptur
         ]
 
 
-@pytest.mark.usefixtures("both_engines")
 def test_a_record_that_cannot_be_read_is_not_asked_for_its_time() -> None:
     """As in Kafka Streams: it is dropped before."""
     numbers = Consumed.with_(Serdes.string(), Serdes.long())
@@ -136,24 +134,43 @@ def test_a_record_that_cannot_be_read_is_not_asked_for_its_time() -> None:
         assert driver.dropped_records == 2
 
 
-def test_partition_time_is_the_largest_so_far() -> None:
-    """Where there is none, the pipeline ends."""
+def test_partition_time_is_the_largest_so_far(engine: str) -> None:
+    """Where there is none, the pipeline ends: in a micro-batch, or, with tasks, ever before."""
     with TopologyTestDriver(copying(UsePartitionTimeOnInvalidTimestamp())) as driver:
         pipe(driver, "in", ("a", "x1", 9), ("a", "y", 12), ("a", "x2", 7), ("a", "x3", -1), ("a", "x4", 13))
         assert times(driver) == [("x1", 9), ("x2", 7), ("x3", 12), ("x4", 13)]
-        with pytest.raises(
-            StreamsException, match="in-0 offset 5 has the timestamp -5, which is before 1970, and no"
-        ):
+        if engine == "tasks":
             pipe(driver, "in", ("a", "x1", -5), ("a", "x2", 7))
+            assert times(driver) == [("x1", 13), ("x2", 7)]
+    with (
+        TopologyTestDriver(copying(UsePartitionTimeOnInvalidTimestamp())) as driver,
+        pytest.raises(
+            StreamsException, match="in-0 offset 0 has the timestamp -5, which is before 1970, and no"
+        ),
+    ):
+        pipe(driver, "in", ("a", "x1", -5), ("a", "x2", 7))
 
 
-def test_the_wall_clocks_time_is_that_of_the_micro_batch() -> None:
+def test_the_wall_clocks_time_is_that_of_the_record_or_of_its_micro_batch(engine: str) -> None:
     """And no time of Kafka's is invalid then."""
     before = time.time_ns() // 1_000_000
     with TopologyTestDriver(copying(WallclockTimestampExtractor())) as driver:
         pipe(driver, "in", ("a", "x1", 5), ("a", "x2", -5))
         (_, one), (_, other) = times(driver)
-    assert before <= one == other <= time.time_ns() // 1_000_000
+    assert before <= one <= other <= time.time_ns() // 1_000_000
+    assert one == other or engine == "tasks"
+
+
+@pytest.mark.parametrize("engine", ["tasks"], indirect=True)
+def test_records_come_in_the_order_of_the_times_that_a_function_gives_them() -> None:
+    """Of several topics, as Kafka Streams has it: each by its first record."""
+    builder = StreamsBuilder()
+    consumed = STRINGS.with_timestamp_extractor(lambda value: value.cast("bigint"))
+    builder.stream("one", consumed).merge(builder.stream("two", STRINGS)).to("out")
+    with TopologyTestDriver(builder.build()) as driver, driver.one_batch():
+        pipe(driver, "one", ("a", "9", 1), ("a", "3", 2), ("a", "-7", 3), ("a", "20", 4))
+        pipe(driver, "two", ("a", "x", 5), ("a", "y", 10))
+    assert times(driver) == [("x", 5), ("9", 9), ("3", 3), ("y", 10), ("20", 20)]
 
 
 def test_a_tables_updates_have_the_time_of_its_extractor() -> None:
@@ -189,6 +206,7 @@ def world(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Iterator
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("engine", ["batches"], indirect=True)
 def test_a_client_counts_what_has_no_time_and_what_is_late_without_any_handler(world: EngineWorld) -> None:
     """On a real broker, which is given the extracted times."""
     source, out = world.topic("in"), world.topic("out")

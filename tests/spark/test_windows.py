@@ -337,7 +337,7 @@ def test_time_windows_and_sessions_have_null_values_too(windows: Windows, counts
         assert folds == ["xNone" if counts == 2 else "x"]
 
 
-@pytest.mark.usefixtures("both_engines")
+@pytest.mark.usefixtures("engine")
 def test_what_is_late_is_counted_and_told_with_its_window_and_stream_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

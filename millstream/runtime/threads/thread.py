@@ -65,8 +65,11 @@ class Resources(Updaters, Protocol):
     def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
         """The topics among these that a pattern of the pipeline's sources matches."""
 
-    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> None:
+    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> bool:
         """Note at a pipeline's checkpoint the topics among these that its query reads, if this client has it.
+
+        Returns:
+            Whether the query has to be restarted to read what is new.
 
         Raises:
             StreamsException: they could not be noted.
@@ -334,8 +337,10 @@ class StreamThread(StoreThread[ThreadState]):
                 # that replaced a lost one is not what it has read.
                 for name in self.share.pipelines:
                     without = self._without.get(name, frozenset())
-                    if new := {topic: each for topic, each in topics.items() if topic not in without}:
-                        self._resources.note_topics(name, new)
+                    new = {topic: each for topic, each in topics.items() if topic not in without}
+                    if new and self._resources.note_topics(name, new) and name in self._running:
+                        self._stop_pipelines((name,))
+                self._start_due()
             case StoreRestored(partition):
                 self._unrestored -= {partition}
                 self._run_if_ready()

@@ -29,6 +29,7 @@ from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.restore import RestoredAggregate
 from millstream.spark.compile.sink import Output
+from millstream.spark.compile.timestamp_columns import stamp
 from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
@@ -203,6 +204,12 @@ class Building:
         read = global_read(node, self.pipeline.inputs)
         assert read is not None
         return read
+
+    def stamp(
+        self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]
+    ) -> str | None:
+        """As timestamp_columns.stamp."""
+        return stamp(node.name, extractor, flow, lane, traced)
 
     # --- lanes ---------------------------------------------------------------------------------------
 

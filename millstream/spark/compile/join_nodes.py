@@ -12,6 +12,7 @@ from operator import or_
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from millstream.errors import TopologyException
 from millstream.kernel.constants import SIDE_LEFT
@@ -47,6 +48,7 @@ from millstream.topology.pipeline import Pipeline
 
 __all__ = [
     "Joining",
+    "check_keys",
     "is_joined",
     "item_of_join",
     "join_values",
@@ -142,13 +144,16 @@ def side_of(building: Building, join: Join, parent: Node, *, is_left: bool, shar
 
 def _check_keys(building: Building, join: Join, flow: Flow, lane: Lane, right: Side) -> None:
     other = building.flow_of(right)
-    types = flow.type_of(lane.key), other.type_of(other.lanes[right].key)
-    if types[0] != types[1]:
-        left, right_ = join.parents[0].name, join.parents[-1].name
+    check_keys(join, flow.type_of(lane.key), other.type_of(other.lanes[right].key))
+
+
+def check_keys(join: Join, left: T.DataType, right: T.DataType | None) -> None:
+    """Raises a TopologyException if the keys of both sides have not the same type, as far as it is known."""
+    if right is not None and left != right:
         raise TopologyException(
-            f"{join.name}: a join needs keys of the same type on both sides, but the keys of {left} "
-            f"are {types[0].simpleString()}, the keys of {right_} are {types[1].simpleString()}; use "
-            "select_key() to give a stream other keys"
+            f"{join.name}: a join needs keys of the same type on both sides, but the keys of "
+            f"{join.parents[0].name} are {left.simpleString()}, the keys of {join.parents[-1].name} are "
+            f"{right.simpleString()}; use select_key() to give a stream other keys"
         )
 
 

@@ -26,7 +26,7 @@ from millstream.topology.nodes import (
     TableSource,
 )
 
-__all__ = ["in_range", "kafka_options", "read_kafka", "read_topic"]
+__all__ = ["in_range", "kafka_options", "read_kafka", "read_topic", "without_internal"]
 
 FORMAT = "io.millstream.kernel.source.KafkaSource"
 """Spark's Kafka source, with its partitions in the same order whenever a batch is run."""
@@ -88,9 +88,7 @@ def read_kafka(
     else:
         reset = node.offset_reset or default_reset
         if isinstance(node, Source) and node.pattern is not None:
-            reader = reader.option(
-                "subscribePattern", _without_internal(node.pattern.pattern, application_id)
-            )
+            reader = reader.option("subscribePattern", without_internal(node.pattern.pattern, application_id))
         else:
             topics = node.topics if isinstance(node, Source) else (node.topic,)
             reader = reader.option("subscribe", ",".join(topics))
@@ -131,7 +129,7 @@ def in_range(time_ms: Column) -> Column:
     return F.timestamp_millis(F.least(F.greatest(time_ms, lowest), highest))
 
 
-def _without_internal(pattern: str, application_id: str) -> str:
+def without_internal(pattern: str, application_id: str) -> str:
     """The pattern without the application's own internal topics, whatever it would match.
 
     Spark compares the whole name, in Java's syntax; this much of it Python's has too.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from millstream.dsl.timestamps import Extractor
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
 from millstream.spark.compile import serde_columns
@@ -16,6 +19,9 @@ from millstream.spark.compile.flow import RAW_KEY, RAW_VALUE, Flow, Lane
 from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.kernel_operators import Item
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
+from millstream.spark.compile.timestamp_columns import stamp_by_task
+from millstream.spark.jvm.java_names import java_class
+from millstream.spark.run.real_time_batches import has_clock
 from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (
@@ -54,6 +60,10 @@ class TaskBuilding(Building):
     """Whether there are processors."""
     count: int = 0
     """The number of operators so far."""
+    global_rows: dict[Node, Any] = field(default_factory=dict)
+    """The rows of global tables (task_globals.GlobalRows), by their reads."""
+    times: list[Any] = field(default_factory=list)
+    """The timestamp extractors that give records the times by which a task orders them (Times.java)."""
     owns_sources = False
 
     @property
@@ -84,6 +94,23 @@ class TaskBuilding(Building):
         if isinstance(node, Process) and found != node.parents:
             raise TopologyException(f"{node.name}: processors of tasks cannot read global stores yet")
         return found
+
+    def stamp(
+        self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]
+    ) -> str | None:
+        """Differs: records whose times only Python knows (a serde or a function of Python), or only a batch
+        of Spark (the current time), come in the order of Kafka's times."""
+        before = flow.df
+        times, skipped = stamp_by_task(node.name, extractor, flow, lane, traced)
+        if times is None:
+            return skipped
+        jvm: Any = times.sparkSession._jvm
+        computed = java_class(jvm, "io.millstream.kernel.task.Times").of(times._jdf)
+        if computed is None or has_clock(times):
+            flow.df = before
+            return super().stamp(node, extractor, flow, lane, traced)
+        self.times.append(computed)
+        return skipped
 
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
         waited = node.parents[0] if isinstance(node, StoreInput) else node

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -21,9 +22,11 @@ from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, RAW_KEY, R
 from millstream.spark.compile.foreign_key_nodes import is_ready
 from millstream.spark.compile.processor_nodes import is_ready as is_processor_ready
 from millstream.spark.compile.record_failures import asking
+from millstream.spark.compile.source import in_range
 from millstream.spark.compile.table_nodes import note_remembering
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
+from millstream.spark.compile.task_globals import visit_global_read, visit_stream_global_table_join
 from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
 from millstream.spark.compile.task_processors import build_task_processors
 from millstream.spark.compile.topic_nodes import written_back
@@ -32,10 +35,20 @@ from millstream.spark.run.dropped import metric
 from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
 from millstream.spark.worker.handler_calls import Asking
-from millstream.topology.nodes import GlobalRead, Node, Process
+from millstream.topology import nodes
+from millstream.topology.nodes import Node, Process
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["CompiledTask", "compile_task"]
+
+
+_VISITS: Mapping[type[Node], Callable[[TaskBuilding, Any], None]] = {
+    **VISITS,
+    nodes.GlobalRead: visit_global_read,
+    nodes.FrameRead: visit_global_read,
+    nodes.StreamGlobalTableJoin: visit_stream_global_table_join,
+}
+"""The visits that differ are those of what is no part of the flow."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +60,14 @@ class CompiledTask:
     struct `letter` where dead letters may be needed (sink.py). If records can be dropped, also `topic` and
     `partition` of the record that a row is of, and a column for each place that drops some, under the name
     of its metric (dropped.py): a boolean, or for late ones the fields of a LateRecord.
+    `times` are the timestamp extractors of sources (Times.java).
     """
 
     rows: DataFrame
     in_batches: bool
     stores: tuple[TaskStore, ...]
     store_serdes: Mapping[str, tuple[Serde, Serde]]
+    times: tuple[Any, ...]
     asking: Asking | None = None
     """Calls the user's own handlers; None: there are none."""
     processes: bool = False
@@ -76,8 +91,9 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         renamed = {"key": RAW_KEY, "value": RAW_VALUE, "headers": HEADERS}
         renamed |= {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET}
         rows = rows.withColumnsRenamed(renamed)
-        rows = rows.withColumn(TIMESTAMP, F.timestamp_millis("timestamp")).drop("timestamp")
-        opened = [node for node in pipeline.inputs if not isinstance(node, GlobalRead)]
+        at = F.when(F.col(CONTROL) == 0, in_range(F.col("timestamp")))
+        rows = rows.withColumn(TIMESTAMP, at).drop("timestamp")
+        opened = [node for node in pipeline.inputs if not isinstance(node, nodes.GlobalRead)]
         building.flows.append(TaskFlow(rows, building.names, unopened=len(opened)))
         _visit_all(building)
         rows = with_stored(_rows(building), building.operators)
@@ -86,6 +102,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
             has_python(rows),
             tuple(building.stores),
             dict(building.store_serdes),
+            tuple(building.times),
             asking(building),
             building.processes_records,
         )
@@ -110,7 +127,7 @@ def _visit_all(building: TaskBuilding) -> None:
         ready += [node for node in waiting if is_processor_ready(building, node, done)]
         for node in ready:
             building.visiting = node
-            translated(node, None, partial(VISITS[type(node)], building, node))
+            translated(node, None, partial(_VISITS[type(node)], building, node))
             building.visiting = None
             if isinstance(node, Process):
                 continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -21,12 +21,13 @@ from millstream.dsl.timestamps import (
     UsePartitionTimeOnInvalidTimestamp,
 )
 from millstream.errors import TopologyException
+from millstream.model import MAX_TIMESTAMP_MS
 from millstream.spark.compile.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
 from millstream.spark.compile.kernel_operators import largest_so_far
 from millstream.spark.compile.source import in_range
 from millstream.topology.functions import describe_function
 
-__all__ = ["stamp"]
+__all__ = ["stamp", "stamp_by_task"]
 
 
 _ANOTHER = (
@@ -56,9 +57,7 @@ def stamp(
     """
     kept, time = flow.belongs_to(lane), F.unix_millis(TIMESTAMP)
     if not isinstance(extractor, TimestampExtractor):
-        column = traced(extractor)
-        time = flow.own(lane, _millis(where, extractor, column, flow.type_of(column)))
-        extracted = flow.with_column("s", time)
+        extracted = flow.with_column("s", flow.own(lane, _millis(where, extractor, flow, traced(extractor))))
         skipped = flow.with_column("d", kept & (F.col(extracted) < 0))
         _set_time(flow, kept, in_range(F.col(extracted)))
         return skipped
@@ -79,8 +78,44 @@ def stamp(
     return None
 
 
-def _millis(where: str, function: Callable[..., Any], column: str, type_: T.DataType) -> Column:
+def stamp_by_task(
+    where: str,
+    extractor: Extractor,
+    flow: Flow,
+    lane: Lane,
+    traced: Callable[[Callable[..., Any]], str],
+) -> tuple[DataFrame | None, str | None]:
+    """The same where a task orders records by their times, and has them from the extractor.
+
+    Returns:
+        What the task computes them from: for each record of the source `how`, one of the numbers below, and
+        `time`, that of a function, in ms; None: they have Kafka's. And the flag of records that have none.
+    """
+    if isinstance(extractor, FailOnInvalidTimestamp | LogAndSkipOnInvalidTimestamp):
+        return None, stamp(where, extractor, flow, lane, traced)
+    kept, now = flow.belongs_to(lane), F.unix_millis(TIMESTAMP)
+    if not isinstance(extractor, TimestampExtractor):
+        before = flow.df
+        time = flow.own(lane, _millis(where, extractor, flow, traced(extractor)))
+        time = F.least(time, F.lit(MAX_TIMESTAMP_MS).cast("bigint"))
+        times = flow.df.select(F.when(kept, F.lit(_OF_FUNCTION)).alias("how"), time.alias("time"))
+        flow.df = before
+        return times, flow.with_column("d", kept & (now < 0))
+    how = _OF_PARTITION if isinstance(extractor, UsePartitionTimeOnInvalidTimestamp) else _OF_DAY
+    if how == _OF_PARTITION:
+        unknown = ", and no record of its partition before it has a valid one; "
+        _refuse(flow, kept & (now < 0), where, now, unknown + _ANOTHER)
+    nothing = F.lit(None).cast("bigint")
+    return flow.df.select(F.when(kept, F.lit(how)).alias("how"), nothing.alias("time")), None
+
+
+_OF_FUNCTION, _OF_PARTITION, _OF_DAY = 0, 1, 2
+"""Whose time a record has (Times.java)."""
+
+
+def _millis(where: str, function: Callable[..., Any], flow: Flow, column: str) -> Column:
     """What a function has returned in milliseconds; NULL is an error."""
+    type_ = flow.type_of(column)
     if isinstance(type_, T.TimestampType):
         time = F.unix_millis(column)
     elif isinstance(type_, T.IntegralType):

@@ -28,7 +28,6 @@ from millstream.spark.compile.kernel_joins import is_between_tables
 from millstream.spark.compile.record_failures import ask, computed, count_failures, drop, writable
 from millstream.spark.compile.record_handlers import SERIALIZATION_FAILED, attempt
 from millstream.spark.compile.sink import Output
-from millstream.spark.compile.timestamp_columns import stamp
 from millstream.spark.run.dropped import UNTIMED
 from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology import nodes
@@ -39,6 +38,7 @@ from millstream.topology.pipeline import Pipeline
 
 __all__ = [
     "WrittenBack",
+    "source_serdes",
     "visit_frame_read",
     "visit_repartition",
     "visit_sink",
@@ -55,12 +55,12 @@ __all__ = [
 
 def visit_source(building: Building, node: Source) -> None:
     what = f"pattern '{node.pattern.pattern}'" if node.pattern else f"topic '{', '.join(node.topics)}'"
-    flow, lane = _open(building, node, *_source_serdes(building, node, what))
+    flow, lane = _open(building, node, *source_serdes(building, node, what))
     building.put(node, flow, lane)
 
 
 def visit_table_source(building: Building, node: TableSource) -> None:
-    key, value = _source_serdes(building, node, f"topic '{node.topic}'")
+    key, value = source_serdes(building, node, f"topic '{node.topic}'")
     if node.stored is not None:
         key, value = node.stored.key_serde or key, node.stored.value_serde or value
         key, value = building.read(key, node.topic, is_key=True), building.read(value, node.topic)
@@ -83,7 +83,8 @@ def visit_frame_read(building: Building, node: FrameRead) -> None:
     building.put(node, flow, lane)
 
 
-def _source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Serde]:
+def source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Serde]:
+    """The serdes that an input is read with."""
     key = node.key_serde or building.context.default_key_serde
     value = node.value_serde or building.context.default_value_serde
     for side, serde in (("key", key), ("value", value)):
@@ -141,8 +142,8 @@ def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
     if isinstance(node, Repartition | GlobalRead):
         return lane  # what we have written has a time, and a global table's rows need none
     using = node.timestamp_extractor or building.context.timestamp_extractor or FailOnInvalidTimestamp()
-    skipped = stamp(
-        node.name,
+    skipped = building.stamp(
+        node,
         using,
         flow,
         lane,

@@ -12,12 +12,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.model import TopicPartition
+from millstream.spark.compile.source import without_internal
 from millstream.spark.jvm.java_names import java_class
 from millstream.topology.names import internal_topic
-from millstream.topology.nodes import OffsetReset, OffsetResetPolicy, Repartition, Source
-from millstream.topology.pipeline import Pipeline, topics_of_input
+from millstream.topology.nodes import (
+    FrameRead,
+    GlobalRead,
+    OffsetReset,
+    OffsetResetPolicy,
+    Repartition,
+    Source,
+)
+from millstream.topology.pipeline import Pipeline, global_reads, topics_of_input
 
-__all__ = ["TaskRun", "TaskSettings", "TaskStore", "task_rows", "task_writer"]
+__all__ = ["TaskRun", "TaskSettings", "TaskStore", "is_up_to_date", "task_rows", "task_writer"]
 
 _FORMAT = "io.millstream.kernel.task.TaskTable"
 _RUNS = "io.millstream.kernel.task.TaskRuns"
@@ -53,6 +61,7 @@ class TaskSettings:
         directory: where the state of tasks is kept between runs.
         offset_reset: where topics are read from that have no committed offset, if their source says nothing.
         consumer, producer: Kafka client options in Kafka's names, with the servers.
+        global_consumer: those of the consumers of global tables.
     """
 
     exactly_once: bool
@@ -62,11 +71,21 @@ class TaskSettings:
     offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
     consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
+    global_consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def task_rows(spark: SparkSession, name: str) -> DataFrame:
     """The records of the tasks of a run that will have this name."""
     return spark.readStream.format(_FORMAT).option("run", name).load()
+
+
+def is_up_to_date(spark: SparkSession, topic: str, patience_ms: int) -> bool:
+    """Wait until the tasks in this process look up all rows that the topic of a global table has now.
+
+    Returns:
+        Whether they did so in time.
+    """
+    return bool(java_class(spark._jvm, _RUNS).isUpToDate(topic, patience_ms))
 
 
 def task_writer(rows: DataFrame, checkpoint: str, *, in_batches: bool) -> DataStreamWriter:
@@ -93,11 +112,13 @@ class TaskRun:
         settings: TaskSettings,
         stores: Sequence[TaskStore],
         sink: Mapping[str, str],
+        times: Sequence[Any],
     ) -> None:
         """Tell the kernel what is about to start.
 
         Args:
             sink: what happens to records that failed (sink.refusal_options).
+            times: the timestamp extractors of sources (CompiledTask.times).
 
         Raises:
             Py4JJavaError: a topic is missing, or the cluster cannot be reached.
@@ -120,10 +141,15 @@ class TaskRun:
             "directory": settings.directory,
             "stores": [asdict(store) for store in stores],
             "outputs": _outputs_of(pipeline, application_id),
+            "globals": _globals_of(pipeline, application_id),
+            "global_consumer": dict(settings.global_consumer),
             "resets": _resets_of(pipeline, application_id, settings.offset_reset),
             "sink": dict(sink),
         }
-        self.tasks = int(self._runs.begin(name, json.dumps(plan)))
+        extractors = java_class(spark._jvm, "java.util.ArrayList")()
+        for each in times:
+            extractors.add(each)
+        self.tasks = int(self._runs.begin(name, json.dumps(plan), extractors))
 
     def end(self, patience_s: float) -> bool:
         """Have everything that was read committed, and nothing more read; the query must still be stopped.
@@ -181,10 +207,22 @@ def _topics_of(
     topics: list[str] = []
     patterns: dict[str, str] = {}
     for node in pipeline.inputs:
+        if isinstance(node, GlobalRead):
+            continue
         topics += topics_of_input(node, application_id)
         if isinstance(node, Source) and node.pattern is not None:
-            patterns[node.pattern.pattern] = _policy(node.offset_reset or default)
+            pattern = without_internal(node.pattern.pattern, application_id)
+            patterns[pattern] = _policy(node.offset_reset or default)
     return list(dict.fromkeys(topics)), patterns
+
+
+def _globals_of(pipeline: Pipeline, application_id: str) -> list[dict[str, Any]]:
+    """The topics of its global tables. The rows of a DataFrame change all at once."""
+    return [
+        {"topic": topic, "whole": isinstance(node, FrameRead)}
+        for node in global_reads(pipeline)
+        for topic in topics_of_input(node, application_id)
+    ]
 
 
 def _outputs_of(pipeline: Pipeline, application_id: str) -> list[str]:
@@ -200,7 +238,7 @@ def _resets_of(pipeline: Pipeline, application_id: str, default: OffsetResetPoli
     """By topic. What the application has written itself is read from its beginning."""
     resets: dict[str, str] = {}
     for node in pipeline.inputs:
-        if isinstance(node, Repartition):
+        if isinstance(node, Repartition | GlobalRead):
             continue
         text = _policy(node.offset_reset or default)
         resets |= dict.fromkeys(topics_of_input(node, application_id), text)

@@ -30,6 +30,8 @@ final class Heads {
         private long deadline = NOT;
         /** The greatest timestamp of the records that were taken out. */
         private long time;
+        /** That of the first one. */
+        private long headTime;
         /** The offset behind the last one that was taken out; -1 if none was. */
         private long next = -1;
 
@@ -55,7 +57,7 @@ final class Heads {
         }
 
         private long headTime() {
-            return records.peek().timestamp();
+            return headTime;
         }
     }
 
@@ -65,7 +67,9 @@ final class Heads {
 
     private final long idleMs;
     private final Function<TopicPartition, OptionalLong> lags;
+    private final Times.Clock clock;
     private long streamTime = OffsetNotes.NO_TIME;
+    private long time;
 
     /**
      * For these partitions.
@@ -73,20 +77,23 @@ final class Heads {
      * @param times the greatest timestamps of records that were processed before
      * @param idleMs max.task.idle.ms
      * @param lags how many records of a partition are on the broker and not here; nothing if that is not known
+     * @param clock the times of records
      */
     Heads(
             Collection<TopicPartition> partitions,
             Map<TopicPartition, Long> times,
             long idleMs,
-            Function<TopicPartition, OptionalLong> lags) {
+            Function<TopicPartition, OptionalLong> lags,
+            Times.Clock clock) {
         partitions.forEach(each -> {
-            long time = times.getOrDefault(each, OffsetNotes.NO_TIME);
-            queues.put(each, new Queue(each, time));
-            streamTime = Math.max(streamTime, time);
+            Queue queue = new Queue(each, times.getOrDefault(each, OffsetNotes.NO_TIME));
+            queues.put(each, queue);
+            streamTime = Math.max(streamTime, queue.time);
         });
         byTime = new PriorityQueue<>(Math.max(1, queues.size()), Comparator.comparingLong(Queue::headTime));
         this.idleMs = idleMs;
         this.lags = lags;
+        this.clock = clock;
     }
 
     void add(TopicPartition partition, List<ConsumerRecord<byte[], byte[]>> records) {
@@ -95,8 +102,13 @@ final class Heads {
         queue.records.addAll(records);
         if (wasEmpty && !queue.isEmpty()) {
             queue.deadline = Queue.NOT;
+            stamp(queue);
             byTime.offer(queue);
         }
+    }
+
+    private void stamp(Queue queue) {
+        queue.headTime = clock.time(queue.records.peek(), queue.time);
     }
 
     /**
@@ -135,15 +147,24 @@ final class Heads {
             return null;
         }
         ConsumerRecord<byte[], byte[]> record = queue.records.poll();
-        queue.time = Math.max(queue.time, record.timestamp());
+        time = queue.headTime;
+        queue.time = Math.max(queue.time, time);
         queue.next = record.offset() + 1;
         streamTime = Math.max(streamTime, queue.time);
+        if (!queue.isEmpty()) {
+            stamp(queue);
+        }
         if (isAlone && queue.isEmpty()) {
             byTime.clear();
         } else if (!isAlone && !queue.isEmpty()) {
             byTime.offer(queue);
         }
         return record;
+    }
+
+    /** That of the record that was taken out last. */
+    long time() {
+        return time;
     }
 
     boolean isEmpty() {

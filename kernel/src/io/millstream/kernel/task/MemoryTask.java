@@ -38,15 +38,18 @@ public final class MemoryTask extends RunningTask {
 
     /** Records that are processed together, and committed. */
     private static final class Batch {
-        private final Heads records;
+        private final List<String> lines;
         private final long now;
+        /** Null until the task takes them. */
+        private Heads records;
+
         private final CountDownLatch done = new CountDownLatch(1);
         private final List<String> written = new ArrayList<>();
         /** The batch of Spark in which it was committed. */
         private volatile int number;
 
-        Batch(Heads records, long now) {
-            this.records = records;
+        Batch(List<String> lines, long now) {
+            this.lines = List.copyOf(lines);
             this.now = now;
         }
     }
@@ -54,6 +57,9 @@ public final class MemoryTask extends RunningTask {
     private final LinkedBlockingQueue<Batch> batches = new LinkedBlockingQueue<>();
     private final Map<String, UTF8String> topics = new HashMap<>();
     private final RecordRow row = new RecordRow();
+    private final Times.Clock clock;
+    /** The greatest times of each partition's records. */
+    private final Map<TopicPartition, Long> times = new HashMap<>();
     private volatile Batch batch;
     private volatile boolean isClosed;
     private boolean hasTicked;
@@ -64,6 +70,7 @@ public final class MemoryTask extends RunningTask {
 
     MemoryTask(TaskPlan plan) {
         super(plan, 0);
+        clock = Times.clock(plan.times());
     }
 
     /**
@@ -85,7 +92,7 @@ public final class MemoryTask extends RunningTask {
         if (task == null) {
             return null;
         }
-        Batch batch = new Batch(heads(lines), now);
+        Batch batch = new Batch(lines, now);
         task.batches.add(batch);
         Tasks tasks = Tasks.of(run);
         while (!batch.done.await(LOOK_EVERY_MS, TimeUnit.MILLISECONDS) || inBatches && tasks.batch() <= batch.number) {
@@ -96,19 +103,23 @@ public final class MemoryTask extends RunningTask {
         return String.join("\n", batch.written);
     }
 
-    private static Heads heads(List<String> lines) {
-        Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> records = new HashMap<>();
+    /** Records of global tables come first; all others by their times. */
+    private Heads heads(List<String> lines) {
+        Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> found = new HashMap<>();
         List<TopicPartition> order = new ArrayList<>();
         for (String line : lines) {
             ConsumerRecord<byte[], byte[]> record = record(line);
+            if (globals.take(record)) {
+                continue;
+            }
             TopicPartition at = new TopicPartition(record.topic(), record.partition());
-            if (!records.containsKey(at)) {
+            if (!found.containsKey(at)) {
                 order.add(at);
             }
-            records.computeIfAbsent(at, key -> new ArrayList<>()).add(record);
+            found.computeIfAbsent(at, key -> new ArrayList<>()).add(record);
         }
-        Heads heads = new Heads(order, Map.of(), -1, at -> OptionalLong.empty());
-        order.forEach(at -> heads.add(at, records.get(at)));
+        Heads heads = new Heads(order, times, -1, at -> OptionalLong.empty(), clock);
+        order.forEach(at -> heads.add(at, found.get(at)));
         return heads;
     }
 
@@ -200,17 +211,24 @@ public final class MemoryTask extends RunningTask {
         if (batch == null || isCommitting) {
             return null;
         }
+        if (batch.records == null) {
+            batch.records = heads(batch.lines);
+        }
         if (!hasTicked) {
             hasTicked = true;
             return row.of(TICK);
         }
         ConsumerRecord<byte[], byte[]> record = batch.records.next();
         if (record == null) {
+            batch.records.queues().forEach(each -> times.put(each.partition, each.time()));
             isCommitting = true;
             return row.of(COMMIT);
         }
         records++;
-        return row.of(record, topics.computeIfAbsent(record.topic(), UTF8String::fromString));
+        return row.of(
+                record,
+                topics.computeIfAbsent(record.topic(), UTF8String::fromString),
+                batch.records.time());
     }
 
     /** A question is a line, too, with what it is about: Python asks by itself. */

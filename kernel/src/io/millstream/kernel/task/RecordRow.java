@@ -35,15 +35,18 @@ final class RecordRow extends GenericInternalRow {
 
     private transient ConsumerRecord<byte[], byte[]> record;
     private transient UTF8String topic;
+    private long timestamp;
     private int control;
 
     RecordRow() {
         super(new Object[SCHEMA.size()]);
     }
 
-    RecordRow of(ConsumerRecord<byte[], byte[]> of, UTF8String ofTopic) {
+    /** @param ofTimestamp its time, which a timestamp extractor may have given it */
+    RecordRow of(ConsumerRecord<byte[], byte[]> of, UTF8String ofTopic, long ofTimestamp) {
         record = of;
         topic = ofTopic;
+        timestamp = ofTimestamp;
         control = 0;
         return this;
     }
@@ -78,7 +81,7 @@ final class RecordRow extends GenericInternalRow {
             case 3 -> topic;
             case PARTITION -> record.partition();
             case OFFSET -> record.offset();
-            case TIMESTAMP -> record.timestamp();
+            case TIMESTAMP -> timestamp;
             case HEADERS -> headers();
             default -> throw new IndexOutOfBoundsException(column);
         };
@@ -116,7 +119,7 @@ final class RecordRow extends GenericInternalRow {
 
     @Override
     public long getLong(int column) {
-        return column == OFFSET ? record.offset() : record.timestamp();
+        return column == OFFSET ? record.offset() : timestamp;
     }
 
     @Override

@@ -31,6 +31,8 @@ abstract class RunningTask implements AutoCloseable {
     private volatile boolean isHeld;
     /** When the source is to pass {@link #TICK}, in ms since the epoch: once at the beginning. */
     private volatile long due = Long.MIN_VALUE;
+    /** The global tables of its run. */
+    Globals globals;
 
     RunningTask(TaskPlan plan, int partition) {
         this.plan = plan;

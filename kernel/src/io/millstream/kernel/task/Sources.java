@@ -47,7 +47,7 @@ final class Sources {
         this.name = name;
         this.consumer = consumer;
         this.check = check;
-        this.heads = new Heads(all, times, plan.idleMs(), consumer::currentLag);
+        this.heads = new Heads(all, times, plan.idleMs(), consumer::currentLag, Times.clock(plan.times()));
         consumer.assign(all);
     }
 

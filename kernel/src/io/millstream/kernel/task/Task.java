@@ -190,7 +190,8 @@ final class Task extends RunningTask {
             if (before == null && isUnread && directory != null && directory.isOf(plan, now)) {
                 before = directory.id(topic);
             }
-            if (before != null && !before.equals(id)) {
+            // Of a pattern's topics, one that was made anew is a new one.
+            if (before != null && !before.equals(id) && !plan.isByPattern(topic)) {
                 throw new TopicLostException(topic, before, id);
             }
         });
@@ -296,7 +297,7 @@ final class Task extends RunningTask {
                 ConsumerRecord<byte[], byte[]> record = heads.next();
                 isDirty = true;
                 records++;
-                return row.of(record, topics.get(record.topic()));
+                return row.of(record, topics.get(record.topic()), heads.time());
             }
             if (isHeld()) {
                 reading.fetch(0);

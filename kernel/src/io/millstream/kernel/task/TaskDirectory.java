@@ -100,7 +100,12 @@ final class TaskDirectory implements AutoCloseable {
 
     /** Makes it this task's: what it has is thrown away if it is another's. */
     void claim(TaskPlan plan, Topics topics) {
-        ObjectNode wanted = wanted(plan, topics);
+        claim(plan.application(), plan.stores(), topics);
+    }
+
+    /** Makes it that of these stores. */
+    void claim(String application, List<TaskPlan.Store> kept, Topics topics) {
+        ObjectNode wanted = wanted(application, kept, topics);
         if (Files.exists(database())) {
             String why = difference(wanted);
             if (why != null) {
@@ -112,13 +117,13 @@ final class TaskDirectory implements AutoCloseable {
         }
     }
 
-    private static ObjectNode wanted(TaskPlan plan, Topics topics) {
+    private static ObjectNode wanted(String application, List<TaskPlan.Store> kept, Topics topics) {
         ObjectNode wanted = JSON.createObjectNode();
-        wanted.put("format", FORMAT).put("application", plan.application()).put("cluster", topics.cluster());
+        wanted.put("format", FORMAT).put("application", application).put("cluster", topics.cluster());
         ObjectNode ids = wanted.putObject("topics");
         new TreeMap<>(topics.ids()).forEach((topic, id) -> ids.put(topic, id.toString()));
         ObjectNode stores = wanted.putObject("stores");
-        for (TaskPlan.Store store : plan.stores()) {
+        for (TaskPlan.Store store : kept) {
             if (!store.isInMemory()) {
                 stores.put(store.name(), (store.changelog() + " " + store.layout()).strip());
             }

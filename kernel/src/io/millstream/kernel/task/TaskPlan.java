@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.regex.Pattern;
 
 /**
  * How the tasks of one subtopology read, write and commit, as Python has decided it. It is sent to where they run.
@@ -33,6 +34,8 @@ import java.util.TreeMap;
  * @param buffered buffered.records.per.partition
  * @param timeoutMs task.timeout.ms: how long an operation that times out is tried again
  * @param metadataBytes offset.metadata.max.bytes of the brokers
+ * @param globals the global tables that it looks rows up in, in the order of their numbers
+ * @param times the timestamp extractors of sources that have not Kafka's default
  */
 public record TaskPlan(
         String run,
@@ -53,7 +56,9 @@ public record TaskPlan(
         Map<String, String> sink,
         int buffered,
         long timeoutMs,
-        int metadataBytes)
+        int metadataBytes,
+        List<Global> globals,
+        List<Times> times)
         implements Serializable {
     private static final String DERIVED = "derived";
     private static final int BUFFERED = 1_000;
@@ -80,8 +85,27 @@ public record TaskPlan(
         }
     }
 
+    /**
+     * A topic that each client has whole.
+     *
+     * @param isWhole whether the changes of a transaction are seen at once
+     * @param consumer settings of its consumer, by Kafka's names
+     */
+    public record Global(String topic, boolean isWhole, Map<String, String> consumer) implements Serializable {
+        /** Without settings, which may have passwords. */
+        @Override
+        public String toString() {
+            return "global table of " + topic;
+        }
+    }
+
     /** From Python's description. */
     public static TaskPlan of(String json) {
+        return of(json, List.of());
+    }
+
+    /** The same, with timestamp extractors. */
+    static TaskPlan of(String json, List<Times> times) {
         JsonNode node;
         try {
             node = new ObjectMapper().readTree(json);
@@ -101,6 +125,12 @@ public record TaskPlan(
                         store.get("in_memory").asBoolean(),
                         store.path("layout").asText(""),
                         store.path("source").asText(""))));
+        List<Global> globals = new ArrayList<>();
+        node.path("globals")
+                .forEach(each -> globals.add(new Global(
+                        each.get("topic").asText(),
+                        each.get("whole").asBoolean(),
+                        texts(node.get("global_consumer")))));
         return new TaskPlan(
                 node.get("run").asText(),
                 node.get("application").asText(),
@@ -120,7 +150,9 @@ public record TaskPlan(
                 node.has("sink") ? texts(node.get("sink")) : Map.of(),
                 node.path("buffered").asInt(BUFFERED),
                 node.path("timeout_ms").asLong(TIMEOUT_MS),
-                node.path("metadata_bytes").asInt(METADATA_BYTES));
+                node.path("metadata_bytes").asInt(METADATA_BYTES),
+                globals,
+                List.copyOf(times));
     }
 
     private static Map<String, String> texts(JsonNode node) {
@@ -156,7 +188,9 @@ public record TaskPlan(
                 sink,
                 buffered,
                 timeoutMs,
-                metadataBytes);
+                metadataBytes,
+                globals,
+                times);
     }
 
     /** The options of its sink. */
@@ -179,6 +213,11 @@ public record TaskPlan(
     /** Whether its records come from a program, and its state is not kept. */
     boolean isInMemory() {
         return consumer.isEmpty();
+    }
+
+    /** Whether it reads a topic only because its name matches a pattern. */
+    boolean isByPattern(String topic) {
+        return patterns.keySet().stream().anyMatch(each -> Pattern.matches(each, topic));
     }
 
     /** How many tasks there are: as many as the topic with the most partitions has. */

@@ -22,10 +22,11 @@ public final class TaskRuns {
      * A query of this name is about to start.
      *
      * @param plan as {@link TaskPlan#of} takes it
+     * @param times the timestamp extractors of sources that have not Kafka's default
      * @return how many tasks it has
      */
-    public static int begin(String name, String plan) throws InterruptedException {
-        TaskPlan made = TaskPlan.of(plan);
+    public static int begin(String name, String plan, List<Times> times) throws InterruptedException {
+        TaskPlan made = TaskPlan.of(plan, times);
         TaskPlan counted = made.isInMemory() ? made : counted(made);
         Tasks.of(counted.run());
         Figures.begin(counted.run());
@@ -77,6 +78,11 @@ public final class TaskRuns {
     /** Have everything that was read committed soon. */
     public static void commit(String name) {
         open(name).forEach(RunningTask::hurry);
+    }
+
+    /** Waits until the global tables of a topic have what it has now; whether that was done within the time. */
+    public static boolean isUpToDate(String topic, long patienceMs) throws InterruptedException {
+        return GlobalTable.isUpToDate(topic, patienceMs);
     }
 
     /** The query has ended. */

@@ -38,6 +38,10 @@ public final class Tasks {
     private volatile int batch;
     private volatile int news;
     private Watch watch;
+    /** Held while they are opened, which takes as long as they are read. */
+    private final Object opensGlobals = new Object();
+
+    private Globals globals;
     private final CountDownLatch settled = new CountDownLatch(1);
 
     private Tasks() {}
@@ -112,6 +116,11 @@ public final class Tasks {
         }
         left.forEach(RunningTask::startToClose);
         left.forEach(RunningTask::close);
+        synchronized (tasks.opensGlobals) {
+            if (tasks.globals != null) {
+                tasks.globals.close();
+            }
+        }
     }
 
     /** What is being restored now. */
@@ -166,12 +175,25 @@ public final class Tasks {
         }
         if (task == null) {
             task = plan.isInMemory() ? new MemoryTask(plan) : new Task(plan, partition, watch(plan));
+            task.globals = globals(plan);
             open(task);
         }
         long attempt = TaskContext.get().taskAttemptId();
         used.put(attempt, task);
         CURRENT.put(attempt, task);
         return task;
+    }
+
+    private Globals globals(TaskPlan plan) {
+        synchronized (opensGlobals) {
+            if (isOver) {
+                throw new IllegalStateException("run " + plan.run() + " has ended");
+            }
+            if (globals == null) {
+                globals = new Globals(plan);
+            }
+            return globals;
+        }
     }
 
     private Watch watch(TaskPlan plan) {

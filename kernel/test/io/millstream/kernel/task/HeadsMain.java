@@ -39,7 +39,7 @@ public final class HeadsMain {
                 heads = new Heads(all, Map.of(), Long.parseLong(words[1]), partition -> {
                     Long lag = lags.get(partition.topic());
                     return lag == null ? OptionalLong.empty() : OptionalLong.of(lag);
-                });
+                }, Times.clock(List.of()));
             } else if (words[0].equals("add") && heads != null) {
                 List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
                 for (int i = 2; i < words.length; i++) {

@@ -165,6 +165,7 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item], number: in
     description = {
         "number": number,
         "passes": len(passes),
+        "records": bool(flow.lanes),
         "at": _AT,
         "headers": _PACKED,
         "local": building.local_store(),

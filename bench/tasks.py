@@ -73,6 +73,9 @@ class _Java:
     def stop(self) -> None:
         self._streams.ask("stop")
 
+    def check(self) -> None:
+        self._streams.first_record()
+
 
 class _Tasks:
     def __init__(self, lab: Lab) -> None:
@@ -80,6 +83,7 @@ class _Tasks:
         self.used = self._child.used
         self.close = self._child.close
         self.stop = self._child.stop
+        self.check = self._child.check
 
     def start(self, application: str, job: str, topic: str, output: str, settings: Mapping[str, str]) -> None:
         self._child.wait_until_ready()
@@ -117,7 +121,7 @@ def _run(lab: Lab, contestant: _Java | _Tasks, chosen: _Bulk, topic: str) -> _Fo
     size = sum(_ends(lab, topic))
     before = contestant.used()
     contestant.start(application, chosen.job, topic, output, chosen.settings)
-    _wait_until_committed(lab, application, topic, size)
+    _wait_until_committed(lab, contestant, application, topic, size)
     used = contestant.used().cpu_s - before.cpu_s
     contestant.stop()
     first, last = _times(lab, output)
@@ -160,7 +164,7 @@ def _ends(lab: Lab, topic: str) -> list[int]:
         ]
 
 
-def _wait_until_committed(lab: Lab, group: str, topic: str, size: int) -> None:
+def _wait_until_committed(lab: Lab, contestant: _Java | _Tasks, group: str, topic: str, size: int) -> None:
     admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     deadline = time.monotonic() + _DONE_S * lab.patience
@@ -168,6 +172,7 @@ def _wait_until_committed(lab: Lab, group: str, topic: str, size: int) -> None:
     while done < size:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{done:,} of {size:,} records are committed after {_DONE_S:g} s")
+        contestant.check()
         time.sleep(_ASKED_S)
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
         found = next(iter(asked.values())).result(10).topic_partitions

@@ -49,6 +49,7 @@ from bench import (  # noqa: E402
     starts,
     startup,
     summary,
+    tasks,
     throughput,
 )
 from bench.figures import Report  # noqa: E402
@@ -99,6 +100,7 @@ _PARTS: Mapping[str, Part] = {
     "sink": Part(sink.measure, 300, 120),
     "server": Part(server.measure, 120, 60),
     "memory": Part(memory.measure, 600, 120),
+    "tasks": Part(tasks.measure, 900, 200),
 }
 
 

@@ -109,7 +109,13 @@ class Contestant(Protocol):
 class PythonContestant:
     """Millstream, or Spark by hand: `bench.contestant`."""
 
-    def __init__(self, lab: Lab, name: str, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        name: str,
+        settings: Mapping[str, object],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._lab = lab
         kind = "spark" if name == "spark" else "millstream"
         log = lab.path(f"{name}-log")
@@ -121,7 +127,9 @@ class PythonContestant:
             lab.bootstrap_servers,
             json.dumps(settings),
         ]
-        self.child = Child(LABELS[name], command, log, {"MILLSTREAM_SPARK_LOG": str(log)})
+        self.child = Child(
+            LABELS[name], command, log, {"MILLSTREAM_SPARK_LOG": str(log), **(environment or {})}
+        )
         self._counts = kind == "spark"
 
     def wait_until_ready(self) -> None:

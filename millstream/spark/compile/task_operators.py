@@ -201,6 +201,7 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
     description = {
         "number": building.next_number(),
         "passes": len(passes),
+        "records": building.flow.needs_records,
         "at": _AT,
         "headers": _PACKED,
         "local": building.local_store(),

@@ -68,6 +68,7 @@ final class Operation implements Operator {
      * @param since that of the time of a table's row, if it is not its update's; negative for none
      * @param columns how many there are
      * @param passes how many of them go on, which are the first ones
+     * @param isPassing whether records go on; otherwise only controls do
      * @param program computes the parts that are folds; null if there is none
      */
     record Spec(
@@ -82,6 +83,7 @@ final class Operation implements Operator {
             int since,
             int columns,
             int passes,
+            boolean isPassing,
             Program program)
             implements Operator.Spec {
         private static final long serialVersionUID = 1;
@@ -95,11 +97,11 @@ final class Operation implements Operator {
         /**
          * From Python's description.
          *
-         * @param description JSON: `number`; `passes`; the names of columns: `at`, the time in ms; `headers`, packed
-         *     headers (see {@link io.millstream.kernel.state.Headers}), and `since`, if there are such columns;
-         *     `local`, the number of a store that is not logged; and `items`: each as {@link Plan#of} has it, and the
-         *     names of columns: `on`, whether a row is for it, and `key`; and the number of its `store`, if it keeps
-         *     entries. An item without `key` gets no rows.
+         * @param description JSON: `number`; `passes`; `records`, whether they pass; the names of columns: `at`, the
+         *     time in ms; `headers`, packed headers (see {@link io.millstream.kernel.state.Headers}), and `since`, if
+         *     there are such columns; `local`, the number of a store that is not logged; and `items`: each as
+         *     {@link Plan#of} has it, and the names of columns: `on`, whether a row is for it, and `key`; and the
+         *     number of its `store`, if it keeps entries. An item without `key` gets no rows.
          */
         static Spec of(JsonNode description, StructType rows, Program program) {
             ArrayList<Entry> entries = new ArrayList<>();
@@ -121,6 +123,7 @@ final class Operation implements Operator {
                     OperatorNode.place(description, "since", rows),
                     rows.size(),
                     description.path("passes").asInt(rows.size()),
+                    description.path("records").asBoolean(true),
                     program);
         }
 
@@ -484,8 +487,9 @@ final class Operation implements Operator {
         return found == null ? null : joined.apply(found, nothing);
     }
 
-    /** A row as it goes on. */
+    /** A row as it goes on; null if nothing needs it. */
     InternalRow passed(InternalRow row) {
-        return joined.apply(passedOwn, row);
+        boolean isNeeded = spec.isPassing || row.getInt(spec.control) != RunningTask.RECORD;
+        return isNeeded ? joined.apply(passedOwn, row) : null;
     }
 }

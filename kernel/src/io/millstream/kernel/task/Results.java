@@ -9,13 +9,9 @@ import io.millstream.kernel.core.Window;
 import io.millstream.kernel.state.Plan;
 import java.util.ArrayDeque;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 
 /** Turns the changes and matches of one item into rows. */
 final class Results implements Output, Matches {
-    private static final int TIME = 6;
-    private static final int HEADERS = 7;
-
     private final Rows rows;
     private final int tag;
     private final Plan.Item item;
@@ -39,7 +35,9 @@ final class Results implements Output, Matches {
 
         private final int[] placesOfOld;
         private final int width;
-        private final ArrayDeque<Object[]> results = new ArrayDeque<>();
+        private final ArrayDeque<ResultRow> results = new ArrayDeque<>();
+        private final ArrayDeque<ResultRow> free = new ArrayDeque<>();
+        private ResultRow taken;
         /** The headers of the record at hand. */
         byte[] atHand;
 
@@ -61,33 +59,21 @@ final class Results implements Output, Matches {
             return width;
         }
 
-        /** The next row; null if there is none. */
+        /** The next row; null if there is none. It is valid until the next call. */
         InternalRow next() {
-            Object[] row = results.poll();
-            return row == null ? null : computed(row);
-        }
-
-        private static InternalRow computed(Object[] row) {
-            for (int i = Operation.OWN.size(); i < row.length; i++) {
-                if (row[i] instanceof Folded folded) {
-                    row[i] = folded.bytes();
-                }
+            if (taken != null) {
+                free.push(taken);
             }
-            return new GenericInternalRow(row);
+            taken = results.poll();
+            return taken == null ? null : taken.computed();
         }
 
-        private Object[] row(int tag, int kind, byte[] key, long start, long end, long at) {
-            Object[] row = new Object[width];
-            row[0] = tag;
-            row[1] = kind;
-            row[2] = key;
-            row[3] = start;
-            row[4] = end;
-            row[5] = at;
-            return row;
+        private ResultRow row(int tag, int kind, byte[] key, long start, long end, long at) {
+            ResultRow row = free.isEmpty() ? new ResultRow(width) : free.pop();
+            return row.of(tag, kind, key, start, end, at);
         }
 
-        private void put(Object[] row, int of, Object[] parts, boolean isOld) {
+        private void put(ResultRow row, int of, Object[] parts, boolean isOld) {
             if (parts == null || isOld && !shelves[of].item.remembers()) {
                 return;
             }
@@ -96,20 +82,21 @@ final class Results implements Output, Matches {
             for (int i = 0; i < parts.length; i++) {
                 Object part = parts[i];
                 if (part instanceof Folded folded) {
-                    row[first + i] = folded.share(); // computed later, with others
+                    row.put(first + i, folded.share()); // computed later, with others
                 } else if (part instanceof Encoded encoded) {
-                    row[first + i] = encoded.bytes();
+                    row.put(first + i, encoded.bytes());
                 } else if (part != null) {
-                    row[first + i] = content.packing(i).column(part);
+                    row.put(first + i, content.packing(i).column(part));
                 }
             }
         }
 
         /** The row of a window as its store has it, which is emitted to nobody. */
         InternalRow stored(int tag, byte[] key, Window window) {
-            Object[] row = row(tag, Constants.KIND_UPDATE, key, window.start, window.end, window.at);
+            ResultRow row = new ResultRow(width)
+                    .of(tag, Constants.KIND_UPDATE, key, window.start, window.end, window.at);
             put(row, tag, window.parts, false);
-            return computed(row);
+            return row.computed();
         }
     }
 
@@ -140,8 +127,8 @@ final class Results implements Output, Matches {
 
     @Override
     public void gone(byte[] key, Window window) {
-        Object[] row = row(Constants.KIND_GONE, key, window.start, window.end, window.at);
-        row[HEADERS] = window.headers;
+        ResultRow row = row(Constants.KIND_GONE, key, window.start, window.end, window.at);
+        row.headers = window.headers;
         rows.put(row, of(), window.before, true);
         rows.results.add(row);
     }
@@ -151,8 +138,8 @@ final class Results implements Output, Matches {
         // What is held back has its own headers; a window that closes, those of the record that closed it.
         byte[] headers = isHeldBack ? window.headers : last;
         if (window.gone) {
-            Object[] row = row(Constants.KIND_CLOSED_GONE, key, window.start, window.end, window.at);
-            row[HEADERS] = headers;
+            ResultRow row = row(Constants.KIND_CLOSED_GONE, key, window.start, window.end, window.at);
+            row.headers = headers;
             rows.results.add(row);
         } else {
             emit(Constants.KIND_CLOSED, key, window, headers);
@@ -161,8 +148,8 @@ final class Results implements Output, Matches {
 
     @Override
     public void late(byte[] key, long at, long start, long end, long streamTime) {
-        Object[] row = row(Constants.KIND_LATE, key, start, end, at);
-        row[TIME] = streamTime;
+        ResultRow row = row(Constants.KIND_LATE, key, start, end, at);
+        row.time(streamTime);
         rows.results.add(row);
     }
 
@@ -171,20 +158,20 @@ final class Results implements Output, Matches {
     }
 
     private void emit(int kind, byte[] key, Window window, byte[] headers) {
-        Object[] row = row(kind, key, window.start, window.end, window.at);
-        row[HEADERS] = headers;
+        ResultRow row = row(kind, key, window.start, window.end, window.at);
+        row.headers = headers;
         rows.put(row, of(), window.parts, false);
         rows.put(row, of(), window.before, true);
         if (window.isPast) {
-            row[TIME] = window.end;
+            row.time(window.end);
         }
         rows.results.add(row);
     }
 
     @Override
     public void match(byte[] key, long at, Object[] left, Object[] right) {
-        Object[] row = row(Constants.KIND_UPDATE, key, 0, 0, at);
-        row[HEADERS] = isWaiting ? null : rows.atHand;
+        ResultRow row = row(Constants.KIND_UPDATE, key, 0, 0, at);
+        row.headers = isWaiting ? null : rows.atHand;
         rows.put(row, onLeft, left, false);
         rows.put(row, onRight, right, false);
         rows.results.add(row);
@@ -192,9 +179,9 @@ final class Results implements Output, Matches {
 
     @Override
     public void change(byte[] key, long at, long since, boolean isLeft, Window left, Window right) {
-        Object[] row = row(Constants.KIND_UPDATE, key, since, 0, at);
-        row[TIME] = (long) (isLeft ? Constants.SIDE_LEFT : Constants.SIDE_RIGHT);
-        row[HEADERS] = (isLeft ? left : right).headers;
+        ResultRow row = row(Constants.KIND_UPDATE, key, since, 0, at);
+        row.time(isLeft ? Constants.SIDE_LEFT : Constants.SIDE_RIGHT);
+        row.headers = (isLeft ? left : right).headers;
         put(row, onLeft, left, isLeft || isOfOne);
         if (!isOfOne) {
             put(row, onRight, right, !isLeft);
@@ -202,11 +189,11 @@ final class Results implements Output, Matches {
         rows.results.add(row);
     }
 
-    private Object[] row(int kind, byte[] key, long start, long end, long at) {
+    private ResultRow row(int kind, byte[] key, long start, long end, long at) {
         return rows.row(tag, kind, key, start, end, at);
     }
 
-    private void put(Object[] row, int of, Window window, boolean hasChanged) {
+    private void put(ResultRow row, int of, Window window, boolean hasChanged) {
         if (window != null) {
             rows.put(row, of, window.parts, false);
             rows.put(row, of, hasChanged ? window.before : window.parts, true);

@@ -196,7 +196,8 @@ class QueryPipeline:
                 elif self._last.first_batch is not None:
                     self._last = replace(self._last, first_batch=self._first_batch())
                 if self._run is not None:
-                    self._last = _with_read(self._last, self._run.read(), self._run.records())
+                    ends = self._run.ends() if isinstance(self._run, TaskRun) else None
+                    self._last = _with_read(self._last, self._run.read(), self._run.records(), ends)
                     self._last = replace(self._last, dropped=self._dropped)
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
@@ -255,13 +256,19 @@ class QueryPipeline:
 
 
 def _with_read(
-    reported: PipelineMetadata, read: Mapping[TopicPartition, int], records: int
+    reported: PipelineMetadata,
+    read: Mapping[TopicPartition, int],
+    records: int,
+    ends: Mapping[TopicPartition, int] | None,
 ) -> PipelineMetadata:
     """The facts of a progress report, sent at the end of a batch; includes what was read since then."""
     finished = reported.position if reported.finished is None else reported.finished
     position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **read}.items()}
     records = max(reported.records, records)
-    return replace(reported, position=position, finished=finished, records=records, lag=None)
+    lag = None
+    if ends:
+        lag = {at: max(0, end - position.get(at, 0)) for at, end in ends.items()}
+    return replace(reported, position=position, finished=finished, records=records, lag=lag)
 
 
 class IdlePipeline:

@@ -193,11 +193,19 @@ class TaskRun:
 
     def read(self) -> dict[TopicPartition, int]:
         """The next offset of each partition read in this run."""
-        found: dict[TopicPartition, int] = {}
-        for place, offset in dict(self._runs.positions(self.name)).items():
-            topic, _, partition = place.rpartition("-")
-            found[TopicPartition(topic, int(partition))] = offset
-        return found
+        return _by_partition(self._runs.positions(self.name))
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where these partitions end, as far as that is known."""
+        return _by_partition(self._runs.ends(self.name))
+
+
+def _by_partition(offsets: Any) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for place, offset in dict(offsets).items():
+        topic, _, partition = place.rpartition("-")
+        found[TopicPartition(topic, int(partition))] = offset
+    return found
 
 
 def _topics_of(

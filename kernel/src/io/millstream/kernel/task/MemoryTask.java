@@ -184,6 +184,11 @@ public final class MemoryTask extends RunningTask {
     }
 
     @Override
+    Map<TopicPartition, Long> ends() {
+        return Map.of();
+    }
+
+    @Override
     Restore.Progress restoring() {
         return null;
     }

@@ -114,6 +114,9 @@ abstract class RunningTask implements AutoCloseable {
     /** The next offset of each partition that it reads. Any thread may ask. */
     abstract Map<TopicPartition, Long> positions();
 
+    /** Where these partitions end, as far as that is known. Any thread may ask. */
+    abstract Map<TopicPartition, Long> ends();
+
     /** What it is restoring; null if it is not. Any thread may ask. */
     abstract Restore.Progress restoring();
 

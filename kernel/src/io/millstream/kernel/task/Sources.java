@@ -6,6 +6,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -19,6 +20,7 @@ import org.slf4j.LoggerFactory;
 /** The source partitions of a task: from where they are read, what is fetched, and how far it was taken. */
 final class Sources {
     private static final Logger LOG = LoggerFactory.getLogger(Sources.class);
+    private static final long LOOK_EVERY = TimeUnit.MILLISECONDS.toNanos(500);
     private static final String BY_DURATION = "by_duration:";
 
     private final TaskPlan plan;
@@ -29,6 +31,10 @@ final class Sources {
     private final Set<TopicPartition> paused = new HashSet<>();
     /** Where each was read from first. */
     private final Map<TopicPartition, Long> begins = new HashMap<>();
+    /** Where each ends, as far as that is known. Any thread may ask. */
+    private volatile Map<TopicPartition, Long> ends = Map.of();
+
+    private long looked;
 
     /**
      * Those of one task.
@@ -126,6 +132,22 @@ final class Sources {
         for (TopicPartition source : found.partitions()) {
             heads.add(source, found.records(source));
         }
+        if (System.nanoTime() - looked > LOOK_EVERY) {
+            looked = System.nanoTime();
+            ends = knownEnds();
+        }
+    }
+
+    private Map<TopicPartition, Long> knownEnds() {
+        Map<TopicPartition, Long> known = new HashMap<>();
+        for (TopicPartition source : consumer.assignment()) {
+            consumer.currentLag(source).ifPresent(lag -> known.put(source, consumer.position(source) + lag));
+        }
+        return known;
+    }
+
+    Map<TopicPartition, Long> ends() {
+        return ends;
     }
 
     /** The next offset of each source partition that is not processed. */

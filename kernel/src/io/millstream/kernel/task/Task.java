@@ -347,6 +347,12 @@ final class Task extends RunningTask {
         return now == null ? Map.of() : now.positions();
     }
 
+    @Override
+    Map<TopicPartition, Long> ends() {
+        Sources now = reading;
+        return now == null ? Map.of() : now.ends();
+    }
+
     /** The greatest timestamp of the records so far; -1 if there was none. */
     long streamTime() {
         return heads.streamTime();

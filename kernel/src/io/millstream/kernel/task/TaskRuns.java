@@ -107,6 +107,13 @@ public final class TaskRuns {
         return all;
     }
 
+    /** Where these partitions end, as far as that is known. */
+    public static Map<String, Long> ends(String name) {
+        Map<String, Long> all = new TreeMap<>();
+        open(name).forEach(task -> task.ends().forEach((at, end) -> all.put(at.toString(), end)));
+        return all;
+    }
+
     /**
      * What was read, written and dropped since it was last asked for, as {@link Figures#take} has it.
      *

@@ -36,7 +36,11 @@ def orders_of(*orders: tuple[str, int]) -> list[tuple[bytes, bytes]]:
 def test_the_page_is_a_program_that_runs(world: World, spark: SparkSession, tmp_path: Path) -> None:
     """docs/dataframes.md from its first line to its last, with a broker where it has a client."""
     lake = str(tmp_path / "lake")
-    for topic in ("orders", "orders-with-city", "clean-orders"):
+    topics = {"orders", "orders-with-city", "clean-orders"}
+    for topic in topics & world.kafka.topics():  # of the other engine
+        world.kafka.delete_topic(topic)
+    wait_until(lambda: not topics & world.kafka.topics(), "they are gone")
+    for topic in topics:
         world.kafka.create_topic(topic, 2)
     world.produce("orders", orders_of(("ann", 5), ("bob", 6), ("cat", 7)))
     rows = [("ann", "Bern"), ("bob", "Rome")]

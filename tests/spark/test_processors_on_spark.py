@@ -236,6 +236,17 @@ def test_steps_of_spark_are_before_and_behind_processors() -> None:
                 assert dict(entries) == expected
 
 
+@on_both_engines
+def test_a_sink_writes_what_each_of_its_parents_forwards() -> None:
+    """In a topology without the DSL it may have several."""
+    topology = Topology().add_source("in", "in", key_serde=TEXT, value_serde=TEXT)
+    topology.add_processor("loud", Loud, "in").add_processor("doubled", Doubled, "in")
+    topology.add_sink("out", "out", "loud", "doubled")
+    with TopologyTestDriver(topology) as driver:
+        driver.create_input_topic("in", TEXT, TEXT).pipe_input("a", "x")
+        assert pairs(driver, "out") == [("a", "x!"), ("a", "xx")]
+
+
 class Priced(Forwarding):
     def process(self, record: Record) -> None:
         prices = self.context.get_state_store("prices")
@@ -353,6 +364,7 @@ def test_a_worker_that_dies_says_at_which_record() -> None:
     assert "exit status 3; it was in the task of partition 0, at in-0 offset 2" in str(error)
 
 
+@on_both_engines
 def test_a_record_is_given_up_where_the_handler_says_so() -> None:
     """What was put and forwarded before stays, as in Kafka Streams; the record is counted, and in the dead
     letter queue with all that it had."""
@@ -399,6 +411,7 @@ class Telling(ProductionExceptionHandler):
         return ErrorHandlerResponse.resume([ProducerRecord("asked", record.key, told)])
 
 
+@on_both_engines
 def test_what_a_sink_cannot_write_is_for_the_production_handler() -> None:
     """Whatever the processing handler says, for no processor has failed."""
     goes_on = {"processing.exception.handler": "continue"}

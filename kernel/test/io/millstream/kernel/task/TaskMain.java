@@ -79,7 +79,7 @@ public final class TaskMain {
             if (row != null && row.getInt(0) == RunningTask.COMMIT) {
                 task.commit();
                 say("committed " + task.records());
-            } else if (row != null) {
+            } else if (row != null && row.getInt(0) == RunningTask.RECORD) {
                 process(task, what, output, row);
                 if (pauseNs > 0) {
                     LockSupport.parkNanos(pauseNs);

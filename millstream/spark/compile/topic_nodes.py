@@ -307,7 +307,13 @@ def _output(
 
 
 def visit_sink(building: Building, node: nodes.Sink) -> None:
-    flow, lane, _ = building.take(node.parents[0])
+    for parent in node.parents:
+        _write(building, node if parent is node.parents[0] else replace(node, parents=(parent,)), parent)
+
+
+def _write(building: Building, node: nodes.Sink, parent: Node) -> None:
+    """Have a sink write what comes from one of the nodes before it."""
+    flow, lane, _ = building.take(parent)
     key_serde, value_serde = _settled(building, node, flow, lane)
     topic = F.lit(node.topic)
     if node.topic is not None:

@@ -54,11 +54,11 @@ TIERS = {
     tier.name: tier
     for tier in (
         Tier("pure", "not disk and not spark and not kafka and not cluster", 300, spread=True),
-        Tier("spark", "spark and not kafka and not cluster", 2400, yields=True),
+        Tier("spark", "spark and not kafka and not cluster", 3600, yields=True),
         Tier("disk", "disk and not spark and not kafka and not cluster", 600, spread=True, yields=True),
-        Tier("kafka", "kafka and not spark and not cluster", 1800),
-        Tier("end-to-end", "kafka and spark and not cluster", 1800),
-        Tier("cluster", "cluster", 2400),
+        Tier("kafka", "kafka and not spark and not cluster", 2400),
+        Tier("end-to-end", "kafka and spark and not cluster", 2400),
+        Tier("cluster", "cluster", 3600),
     )
 }
 """Each test belongs to exactly one tier, that of the heaviest thing it needs; `end-to-end` tests need two."""

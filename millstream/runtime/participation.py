@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 
 from millstream.checkpoints.checkpoints import fingerprint
+from millstream.config import runs_tasks
 from millstream.errors import (
     LostTopicException,
     MissingSourceTopicException,
@@ -284,8 +285,8 @@ class Participation:
         if self._owner.state.is_wanted:
             self.report_warm()  # once a second: one that has warmed up may have waited long enough for others
         plan = self._owner.state.plan
-        if plan is None:
-            return {}
+        if plan is None or runs_tasks():
+            return {}  # tasks commit what they have done themselves; what they have read is more
         return {
             partition: offset
             for thread in self._crew.metadata()

@@ -204,6 +204,20 @@ def test_finished_offsets_are_committed_by_who_runs_the_pipeline(member: Make, w
     assert world.group.committed[TopicPartition("lines", 0)] == 17
 
 
+def test_of_tasks_no_offsets_are_committed_beside_their_own(
+    member: Make, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they have read is more than they have committed, or less: a restart would lose or repeat it."""
+    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
+    client = member("A")
+    running(client)
+    engine = world.engine_of("A")
+    assert engine is not None
+    engine.progress("p0", {TopicPartition("lines", 0): 17})
+    world.membership_of("A").commit()
+    assert world.group.committed == {}
+
+
 # --- lost --------------------------------------------------------------------------------------------------
 
 

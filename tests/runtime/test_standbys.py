@@ -79,6 +79,7 @@ def pair(member: Make, world: FakeWorld, **options: object) -> tuple[KafkaStream
     running(*clients)
     at_rest(world, *clients)
     wait_until(lambda: all(is_warm(client) for client in clients), "all is warm", SOON_S)
+    at_rest(world, *clients)  # one that is warm says so to the group
     return clients
 
 
@@ -300,6 +301,7 @@ def pair_with_handlers(member: Make, world: FakeWorld) -> tuple[KafkaStreams, Ka
     running(*clients)
     at_rest(world, *clients)
     wait_until(lambda: all(is_warm(client) for client in clients), "all is warm", SOON_S)
+    at_rest(world, *clients)  # one that is warm says so to the group
     return clients
 
 

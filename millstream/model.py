@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -14,6 +14,7 @@ __all__ = [
     "MAX_TIMESTAMP_MS",
     "MIN_TIMESTAMP_MS",
     "PARTS_HEADER",
+    "PARTS_OF_NULL",
     "BatchReport",
     "FirstBatch",
     "HostInfo",
@@ -32,6 +33,7 @@ __all__ = [
     "ValueAndTimestamp",
     "Window",
     "Windowed",
+    "is_of_null",
 ]
 
 K = TypeVar("K")
@@ -51,6 +53,10 @@ only in topics that the application owns: in any other topic, headers are the us
 PARTS_HEADER = "millstream.parts"
 """The header of changelog records whose value alone does not determine the aggregate's parts: these parts, as
 JSON. The sum and the count of an average, for instance."""
+
+PARTS_OF_NULL = b"\x01"
+"""How that header begins if the result of the parts is null. Then the value is empty: without one, the record
+would be a deletion, and Kafka would forget the parts."""
 
 MIN_TIMESTAMP_MS = -62_135_596_800_000
 MAX_TIMESTAMP_MS = 253_402_300_799_999
@@ -221,6 +227,11 @@ class Windowed(NamedTuple, Generic[K]):
 
     def __str__(self) -> str:
         return f"[{self.key}@{self.window.start_ms}/{self.window.end_ms}]"
+
+
+def is_of_null(headers: Iterable[tuple[str, bytes | None]]) -> bool:
+    """Whether a changelog's record with an empty value is that of an aggregate that is null."""
+    return any(name == PARTS_HEADER and (parts or b"").startswith(PARTS_OF_NULL) for name, parts in headers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
 from millstream.kafka.patience import AWAY, RETRIABLE, Silence
-from millstream.model import EPOCH_HEADER, TopicPartition
+from millstream.model import EPOCH_HEADER, TopicPartition, is_of_null
 from millstream.polling import looks
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 from millstream.topology.names import is_internal_topic
@@ -174,7 +174,10 @@ class KafkaChangelogConsumer:
                         dropped[where] = count + 1, max(latest, number)
                         continue
                     highest, self._epochs[where], rose[where] = epoch, number, offset
-            append((key, message.value(), timestamp))
+            content = message.value()
+            if content == b"" and headers and is_of_null(headers):
+                content = None
+            append((key, content, timestamp))
             if note is not None:
                 note(offset)
         if current is not None:

@@ -20,6 +20,9 @@ SIDE_LEFT = 0
 SIDE_RIGHT = 1
 """In the column `time` of a table join's row: the right side has changed."""
 
+CONTROL_RESTORED = 2
+"""In the column `control` of a task's row: it was processed earlier; what follows from it is kept."""
+
 MESSAGE_PROGRAM = "P"
 """To Python: the version of Python, and the pickled program, which is a function from frames to frames."""
 MESSAGE_REQUEST = "R"

@@ -31,7 +31,7 @@ from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.timestamps import extractor
 from millstream.errors import IllegalStateException, SerializationException, TopologyException
 from millstream.metrics.client_metrics import Metric, MetricName
-from millstream.model import KafkaRecord, KeyValue, StoreKind, TaskId, TopicPartition
+from millstream.model import KafkaRecord, KeyValue, StoreKind, TaskId, TopicPartition, is_of_null
 from millstream.ports import BytesStore, ChangelogBatch
 from millstream.processors.filling import filled
 from millstream.query.composite import QueryableStoreTypes, ReadOnlyKeyValueStore, open_store
@@ -562,7 +562,8 @@ class TopologyTestDriver:
     def _fill(self, record: KafkaRecord) -> None:
         for name in self._fills.get(record.topic, ()):
             if record.key is not None:
-                store, entry = self._stores[name], (record.key, record.value, record.timestamp)
+                value = None if record.value == b"" and is_of_null(record.headers) else record.value
+                store, entry = self._stores[name], (record.key, value, record.timestamp)
                 at = TopicPartition(record.topic, record.partition)
                 batch = ChangelogBatch(at, [entry], record.offset + 1, offsets=[record.offset])
                 store.apply(self._kept(store, batch), batch.next_offset)

@@ -200,6 +200,11 @@ class TableSource(Node):
         """Whether its store, if any, is filled from the topic itself, so Spark does not write it."""
         return self.stored is None or self.stored.source_topic is not None
 
+    @property
+    def is_own_changelog(self) -> bool:
+        """Whether the table is restored from the topic itself."""
+        return self.is_view and (self.stored is None or self.stored.logged)
+
 
 @dataclass(frozen=True, eq=False)
 class GlobalRead(TableSource):
@@ -210,6 +215,10 @@ class GlobalRead(TableSource):
     """
 
     of: GlobalTable | None = None
+
+    @property
+    def is_own_changelog(self) -> bool:
+        return False  # no task restores it
 
 
 @dataclass(frozen=True, eq=False)

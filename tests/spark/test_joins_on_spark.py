@@ -19,6 +19,7 @@ from snapshots.traces import Trace, traces, without_false_results
 from trace_driving import TOGETHER, came, ms, own, pipe_in_order, pipe_part, topology_of
 
 from millstream import (
+    EmitStrategy,
     Joined,
     JoinWindows,
     Materialized,
@@ -302,7 +303,11 @@ class Program:
                     given = [Joined.with_(grace_period=ms(op["grace"]))]
                 return Made(getattr(it, name)(other.it, joiner, *given), "string", of_table, windows)
         assert name in ("count", "reduce", "aggregate")
-        given = [store] if store is not None else []
+        if op.get("emit") == "close":
+            before = replace(before, it=it.emit_strategy(EmitStrategy.on_window_close()))
+        if store is not None and "retention" in op:
+            store = store.with_retention(ms(op["retention"]))
+        it, given = before.it, [store] if store is not None else []
         if name == "count":
             return Made(it.count(*given), "long", True, windows)
         return self._folded(before, op, store or Materialized.as_(f"own-{self.number}-{place}"))
@@ -327,28 +332,31 @@ class Program:
                     (store or Materialized.as_(f"own-{self.number}")).with_value_serde(Serdes.string()),
                 )
                 return Made(made, "string", True, before.windows)
-            made = it.aggregate(lambda value: F.array_join(F.collect_list(text(value)), ""), store)
-            return Made(made, "string", True, before.windows)
+            folds: Mapping[str, Any] = {
+                "concat": lambda value: F.array_join(F.collect_list(text(value)), ""),
+                "last": F.last,
+            }
+            return Made(it.aggregate(folds[function], store), "string", True, before.windows)
         if function == "sum":
             return Made(it.aggregate(lambda value: F.sum(value), store), "long", True)
 
         def plain(value: Any) -> str:
             return "_" if value is None else str(value)
 
-        def added(value: Any, so_far: str) -> str | None:
-            return None if function == "concat unless -" and value == "-" else f"{so_far}+{plain(value)}"
+        def changed(value: Any, so_far: str, sign: str) -> str | None:
+            return None if function == "concat unless -" and value == "-" else f"{so_far}{sign}{plain(value)}"
 
         if op["op"] == "reduce":
             made = it.reduce(
-                lambda so_far, value: added(value, so_far),
-                lambda so_far, value: f"{so_far}-{plain(value)}",
+                lambda so_far, value: changed(value, so_far, "+"),
+                lambda so_far, value: changed(value, so_far, "-"),
                 store,
             )
         else:
             made = it.aggregate(
                 lambda: "",
-                lambda key, value, so_far: added(value, so_far),
-                lambda key, value, so_far: f"{so_far}-{plain(value)}",
+                lambda key, value, so_far: changed(value, so_far, "+"),
+                lambda key, value, so_far: changed(value, so_far, "-"),
                 store.with_value_serde(Serdes.string()),
             )
         return Made(made, "string", True)

@@ -247,7 +247,7 @@ class Program:
         if op.get("emit") == "close":
             made = made.emit_strategy(EmitStrategy.on_window_close())
         if self.in_python and op["op"] != "count":
-            merges = "gap" in self.trace.operation("windowed_by")
+            merges = "gap" in self.trace.program[place]  # before it
             return folded_in_python(made, op, materialized, merges=merges)
         return folded(made, op, materialized)
 

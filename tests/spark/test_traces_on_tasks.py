@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from snapshots.traces import traces
-from test_traces_on_spark import UNCACHED, Program, can_be_said, tells_what_is_late, theirs, too_late
-from trace_driving import TOGETHER, came, stamped, topology_of
+from snapshots.traces import Step, traces
+from test_traces_on_spark import FOLDS, UNCACHED, Program, can_be_said, tells_what_is_late, theirs, too_late
+from trace_driving import TOGETHER, Logged, came, logged, logged_there, stamped, topology_of
 
 from millstream.testing import TopologyTestDriver
 
@@ -24,11 +24,14 @@ def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("in_python", [False, True], ids=["columns", "python"])
 def test_each_record_leads_to_what_kafka_streams_makes_of_it(file: str, in_python: bool) -> None:
-    """Step by step, against Kafka Streams' own traces; and how many records were late."""
+    """Step by step, against Kafka Streams' own traces: what comes out, what stores log, and how many records
+    were late."""
     chosen = [trace for trace in traces(file) if can_be_said(trace, in_python=in_python)]
     wrong = []
     for first in range(0, len(chosen), MOST):
-        programs = [Program(number, trace) for number, trace in enumerate(chosen[first : first + MOST])]
+        programs = [
+            Program(number, trace, in_python) for number, trace in enumerate(chosen[first : first + MOST])
+        ]
         topology = topology_of(programs)
         nodes = {node.store.name: node.name for node in topology.nodes if node.store is not None}
         with TopologyTestDriver(topology, UNCACHED) as driver:
@@ -38,11 +41,31 @@ def test_each_record_leads_to_what_kafka_streams_makes_of_it(file: str, in_pytho
                 for record, step in zip(program.trace.records, program.trace.steps, strict=True):
                     topic.pipe_input(stamped(program, record))
                     expected, wanted = wanted[: len(step.out)], wanted[len(step.out) :]
-                    if (found := came(driver, program)) != expected:
-                        wrong.append((program.trace.line[:300], record, found, expected))
+                    found = [came(driver, program), logs(driver, program)]
+                    if found != [expected, theirs_logged(program, step)]:
+                        wrong.append((program.trace.line[:300], record, found, expected, step.log))
                         break
                 if tells_what_is_late(program.trace):
                     late = sum(each.drops.by_node[nodes[program.first_store]] for each in driver._pipelines)
                     if late != too_late(program.trace):
                         wrong.append((program.trace.line[:300], "late", late, too_late(program.trace)))
-    assert wrong == [], (len(wrong), len(chosen))
+    assert not wrong, "\n".join(str(each) for each in wrong) + f" of {len(chosen)}"
+
+
+def places_of_stores(program: Program) -> list[int]:
+    return [place for place, op in enumerate(program.trace.program) if op["op"] in FOLDS and "store" in op]
+
+
+def logs(driver: TopologyTestDriver, program: Program) -> list[Logged]:
+    return [logged(driver, f"store-{program.number}-{place - 1}") for place in places_of_stores(program)]
+
+
+def theirs_logged(program: Program, step: Step) -> list[Logged]:
+    """Without the marks of merged sessions, as `theirs`."""
+    every = [logged_there(program.trace, step, place) for place in places_of_stores(program)]
+    if program.in_python:
+        return every
+    return [
+        {key: (value and value.replace(b"+", b""), time) for key, (value, time) in each.items()}
+        for each in every
+    ]

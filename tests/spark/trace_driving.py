@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from driving import STRINGS, records
 from pyspark.sql import functions as F
-from snapshots.traces import Headers, Record, Row, Trace
+from snapshots.traces import Headers, Record, Row, Step, Trace
 
 from millstream import KStream, Serde, Serdes, StreamsBuilder, Topology, Windowed
 from millstream.testing import TestRecord, TopologyTestDriver
@@ -23,6 +23,8 @@ __all__ = [
     "Driven",
     "came",
     "in_bytes",
+    "logged",
+    "logged_there",
     "ms",
     "own",
     "pipe_in_order",
@@ -144,6 +146,36 @@ def came(driver: TopologyTestDriver, program: Driven) -> list[Row]:
     """What the program has written since it was asked last."""
     found = records(driver, f"out-{program.number}", program.key_serde, program.value_serde)
     return [row_of(each) for each in found]
+
+
+Logged = dict[bytes | None, tuple[bytes | None, int]]
+"""What a changelog has of each key, in bytes: the value, and the timestamp."""
+
+
+def logged(driver: TopologyTestDriver, store: str) -> Logged:
+    """What a store has written to its changelog since it was asked last."""
+    written = records(driver, f"app-{store}-changelog", "bytes", "bytes")
+    return {each.key: (each.value, each.timestamp) for each in written}
+
+
+def logged_there(trace: Trace, step: Step, place: int) -> Logged:
+    """What Kafka Streams has written of the store of an operation. Sources: WindowKeySchema,
+    SessionKeySchema."""
+    windows = [op["windows"] for op in trace.program[:place] if op["op"] == "windowed_by"]
+    before = [trace.program[each] for each in trace.inputs[place]]
+    sequence = bytes(4) if any("windows" in op for op in before) else b""  # not of keys that have windows
+    found: Logged = {}
+    for row in step.log.get(trace.program[place]["store"], ()):
+        assert row.key is not None and row.timestamp is not None  # noqa: PT018
+        key, value = row.key.encode(), row.value
+        if row.start is not None and row.end is not None:
+            start, end = (time.to_bytes(8, "big", signed=True) for time in (row.start, row.end))
+            key += end + start if windows[-1] == "session" else start + sequence
+        if isinstance(value, int):
+            found[key] = value.to_bytes(8, "big", signed=True), row.timestamp
+        else:
+            found[key] = None if value is None else value.encode(), row.timestamp
+    return found
 
 
 def row_of(record: TestRecord) -> Row:

@@ -8,7 +8,7 @@ compiler.py has the table of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -240,6 +240,10 @@ class Building:
                 self._fill(node, node.store, flow, lane)
             else:
                 self._fill(StoreInput(node.name, (node,), node.store), node.store, flow, stored)
+
+    def as_stream(self, flow: Flow, lane: Lane) -> Lane:
+        """A table's lane as one of a stream."""
+        return replace(lane, old=None, since=None, past=None)
 
     def pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
         """Have the lane's rows written, whatever else needs them."""

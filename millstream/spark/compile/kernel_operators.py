@@ -373,7 +373,8 @@ def put_lanes(
     mine = tag.isin([number, *behind])
     plain_key = item.key
     if item.is_windowed:
-        plain_key = new.with_column("k", windowed_key(F.col(item.key), start, end))
+        bounds = F.when(mine, start), F.when(mine, end)  # others may be no times
+        plain_key = new.with_column("k", windowed_key(F.col(item.key), *bounds))
     if item.pending.windows is not None:
         flag = new.with_column("d", mine & (kind == constants.KIND_LATE))
         what = F.array(F.col(called["time"]), start, end, F.unix_millis(F.col(TIMESTAMP)))
@@ -394,7 +395,8 @@ def put_lanes(
     elif item.window is not None:
         assert item.pending.lane.key_serde is not None
         key_serde = item.pending.lane.key_serde
-    old = _old_value(item, new, mine) if item.pending.remembers else None
+    # What a window had before it closed is not told.
+    old = _old_value(item, new, mine & (kind <= constants.KIND_GONE)) if item.pending.remembers else None
     lane = Lane(plain_key, value, None, key_serde, value_serde, old)
     if item.core == "versions":
         lane = replace(lane, past=new.with_column("f", mine & F.col(called["time"]).isNotNull()))

@@ -202,4 +202,4 @@ def visit_suppress(building: Building, node: nodes.Suppress) -> None:
 
 def visit_to_stream(building: Building, node: nodes.ToStream) -> None:
     flow, lane, _ = building.take(node.parents[0])
-    building.put(node, flow, replace(lane, old=None, since=None, past=None))
+    building.put(node, flow, building.as_stream(flow, lane))

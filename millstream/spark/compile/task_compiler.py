@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from millstream.kernel.constants import CONTROL_RESTORED
 from millstream.serdes.serde import Serde
 from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.compiler import VISITS
@@ -91,7 +92,8 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         renamed = {"key": RAW_KEY, "value": RAW_VALUE, "headers": HEADERS}
         renamed |= {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET}
         rows = rows.withColumnsRenamed(renamed)
-        at = F.when(F.col(CONTROL) == 0, in_range(F.col("timestamp")))
+        is_record = F.col(CONTROL).isin(0, CONTROL_RESTORED)
+        at = F.when(is_record, in_range(F.col("timestamp")))
         rows = rows.withColumn(TIMESTAMP, at).drop("timestamp")
         opened = [node for node in pipeline.inputs if not isinstance(node, nodes.GlobalRead)]
         building.flows.append(TaskFlow(rows, building.names, unopened=len(opened)))

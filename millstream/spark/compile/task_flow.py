@@ -2,7 +2,8 @@
 
 Some of its rows are no records but controls, with which a task commits: they pass every step, and belong to
 no lane. So each lane has a flag, and no step removes a row without looking at `control`. Rows of records that
-were dropped stay as well, up to the sink, which counts them.
+were dropped stay as well, up to the sink, which counts them. Other rows were processed earlier, and come
+again to fill the stores that follow from tables: they belong to lanes of tables.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from millstream.spark.compile.flow import Flow, Lane
 __all__ = ["CONTROL", "TaskFlow"]
 
 CONTROL = "control"
-"""The column that is 0 in rows that are records."""
+"""The column that is 0 in rows that are new records."""
 
 
 @dataclass

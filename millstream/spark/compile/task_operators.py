@@ -15,10 +15,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millstream.kernel.constants import CONTROL_RESTORED
 from millstream.spark.compile import serde_columns
-from millstream.spark.compile.flow import CONTEXT, HEADERS, RAW_KEY, RAW_VALUE, TIMESTAMP, Flow
+from millstream.spark.compile.flow import CONTEXT, HEADERS, RAW_KEY, RAW_VALUE, TIMESTAMP, TOPIC, Flow
 from millstream.spark.compile.grouped_tables import of_both
-from millstream.spark.compile.kernel_joins import Join, Side
+from millstream.spark.compile.kernel_joins import Join, Side, is_quiet
 from millstream.spark.compile.kernel_operators import (
     Item,
     Results,
@@ -40,7 +41,7 @@ from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.dropped import LATE
-from millstream.topology.nodes import Node
+from millstream.topology.nodes import Node, Suppress, TableFilter
 
 __all__ = [
     "behind",
@@ -88,7 +89,8 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     building.operators.append(
         new.df.select(*(value.alias(f"item{place}") for place, value in enumerate(values)))
     )
-    return done | put_joins(building, results)
+    done |= put_joins(building, results)
+    return done - {building.stands_for.get(node) for node in building.pending}
 
 
 def operator(df: DataFrame, description: str, program: Any) -> DataFrame:
@@ -155,7 +157,7 @@ def record_of(building: TaskBuilding, flow: Flow, node: Node) -> Column:
 def passing(building: TaskBuilding, flow: Flow, df: DataFrame) -> list[str]:
     """The columns that pass an operator: what the lanes that go on need."""
     needed = [CONTROL, *CONTEXT, *building.choices.values()]
-    if building.flow.unopened or building.context.handlers.needs_source:
+    if building.needs_source or building.context.handlers.needs_source:
         needed += [RAW_KEY, RAW_VALUE]
     for each in flow.uncounted:
         needed += [each.flag, each.late or ""]
@@ -174,24 +176,31 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
     columns: dict[str, Column] = {}
     descriptions = []
     for item in items:
+        what = {**described(item, items), "store": building.store_of(item), **_of_store(building, item)}
         if not item.has_rows:
-            descriptions.append({**described(item, items), "store": building.store_of(item)})
+            descriptions.append(what)
             continue
         on, key = building.names.new("on"), building.names.new("kb")
-        columns[on] = F.coalesce(item.pending.belongs, F.lit(False))
-        columns[key] = F.when(item.pending.belongs, key_bytes(item, df))
+        belongs = item.pending.belongs
+        if what.get("versioned") and what["derived"]:
+            df, belongs = _with_logged(building, item, flow, df)
+        columns[on] = F.coalesce(belongs, F.lit(False))
+        columns[key] = F.when(belongs, key_bytes(item, df))
         parts = item.parts.parts
         if item.old is not None and item.using is None:
             df, parts = of_both(df, item.value, item.old, parts)
         for part in parts:
-            columns[part.name] = F.when(item.pending.belongs, part.column.cast(part.type))
-        store = building.store_of(item)
-        descriptions.append({**described(item, items), "on": on, "key": key, "store": store})
+            columns[part.name] = F.when(belongs, part.column.cast(part.type))
+        descriptions.append({**what, "on": on, "key": key})
     for of, item in enumerate(items):
         for suppress in item.held_back:
             store = building.store_named(suppress.stored)
             descriptions.append({**holding(suppress, of), "store": store})
-    since = [since_column(item) for item in items if item.pending.lane.since is not None]
+    since = [
+        F.when(item.pending.belongs, since_column(item))
+        for item in items
+        if item.pending.lane.since is not None
+    ]
     if since:
         columns[_SINCE] = F.coalesce(*since)
     columns[_PACKED] = packed(F.col(HEADERS))
@@ -209,6 +218,39 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
         **({"since": _SINCE} if since else {}),
     }
     return df.select(*passes, *columns), json.dumps(description)
+
+
+def _of_store(building: TaskBuilding, item: Item) -> dict[str, Any]:
+    """How its store is logged, and what it does when stores that follow from others are filled."""
+    store = building.store_of(item)
+    if store < 0:
+        return {}
+    derived, versioned = building.stores[store].derived, building.stores[store].versioned
+    node = building.stands_for.get(item.pending.node, item.pending.node)
+    is_table = not isinstance(item.pending.node, Side | Join | Suppress)
+    told = not derived and is_table and bool(building.uses.get(node))
+    at_once = item.at_once or versioned  # no cache is over such stores
+    found = {"derived": derived, "told": told, "versioned": versioned, "at_once": at_once}
+    if isinstance(node, TableFilter) and is_quiet(node):
+        return {**found, "settings": {**item.settings, "quiet": 1}}
+    return found
+
+
+def _with_logged(building: TaskBuilding, item: Item, flow: Flow, df: DataFrame) -> tuple[DataFrame, Column]:
+    """The rows with those of a store's changelog, which come again; and which are the item's."""
+    store = building.stores[building.store_of(item)]
+    assert item.pending.node.store is not None
+    key, value = building.serdes_of(item.pending.node.store, flow, item.pending.lane)
+    logged = (F.col(CONTROL) == CONTROL_RESTORED) & (F.col(TOPIC) == store.changelog)
+    where = F.lit(f"a record of {store.changelog}")
+    read = {
+        item.key: serde_columns.from_bytes(key, F.when(logged, F.col(RAW_KEY)), where),
+        item.value: serde_columns.from_bytes(value, F.when(logged, F.col(RAW_VALUE)), where),
+    }
+    df = df.withColumns(
+        {name: F.when(logged, column).otherwise(F.col(name)) for name, column in read.items()}
+    )
+    return df, (item.pending.belongs & (F.col(CONTROL) == 0)) | logged
 
 
 def _results(building: TaskBuilding, items: Sequence[Item], new: Flow) -> Results:

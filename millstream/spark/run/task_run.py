@@ -22,6 +22,7 @@ from millstream.topology.nodes import (
     OffsetResetPolicy,
     Repartition,
     Source,
+    TableSource,
 )
 from millstream.topology.pipeline import Pipeline, global_reads, topics_of_input
 
@@ -36,11 +37,14 @@ class TaskStore:
     """Part of a task's state.
 
     Attributes:
-        changelog: "" for none.
+        changelog: the topic that it is logged to; "": to none.
         in_memory: whether it is in memory only.
         layout: for a processor's store, how its entries lie (kernel: task/LaidOut.java); "" if they are those
             of its changelog.
-        source: the topic that fills it, if others write that; "" for none.
+        source: the topic that fills a processor's store, if others write that; "" for none.
+        derived: whether what it has follows from other stores, from topics that are read as tables, or from
+            all records of its changelog.
+        versioned: whether each put is logged.
     """
 
     name: str
@@ -48,6 +52,8 @@ class TaskStore:
     in_memory: bool
     layout: str = ""
     source: str = ""
+    derived: bool = False
+    versioned: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,7 @@ class TaskRun:
             "headers": True,
             "directory": settings.directory,
             "stores": [asdict(store) for store in stores],
+            "tables": _tables_of(pipeline),
             "outputs": _outputs_of(pipeline, application_id),
             "globals": _globals_of(pipeline, application_id),
             "global_consumer": dict(settings.global_consumer),
@@ -231,6 +238,11 @@ def _globals_of(pipeline: Pipeline, application_id: str) -> list[dict[str, Any]]
         for node in global_reads(pipeline)
         for topic in topics_of_input(node, application_id)
     ]
+
+
+def _tables_of(pipeline: Pipeline) -> list[str]:
+    """The topics that are the changelogs of the tables that are read from them."""
+    return [node.topic for node in pipeline.inputs if isinstance(node, TableSource) and node.is_own_changelog]
 
 
 def _outputs_of(pipeline: Pipeline, application_id: str) -> list[str]:

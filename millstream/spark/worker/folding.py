@@ -36,7 +36,7 @@ class Folding:
     | `groups` | aggregate to compute | the index of its key |
     | `befores` | aggregate to compute | the aggregate it starts from, as a reference |
     | `others` | aggregate to compute | the aggregate to merge into that, as a reference |
-    | `counts` | aggregate to compute | how many records to add after that |
+    | `counts` | aggregate to compute | how many records to add; 0 without others: it is the initial value |
     | `hows` | aggregate to compute | flags: FOLD_WANTED to return it, FOLD_USED_AGAIN if others refer to it |
     | `values` | record | its value, in the order of the aggregates |
     | `known` | known aggregate | its bytes |
@@ -74,6 +74,8 @@ class Folding:
         for group, before, other, count, how in zip(groups, befores, others, counts, hows, strict=True):
             of, key = of_groups[group], named[group]
             aggregate = None if before == NOTHING else taken(before, of.read)
+            if before == other == NOTHING and not count:
+                aggregate = of.initial()
             if other != NOTHING:
                 alive()
                 aggregate = of.merged(key, aggregate, taken(other, of.read))
@@ -107,6 +109,11 @@ class _Functions:
     def key(self, data: bytes) -> Any:
         """The key for functions. Without an initializer they do not receive it."""
         return None if self._fold.initializer is None else self._read_key(data)
+
+    def initial(self) -> Any:
+        """What a key has before its first record; nothing of a grouped table."""
+        initializer = None if isinstance(self._fold, TableFold) else self._fold.initializer
+        return None if initializer is None else initializer()
 
     def _folded(
         self, key: Any, aggregate: Any, values: Sequence[bytes | None], alive: Callable[[], None]

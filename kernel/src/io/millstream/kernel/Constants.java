@@ -16,6 +16,8 @@ public final class Constants {
     public static final int SIDE_LEFT = 0;
     /** In the column `time` of a table join's row: the right side has changed. */
     public static final int SIDE_RIGHT = 1;
+    /** In the column `control` of a task's row: it was processed earlier; what follows from it is kept. */
+    public static final int CONTROL_RESTORED = 2;
     /** To Python: the version of Python, and the pickled program, which is a function from frames to frames. */
     public static final byte MESSAGE_PROGRAM = 'P';
     /** To Python: frames for the program. */

@@ -8,7 +8,7 @@ import java.util.List;
  * with many others as soon as one of them is needed.
  *
  * <p>It starts from another aggregate, or from the functions' initial value; may be merged with another one; and then
- * gets records. It changes only until it is shared.
+ * gets records. It changes only until it is shared. If it has none of these, it is the initial value.
  */
 public final class Folded implements Encoded {
     private final Folds folds;
@@ -31,7 +31,7 @@ public final class Folded implements Encoded {
     /** Its number among those that are being computed. */
     int number;
 
-    private Folded(Folds folds, int fold, byte[] key) {
+    Folded(Folds folds, int fold, byte[] key) {
         this.folds = folds;
         this.fold = fold;
         this.key = key;

@@ -34,6 +34,11 @@ public final class Folds {
         return new Folded.Added(this, fold, key, value);
     }
 
+    /** What there is before the first record: the functions' initial value, or nothing. */
+    public Folded initial(int fold, byte[] key) {
+        return noted(new Folded(this, fold, key));
+    }
+
     /** An aggregate that was computed earlier. */
     public Object kept(int fold, byte[] key, byte[] computed) {
         return Folded.kept(this, fold, key, computed);

@@ -2,8 +2,17 @@ package io.millstream.kernel.core;
 
 /** The last record of each key, with its own time; null parts are values, too. Source: KTableSource. */
 public final class Latest extends Keyed {
+    /** Whether a row that was and is absent is no change. */
+    private final boolean isQuiet;
+
     public Latest(Task task) {
+        this(task, false);
+    }
+
+    /** @param isQuiet a row that was and is absent is no change, as behind KTableFilter */
+    public Latest(Task task, boolean isQuiet) {
         super(task);
+        this.isQuiet = isQuiet;
     }
 
     @Override
@@ -24,15 +33,19 @@ public final class Latest extends Keyed {
     }
 
     private void update(byte[] key, long at, long since, Object[] record) {
-        Slice slice = remembers ? table.slice(key, 0) : table.anew(key, 0);
+        Slice slice = remembers || isQuiet ? table.slice(key, 0) : table.anew(key, 0);
         Window window = valueOf(slice);
+        Window row = new Window(0, 0, since, record.clone());
+        if (isQuiet && !isThere(window) && !isThere(row)) {
+            return;
+        }
         if (window == null) {
-            window = new Window(0, 0, since, record.clone());
+            window = row;
             table.add(slice, window);
         } else {
             changing(window);
             window.at = since;
-            window.parts = record.clone();
+            window.parts = row.parts;
         }
         window.updated = at;
         table.changed(window);

@@ -122,18 +122,22 @@ public final class SessionWindows extends Windowed {
             }
             parts.begin(first.parts);
             parts.add(first.parts, record);
+            first.updated = at;
             table.changed(first);
             return;
         }
         parts.begin(first.parts);
         for (Window session : near) {
+            session.updated = at;
             table.remove(session);
             if (session != first) {
                 parts.add(first.parts, session.parts);
             }
         }
         parts.add(first.parts, record);
-        put(key, new Window(start, end, end, first.parts), last.end < closedBefore);
+        Window merged = new Window(start, end, end, first.parts);
+        merged.updated = at;
+        put(key, merged, last.end < closedBefore);
     }
 
     /**

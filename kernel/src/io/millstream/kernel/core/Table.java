@@ -201,6 +201,7 @@ public final class Table {
         if (atOnce) {
             window.headers = headers;
             output.gone(window.slice.key, window);
+            window.before = null;
         }
     }
 
@@ -245,7 +246,9 @@ public final class Table {
         }
         emit(slice);
         if (isLasting) {
-            slice.windows.removeIf(window -> !window.stored);
+            if (slice.changed) {
+                write(slice); // what it was is logged
+            }
             if (!slice.windows.isEmpty()) {
                 kept.drop(key, number, slice.windows);
             }

@@ -1,7 +1,7 @@
 package io.millstream.kernel.core;
 
 /** Receives the changed rows of a table, and nothing else, because a table has no windows. */
-abstract class TableOutput implements Output {
+public abstract class TableOutput implements Output {
     @Override
     public final void gone(byte[] key, Window window) {
         throw new IllegalStateException("a row stays, with nothing in it");

@@ -12,11 +12,25 @@ public final class WholeTime extends Keyed {
         if (window == null) {
             window = new Window(0, 0, at, parts.first(record));
             table.add(table.slice(key, 0), window);
+        } else if (isForgotten(window)) {
+            window.at = at;
+            window.before = null;
+            window.parts = parts.first(record);
         } else {
             changing(window);
             window.at = Math.max(window.at, at);
             parts.add(window.parts, record);
         }
         table.changed(window);
+    }
+
+    /** Whether a function gave nothing, which is as if there had been no record. */
+    private static boolean isForgotten(Window window) {
+        for (Object part : window.parts) {
+            if (part instanceof Folded folded && folded.isKnown() && folded.bytes() == null) {
+                return true;
+            }
+        }
+        return false;
     }
 }

@@ -12,7 +12,7 @@ public final class Window {
     public final long end;
     /** The largest timestamp of its records; for a row of a table, the time since which it is what it is. */
     public long at;
-    /** For a row of a table that changes, the time of the update. */
+    /** For a row of a table, or a session, that changes: the time of the update. */
     public long updated;
     /** Partial results, as {@link Parts} merges them. */
     public Object[] parts;

@@ -155,7 +155,7 @@ public final class Plan implements Serializable {
         public Core core(Task task) {
             return switch (core) {
                 case "whole" -> new WholeTime(task);
-                case "latest" -> new Latest(task);
+                case "latest" -> new Latest(task, setting("quiet") != 0);
                 case "versions" -> new Versions(task, setting("history"));
                 case "records" -> new Records(
                         task, setting("before") + setting("after"), pairs().retention(), pairs().patience());

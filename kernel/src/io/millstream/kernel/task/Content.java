@@ -47,6 +47,11 @@ final class Content {
         return folded[part] ? folds.record(fold, key, (byte[]) value) : value;
     }
 
+    /** A part before the first record; null if it is no fold. */
+    Object initial(int part, byte[] key) {
+        return folded[part] ? folds.initial(fold, key) : null;
+    }
+
     byte[] write(Layout layout, Window window, byte[] result) {
         try {
             bytes.reset();
@@ -58,8 +63,8 @@ final class Content {
             throw new UncheckedIOException(error);
         }
         byte[] written = bytes.toByteArray();
-        Entry entry = layout.isTable ? new Entry(window.at, written, result) : new Entry(window.at, null, written);
-        return entry.bytes();
+        long at = layout.timestamp(window);
+        return (layout.isTable ? new Entry(at, written, result) : new Entry(at, null, written)).bytes();
     }
 
     private void write(Object[] parts) throws IOException {

@@ -3,19 +3,30 @@ package io.millstream.kernel.task;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 
-/** Whether what an operator derives from the entries of its stores has followed all that was restored. */
+/** Whether what is derived from the entries of stores has followed all that was restored. */
 final class Derived {
     private static final byte[] RESTORED = {(byte) 0xFF};
+    /** In place of an operator's number. */
+    private static final int OF_STORES = -1;
 
     private final State state;
     private final int store;
     private final byte[] name;
 
-    /** @param store the number of the store for what is due */
+    /**
+     * What an operator derives.
+     *
+     * @param store the number of the store for what is due
+     */
     Derived(State state, int store, int operator) {
         this.state = state;
         this.store = store;
         this.name = ByteBuffer.allocate(Short.BYTES).putShort((short) operator).array();
+    }
+
+    /** The stores that follow from others. */
+    static Derived ofStores(State state, int store) {
+        return new Derived(state, store, OF_STORES);
     }
 
     /**

@@ -76,6 +76,11 @@ abstract class Layout {
 
     protected abstract void put(Window window, ByteBuffer name);
 
+    /** The timestamp of a window's entry. */
+    long timestamp(Window window) {
+        return window.at;
+    }
+
     /** The window of an entry, without its value. */
     abstract Window window(ByteBuffer name, long at, Object[] parts);
 
@@ -178,9 +183,17 @@ abstract class Layout {
         }
 
         @Override
+        @SuppressWarnings("super")
+        long timestamp(Window window) {
+            return window.updated; // its end is its time
+        }
+
+        @Override
         Window window(ByteBuffer name, long at, Object[] parts) {
             long end = name.getLong();
-            return new Window(name.getLong(), end, at, parts);
+            Window window = new Window(name.getLong(), end, end, parts);
+            window.updated = at;
+            return window;
         }
 
         @Override

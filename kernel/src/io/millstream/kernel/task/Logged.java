@@ -15,17 +15,6 @@ final class Logged {
     private Logged() {}
 
     /**
-     * What is to be logged.
-     *
-     * @param value null for a deletion
-     */
-    record Change(byte[] key, byte[] value, long at) {
-        byte[] entry() {
-            return value == null ? null : new Entry(at, null, value).bytes();
-        }
-    }
-
-    /**
      * The record of a change.
      *
      * @param value as the state has it; null for a deletion

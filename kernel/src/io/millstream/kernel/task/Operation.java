@@ -12,6 +12,7 @@ import io.millstream.kernel.core.Records;
 import io.millstream.kernel.core.References;
 import io.millstream.kernel.core.Suppress;
 import io.millstream.kernel.core.TableJoin;
+import io.millstream.kernel.core.TableOutput;
 import io.millstream.kernel.core.TableView;
 import io.millstream.kernel.core.Window;
 import io.millstream.kernel.python.Folding;
@@ -100,15 +101,20 @@ final class Operation implements Operator {
          * @param description JSON: `number`; `passes`; `records`, whether they pass; the names of columns: `at`, the
          *     time in ms; `headers`, packed headers (see {@link io.millstream.kernel.state.Headers}), and `since`, if
          *     there are such columns; `local`, the number of a store that is not logged; and `items`: each as
-         *     {@link Plan#of} has it, and the names of columns: `on`, whether a row is for it, and `key`; and the
-         *     number of its `store`, if it keeps entries. An item without `key` gets no rows.
+         *     {@link Plan#of} has it, and the names of columns: `on`, whether a row is for it, and `key`; the number of
+         *     its `store`, if it keeps entries; and whether it is `derived` or `versioned`, or its entries are `told`.
+         *     An item without `key` gets no rows.
          */
         static Spec of(JsonNode description, StructType rows, Program program) {
             ArrayList<Entry> entries = new ArrayList<>();
             ArrayList<Integer> stores = new ArrayList<>();
             for (JsonNode item : description.get("items")) {
-                int on = OperatorNode.place(item, "on", rows);
-                entries.add(new Entry(on, OperatorNode.place(item, "key", rows)));
+                entries.add(new Entry(
+                        OperatorNode.place(item, "on", rows),
+                        OperatorNode.place(item, "key", rows),
+                        item.path("derived").asBoolean(),
+                        item.path("told").asBoolean(),
+                        item.path("versioned").asBoolean()));
                 stores.add(item.path("store").asInt(NONE));
             }
             return new Spec(
@@ -151,8 +157,16 @@ final class Operation implements Operator {
         }
     }
 
-    /** The places of an item's columns: whether a row is for it (-1: each is), and the key (-1: none is). */
-    record Entry(int on, int key) implements Serializable {}
+    /**
+     * Where an item's rows are, and what it does with those of earlier (see {@link Replay}).
+     *
+     * @param on the place of the column that says whether a row is for it; negative: each is
+     * @param key that of the key; negative: it gets no rows
+     * @param isDerived whether it keeps what follows from them
+     * @param isTold whether its entries are told, because others follow from them
+     * @param isVersioned whether each of its changes is logged
+     */
+    record Entry(int on, int key, boolean isDerived, boolean isTold, boolean isVersioned) implements Serializable {}
 
     private final Spec spec;
     private final State state;
@@ -168,12 +182,19 @@ final class Operation implements Operator {
 
     private final Results.Rows rows;
     private final InternalRow nothing;
+    private final InternalRow nothingRestored;
     private final InternalRow passedOwn;
     private final JoinedRow joined = new JoinedRow();
     /** What came in last, and has still to go on. */
     private InternalRow passing;
 
     private boolean isOpen;
+    /** Whether the row at hand was processed earlier. */
+    private boolean isRestored;
+    /** The next item whose entries are told, and its entries. */
+    private int telling = Integer.MAX_VALUE;
+
+    private Cursor told;
 
     /**
      * @param stored computes the values of tables' entries; null if nobody reads them
@@ -194,6 +215,9 @@ final class Operation implements Operator {
         Object[] blank = new Object[spec.columns];
         blank[spec.control] = RunningTask.RECORD;
         nothing = new GenericInternalRow(blank);
+        Object[] restored = blank.clone();
+        restored[spec.control] = RunningTask.RESTORED;
+        nothingRestored = new GenericInternalRow(restored);
         rows = new Results.Rows(plan, shelves);
         Folds all = new Folds(folds);
         JoinedRow own = new JoinedRow();
@@ -349,13 +373,30 @@ final class Operation implements Operator {
         if (cores[tag] == null && plan.items.get(tag).core().equals("waiting")) {
             cores[tag] = shelves[tag].waiting(lookup(tag));
         } else if (cores[tag] == null) {
-            Output all = results[tag];
+            Output all = spec.entries.get(tag).isVersioned && isWhole(tag) ? logged(tag) : results[tag];
             for (int other : plan.over(tag)) {
                 all = over(other, tag, all);
             }
             cores[tag] = shelves[tag].core(all, plan.capacity(tag));
         }
         return cores[tag];
+    }
+
+    private boolean isWhole(int tag) {
+        return plan.items.get(tag).core().equals("whole");
+    }
+
+    /** The receiver of changes that are logged, each of them. */
+    private Output logged(int tag) {
+        return new TableOutput() {
+            @Override
+            public void update(byte[] key, Window window) {
+                if (!isRestored) {
+                    shelves[tag].log(key, window);
+                }
+                results[tag].update(key, window);
+            }
+        };
     }
 
     /** The receiver of an item's changes, in addition to others. */
@@ -370,7 +411,15 @@ final class Operation implements Operator {
                 Output side = join.of(others, below == left);
                 yield item.isOfOne() ? join.of(side, false) : side;
             }
-            case "references" -> references(tag).of(others);
+            case "references" -> {
+                Output changing = references(tag).of(others);
+                yield new TableOutput() {
+                    @Override
+                    public void update(byte[] key, Window window) {
+                        (isRestored ? others : changing).update(key, window); // they were told when it came first
+                    }
+                };
+            }
             default -> others;
         };
     }
@@ -400,10 +449,13 @@ final class Operation implements Operator {
         open();
         passing = row;
         int control = row.getInt(spec.control);
-        if (control != RunningTask.RECORD) {
-            if (control == RunningTask.COMMIT) {
-                finish();
-            }
+        isRestored = control == RunningTask.RESTORED || control == RunningTask.DERIVE;
+        if (control == RunningTask.COMMIT) {
+            finish();
+        } else if (control == RunningTask.DERIVE) {
+            telling = 0;
+        }
+        if (control != RunningTask.RECORD && control != RunningTask.RESTORED) {
             return;
         }
         long at = row.getLong(spec.timestamp);
@@ -412,13 +464,21 @@ final class Operation implements Operator {
         for (int i = 0; i < shelves.length; i++) {
             Entry entry = spec.entries.get(i);
             boolean isFor = entry.key >= 0
+                    && (!isRestored || entry.isDerived)
                     && (entry.on < 0 || !row.isNullAt(entry.on) && row.getBoolean(entry.on))
                     && (takesNullKeys[i] || !row.isNullAt(entry.key));
             if (isFor) {
                 byte[] key = row.isNullAt(entry.key) ? null : row.getBinary(entry.key);
                 long since = spec.since < 0 || row.isNullAt(spec.since) ? at : row.getLong(spec.since);
-                record(i, key, at, since, parts(i, key, row));
+                Object[] parts = parts(i, key, row);
+                if (entry.isVersioned && !isRestored && !isWhole(i)) {
+                    shelves[i].log(key, new Window(at, at, at, parts)); // also what is too old to be kept
+                }
+                record(i, key, at, since, parts);
             }
+        }
+        if (isRestored && state.changedBytes() > Memory.changes()) {
+            state.spill();
         }
     }
 
@@ -484,7 +544,29 @@ final class Operation implements Operator {
     /** The next result of what was processed; null if there is none. It is valid until the next call. */
     InternalRow result() {
         InternalRow found = rows.next();
-        return found == null ? null : joined.apply(found, nothing);
+        if (found == null && telling < shelves.length && tell()) {
+            found = rows.next();
+        }
+        return found == null ? null : joined.apply(found, isRestored ? nothingRestored : nothing);
+    }
+
+    /** Passes on the next entry of its tables; whether there is one. */
+    @SuppressWarnings("resource") // it closes at its end, or with the state
+    private boolean tell() {
+        for (; telling < shelves.length; telling++) {
+            if (!spec.entries.get(telling).isTold) {
+                continue;
+            }
+            Shelf shelf = shelves[telling];
+            told = told == null ? shelf.entries() : told;
+            if (told.next()) {
+                byte[] key = shelf.key(told.key());
+                results[telling].update(key, shelf.window(told.key(), told.value()));
+                return true;
+            }
+            told = null;
+        }
+        return false;
     }
 
     /** A row as it goes on; null if nothing needs it. */

@@ -253,7 +253,8 @@ final class Processors implements Operator {
             task.state.put(store, each.key(), entry(store, each.value()));
         }
         for (Processing.Put each : made.logged()) {
-            task.state.log(spec.stores.get(each.store()), each.key(), each.value(), each.at());
+            byte[] value = each.value() == null ? null : new Entry(each.at(), null, each.value()).bytes();
+            task.state.log(spec.stores.get(each.store()), each.key(), value, each.at());
         }
         if (made.due() != Long.MAX_VALUE) {
             task.wake(made.due());

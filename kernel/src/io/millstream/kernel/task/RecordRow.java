@@ -44,10 +44,14 @@ final class RecordRow extends GenericInternalRow {
 
     /** @param ofTimestamp its time, which a timestamp extractor may have given it */
     RecordRow of(ConsumerRecord<byte[], byte[]> of, UTF8String ofTopic, long ofTimestamp) {
+        return of(of, ofTopic, ofTimestamp, RunningTask.RECORD);
+    }
+
+    RecordRow of(ConsumerRecord<byte[], byte[]> of, UTF8String ofTopic, long ofTimestamp, int ofControl) {
         record = of;
         topic = ofTopic;
         timestamp = ofTimestamp;
-        control = 0;
+        control = ofControl;
         return this;
     }
 

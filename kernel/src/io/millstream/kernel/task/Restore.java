@@ -54,6 +54,7 @@ public final class Restore {
     /** Those that are not at their ends. */
     private final Set<TopicPartition> left = new HashSet<>();
 
+    private boolean isOutdated;
     private volatile Progress progress;
 
     /**
@@ -77,7 +78,7 @@ public final class Restore {
         for (int i = 0; i < plan.stores().size(); i++) {
             TaskPlan.Store store = plan.stores().get(i);
             TopicPartition source = new TopicPartition(store.source(), partition);
-            if (store.isLogged()) {
+            if (store.isLogged() && !store.isDerived()) {
                 stores.put(new TopicPartition(store.changelog(), partition), i);
             } else if (committed.containsKey(source)) {
                 stores.put(source, i);
@@ -112,10 +113,6 @@ public final class Restore {
                 left.add(changelog);
             }
         });
-        if (!left.isEmpty() && plan.local() >= 0) { // before anything is kept
-            Derived.outdate(state, plan.local());
-            state.committed(new long[plan.stores().size()]);
-        }
         read();
         progress = null;
     }
@@ -193,7 +190,18 @@ public final class Restore {
             }
             entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), Logged.value(record)));
         }
+        boolean isOfProcessors = !plan.stores().get(store).layout().isEmpty(); // nothing follows from them
+        outdate(!entries.isEmpty() && !isOfProcessors);
         state.restored(store, entries, position);
+    }
+
+    /** Notes, before the first entries are kept, that what follows from them is missing. */
+    private void outdate(boolean isChanging) {
+        if (isChanging && !isOutdated && plan.local() >= 0) {
+            isOutdated = true;
+            Derived.outdate(state, plan.local());
+            state.committed(new long[plan.stores().size()]);
+        }
     }
 
     private long apiTimeoutMs() {

@@ -47,6 +47,10 @@ final class ResultRow extends GenericInternalRow {
         return this;
     }
 
+    byte[] key() {
+        return key;
+    }
+
     void time(long value) {
         time = value;
         hasTime = true;

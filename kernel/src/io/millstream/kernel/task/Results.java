@@ -73,12 +73,13 @@ final class Results implements Output, Matches {
             return row.of(tag, kind, key, start, end, at);
         }
 
-        private void put(ResultRow row, int of, Object[] parts, boolean isOld) {
-            if (parts == null || isOld && !shelves[of].item.remembers()) {
+        private void put(ResultRow row, int of, Object[] given, boolean isOld) {
+            if (isOld ? !shelves[of].item.remembers() : given == null) {
                 return;
             }
             int first = isOld ? placesOfOld[of] : places[of];
             Content content = shelves[of].content;
+            Object[] parts = given == null ? initial(of, row.key()) : given;
             for (int i = 0; i < parts.length; i++) {
                 Object part = parts[i];
                 if (part instanceof Folded folded) {
@@ -89,6 +90,17 @@ final class Results implements Output, Matches {
                     row.put(first + i, content.packing(i).column(part));
                 }
             }
+        }
+
+        /** What a window has before its first record. Sessions have nothing. */
+        private Object[] initial(int of, byte[] key) {
+            Object[] parts = new Object[shelves[of].item.names().size()];
+            if (!shelves[of].item.core().equals("sessions")) {
+                for (int i = 0; i < parts.length; i++) {
+                    parts[i] = shelves[of].content.initial(i, key);
+                }
+            }
+            return parts;
         }
 
         /** The row of a window as its store has it, which is emitted to nobody. */

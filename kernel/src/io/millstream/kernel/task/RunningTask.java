@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.Constants;
 import io.millstream.kernel.sink.Rows;
 import java.util.HashMap;
 import java.util.Map;
@@ -15,6 +16,10 @@ abstract class RunningTask implements AutoCloseable {
     static final int RECORD = 0;
     /** In a row behind which everything is to be committed. */
     static final int COMMIT = 1;
+    /** In a row that is a record, or an entry of a store, of earlier: see {@link Replay}. */
+    static final int RESTORED = Constants.CONTROL_RESTORED;
+    /** In a row before which operators pass on the entries of their tables: see {@link Replay}. */
+    static final int DERIVE = 3;
     /** In a row with which operators do what is due by the time of day. */
     static final int TICK = 4;
     /** In a row with which operators compute what they have put off: no more comes soon. */
@@ -104,6 +109,11 @@ abstract class RunningTask implements AutoCloseable {
 
     /** Everything that was read before the control is with the sink: commit it. */
     abstract void commit();
+
+    /** Everything that follows from what was restored is in the state. */
+    void derived() {
+        Derived.ofStores(state, plan.local()).update();
+    }
 
     /** What an operator has noted with the last commit; null if it has noted nothing. */
     abstract byte[] clock(int operator);

@@ -123,6 +123,16 @@ final class Shelf {
         return slices.key(name);
     }
 
+    /** Logs a change of a store whose versions are kept. */
+    void log(byte[] key, Window window) {
+        slices.log(key, window);
+    }
+
+    /** All its entries. */
+    Cursor entries() {
+        return state.range(store, null, null, false);
+    }
+
     /** Writes what was derived. */
     void settle() {
         if (due != null) {

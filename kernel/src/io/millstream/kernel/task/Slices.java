@@ -7,6 +7,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 
 /** The slices of an item in the state of a task: each window is an entry (see {@link Layout}). */
 final class Slices implements SliceState {
@@ -100,19 +101,14 @@ final class Slices implements SliceState {
     @Override
     public void write(byte[] key, long slice, List<Window> windows, List<Window> removed) {
         for (Window window : removed) {
-            state.put(store, layout.name(key, window), null);
+            state.put(store, layout.name(key, window), null, window.updated);
         }
         boolean isAnyForgotten = false;
         for (Window window : windows) {
             if (window.isDirty()) {
-                boolean isForgotten = isForgotten(window);
-                isAnyForgotten |= isForgotten;
-                byte[] value = null;
-                if (!isForgotten) {
-                    byte[] result = !layout.isTable || values == null ? null : values.of(key, window);
-                    value = content.write(layout, window, result);
-                }
-                state.put(store, layout.name(key, window), value);
+                byte[] value = isForgotten(window) ? null : value(key, window);
+                isAnyForgotten |= value == null;
+                state.put(store, layout.name(key, window), value, Math.max(window.at, window.updated));
             }
         }
         if (isAnyForgotten) {
@@ -120,10 +116,26 @@ final class Slices implements SliceState {
         }
     }
 
-    /** Whether a key has no value, because a function returned none or it was deleted. */
+    private byte[] value(byte[] key, Window window) {
+        return content.write(layout, window, layout.isTable && values != null ? values.of(key, window) : null);
+    }
+
+    /** Logs the value of a key in a store whose versions are kept. */
+    void log(byte[] key, Window window) {
+        byte[] result = isForgotten(window) ? null : values.of(key, window);
+        byte[] value = null;
+        if (result != null) {
+            value = layout.isTable ? content.write(layout, window, result) : new Entry(window.at, null, result).bytes();
+        }
+        state.log(store, key, value, window.at);
+    }
+
+    /** Whether a key has no value, because a function returned none, it was deleted, or there were only nulls. */
     private boolean isForgotten(Window window) {
         Object first = window.parts.length == 0 ? null : window.parts[0];
-        return forgetsNull && first == null || first instanceof Folded folded && folded.bytes() == null;
+        return forgetsNull && first == null
+                || first instanceof Folded folded && folded.bytes() == null
+                || layout.isTable && Arrays.stream(window.parts).allMatch(Objects::isNull);
     }
 
     @Override

@@ -14,7 +14,6 @@ import java.util.Map;
 import java.util.NavigableMap;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.TreeSet;
 import java.util.function.BiConsumer;
 import org.rocksdb.ColumnFamilyDescriptor;
 import org.rocksdb.ColumnFamilyHandle;
@@ -47,6 +46,8 @@ final class State implements AutoCloseable {
     /** What a change takes beside its bytes, about. */
     private static final long OVERHEAD = 100;
 
+    private static final long UNHEARD = Long.MIN_VALUE;
+
     private static final class Part {
         final TaskPlan.Store store;
         ColumnFamilyHandle family;
@@ -54,10 +55,10 @@ final class State implements AutoCloseable {
         TreeMap<byte[], byte[]> kept;
         /** What has changed since the last commit; null for a deleted key. */
         TreeMap<byte[], byte[]> changes = newMap();
-        /** Of the deleted keys those of which the changelog does not hear. */
-        Set<byte[]> dropped = new TreeSet<>(Arrays::compareUnsigned);
-        /** What is to be logged of a store that has a layout. */
-        final List<Logged.Change> log = new ArrayList<>();
+        /** Of the deleted keys the times; {@link #UNHEARD}: the changelog does not hear of it. */
+        TreeMap<byte[], Long> deleted = new TreeMap<>(Arrays::compareUnsigned);
+        /** What is logged in any case: all puts if entries are not; those of keys that have expired since. */
+        List<Put> puts = new ArrayList<>();
         /** The next offset of its changelog that is not in it. */
         long position;
         /** An iterator over what was on disk at the last commit; null if it is not open. */
@@ -82,10 +83,12 @@ final class State implements AutoCloseable {
                 changes = newMap();
                 cursors.clear();
             }
-            dropped.clear();
-            log.clear();
+            deleted.clear();
+            puts.clear();
         }
     }
+
+    private record Put(byte[] key, byte[] value, long time) {}
 
     private final List<Part> parts = new ArrayList<>();
     private final TaskDirectory directory;
@@ -95,7 +98,7 @@ final class State implements AutoCloseable {
     private ColumnFamilyHandle positions;
     private WriteOptions writing;
     private long changedBytes;
-    /** The time of the record at hand, with which deletions are logged. */
+    /** The time of the record at hand. */
     long timestamp;
 
     /**
@@ -219,11 +222,48 @@ final class State implements AutoCloseable {
         }
     }
 
-    /** A value of null deletes the key. */
-    void put(int store, byte[] key, byte[] value) {
+    /** Deletes all entries of a store at once, on disk as well. It is in no changelog. */
+    void clear(int store) {
         Part part = parts.get(store);
-        if (!part.dropped.isEmpty()) {
-            part.dropped.remove(key);
+        release(part);
+        part.forget();
+        if (part.kept != null) {
+            part.kept = newMap(); // open cursors go on with the old one
+            part.readers.clear();
+            return;
+        }
+        try (RocksIterator all = database.newIterator(part.family)) {
+            all.seekToFirst();
+            byte[] first = all.isValid() ? all.key() : null;
+            all.seekToLast();
+            if (first != null && all.isValid()) {
+                byte[] last = all.key();
+                database.deleteRange(part.family, writing, first, last);
+                database.delete(part.family, writing, last);
+            }
+            all.status();
+        } catch (RocksDBException error) {
+            throw failed(error);
+        }
+    }
+
+    /** A value of null deletes the key, at the time of the record at hand. */
+    void put(int store, byte[] key, byte[] value) {
+        put(store, key, value, timestamp);
+    }
+
+    /**
+     * Changes a key.
+     *
+     * @param value null deletes it
+     * @param deleted the time of a deletion
+     */
+    void put(int store, byte[] key, byte[] value, long deleted) {
+        Part part = parts.get(store);
+        if (value == null) {
+            part.deleted.put(key, deleted);
+        } else if (!part.deleted.isEmpty()) {
+            part.deleted.remove(key);
         }
         if (!part.cursors.isEmpty()) {
             byte[] from = part.changes.get(key);
@@ -240,25 +280,29 @@ final class State implements AutoCloseable {
         }
     }
 
-    /** Deletes a key of which the changelog does not hear: what is expired there, too. */
+    /** Deletes a key of which the changelog does not hear: what is expired there, too. It hears what it was before. */
     void drop(int store, byte[] key) {
-        put(store, key, null);
-        parts.get(store).dropped.add(key);
+        Part part = parts.get(store);
+        byte[] changed = part.changes.get(key);
+        if (changed != null && part.store.isLogged()) {
+            part.puts.add(new Put(key, changed, 0));
+        }
+        put(store, key, null, UNHEARD);
     }
 
     /**
-     * Has a record written to the changelog of a store that has a layout: each put is logged, as in Kafka Streams, and
-     * its entries are not.
+     * Has a record written to the changelog of a store that has a layout, or whose versions are kept: each put is
+     * logged, as in Kafka Streams, and its entries are not.
      *
-     * @param value null for a deletion
-     * @param at the record's timestamp
+     * @param value as an entry; null for a deletion
+     * @param at the time of a deletion
      */
     void log(int store, byte[] key, byte[] value, long at) {
         Part part = parts.get(store);
         if (!part.store.isLogged()) {
             return;
         }
-        part.log.add(new Logged.Change(key, value, at));
+        part.puts.add(new Put(key, value, at));
         changedBytes += OVERHEAD + key.length + (value == null ? 0 : value.length);
     }
 
@@ -505,21 +549,20 @@ final class State implements AutoCloseable {
         for (int i = 0; i < parts.size(); i++) {
             Part part = parts.get(i);
             int store = i;
-            if (!part.store.isLogged()) {
-                continue;
-            }
-            part.log.forEach(change -> log.add(store, change.key(), change.entry(), change.at()));
-            if (part.store.layout().isEmpty()) {
+            part.puts.forEach(put -> log.add(store, put.key, put.value, put.time));
+            boolean isOfEntries = !part.store.isVersioned() && part.store.layout().isEmpty();
+            if (part.store.isLogged() && isOfEntries) {
                 part.changes.forEach((key, value) -> {
-                    if (value != null || !part.dropped.contains(key)) {
-                        log.add(store, key, value, timestamp);
+                    long deleted = value == null ? part.deleted.get(key) : 0;
+                    if (deleted != UNHEARD) {
+                        log.add(store, key, value, deleted);
                     }
                 });
             }
         }
     }
 
-    /** Receives changes: the store's number, key and value; null for a deletion, at a time. */
+    /** Receives changes: the store's number, the key, and the value; or null, and the time of the deletion. */
     interface Log {
         void add(int store, byte[] key, byte[] value, long at);
     }
@@ -555,6 +598,26 @@ final class State implements AutoCloseable {
             throw failed(error);
         }
         abort();
+    }
+
+    /** Keeps the changes of stores that are derived before they are committed: what they follow from is. */
+    void spill() {
+        try (WriteBatch batch = new WriteBatch()) {
+            for (Part part : parts) {
+                if (part.store.isDerived()) {
+                    release(part);
+                    for (Map.Entry<byte[], byte[]> change : part.changes.entrySet()) {
+                        keep(part, batch, change.getKey(), change.getValue());
+                        byte[] value = change.getValue();
+                        changedBytes -= OVERHEAD + change.getKey().length + (value == null ? 0 : value.length);
+                    }
+                    part.forget();
+                }
+            }
+            write(batch);
+        } catch (RocksDBException error) {
+            throw failed(error);
+        }
     }
 
     /** Keeps committed entries of a store's changelog at once, and that it is complete up to an offset. */

@@ -71,6 +71,12 @@ final class Task extends RunningTask {
     private List<TopicPartition> sources;
     private volatile Sources reading;
     private Heads heads;
+    /** Null if nothing that follows from what was restored is missing. */
+    private Replay replay;
+    /** Up to where it reads topics again, and has: so far are stores complete whose changelogs they are. */
+    private Map<TopicPartition, Long> ends;
+
+    private Map<TopicPartition, Long> followed = Map.of();
     private OffsetNotes notes;
     private Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
     private boolean isOpen;
@@ -104,7 +110,8 @@ final class Task extends RunningTask {
             FailPoint.reach(name + ".opening");
             producer = plan.isExactlyOnce() ? committer : opened(producer(null));
             sources = sources(now);
-            try (Consumer<byte[], byte[]> reader = new KafkaConsumer<>(consumerSettings(true))) {
+            boolean hasVersions;
+            try (Consumer<byte[], byte[]> reader = consumer(true)) {
                 calls.retried("read committed offsets", () -> readCommitted(reader));
                 notes = OffsetNotes.read(metadata());
                 TaskDirectory directory = directory();
@@ -117,8 +124,17 @@ final class Task extends RunningTask {
                 restore = new Restore(plan, partition, watch, state, reader, committed);
                 restore.run(calls);
                 restore = null;
+                Map<TopicPartition, Long> versioned = versioned(reader);
+                hasVersions = !versioned.isEmpty();
+                ends = Replay.ends(plan, partition, state, committed, versioned);
             }
             begin(now);
+            if (ends != null) {
+                // What is aborted was read at least once, but is in no changelog.
+                Consumer<byte[], byte[]> reader = consumer(plan.isExactlyOnce() || hasVersions);
+                replay = opened(new Replay(name, reader, ends, Times.clock(plan.times())));
+                calls.retried("find the beginnings of its tables", replay::begin);
+            }
             watch.add(this);
         } catch (RuntimeException error) {
             close();
@@ -127,6 +143,17 @@ final class Task extends RunningTask {
             close();
             throw error;
         }
+    }
+
+    /** The ends of the changelogs of stores with versions that come from these. */
+    private Map<TopicPartition, Long> versioned(Consumer<byte[], byte[]> reader) {
+        List<TopicPartition> changelogs = plan.stores().stream()
+                .filter(store -> store.isVersioned() && store.isDerived())
+                .map(store -> new TopicPartition(store.changelog(), partition))
+                .toList();
+        Map<TopicPartition, Long> found = new HashMap<>();
+        calls.retried("find the ends of changelogs", () -> found.putAll(reader.endOffsets(changelogs)));
+        return found;
     }
 
     private List<TopicPartition> sources(Topics now) {
@@ -202,13 +229,15 @@ final class Task extends RunningTask {
     @SuppressWarnings("resource") // it is in `opened`
     private void begin(Topics now) {
         notes.know(now.ids());
-        Consumer<byte[], byte[]> consumer =
-                opened(new KafkaConsumer<>(consumerSettings(plan.isExactlyOnce())));
-        reading = new Sources(plan, name, sources, notes.times, consumer, this::checkIds);
+        reading = new Sources(plan, name, sources, notes.times, opened(consumer(plan.isExactlyOnce())), this::checkIds);
         checkOffsets();
         reading.begin(committed);
         figures.begun(reading.positions());
         heads = reading.heads();
+    }
+
+    private Consumer<byte[], byte[]> consumer(boolean isCommitted) {
+        return new KafkaConsumer<>(consumerSettings(isCommitted));
     }
 
     private void checkIds() {
@@ -289,11 +318,15 @@ final class Task extends RunningTask {
             if (isEnding) {
                 return null;
             }
-            if (due() <= now()) {
+            if (replay != null) {
+                RecordRow found = replayed();
+                if (found != null) {
+                    return found;
+                }
+            } else if (due() <= now()) {
                 ticked();
                 return row.of(TICK);
-            }
-            if (heads.isReady(now)) {
+            } else if (heads.isReady(now)) {
                 ConsumerRecord<byte[], byte[]> record = heads.next();
                 isDirty = true;
                 records++;
@@ -311,8 +344,37 @@ final class Task extends RunningTask {
             if (left <= 0) {
                 return null;
             }
-            reading.fetch(Math.min(left, longestWait(now)));
+            long wait = Math.min(left, longestWait(now));
+            if (replay == null) {
+                reading.fetch(wait);
+            } else {
+                replay.fetch(wait);
+            }
         }
+    }
+
+    /** The next row of what is read again; null if none is at hand. */
+    private RecordRow replayed() {
+        if (replay.isOver()) {
+            replay.close();
+            opened.remove(replay);
+            replay = null;
+            isDirty = true;
+            return row.of(DERIVE);
+        }
+        ConsumerRecord<byte[], byte[]> record = replay.next();
+        if (record == null) {
+            return null;
+        }
+        isDirty = true;
+        UTF8String topic = topics.computeIfAbsent(record.topic(), UTF8String::fromString);
+        return row.of(record, topic, replay.time(), RESTORED);
+    }
+
+    @Override
+    void derived() {
+        super.derived();
+        followed = ends;
     }
 
     /** So that nothing that is due waits for a record. */
@@ -496,7 +558,11 @@ final class Task extends RunningTask {
 
     private void tryToCommit() {
         FailPoint.reach(name + ".committing");
-        long[] ends = new long[plan.stores().size()];
+        long[] logged = new long[plan.stores().size()];
+        for (int i = 0; i < logged.length; i++) {
+            TopicPartition changelog = new TopicPartition(plan.stores().get(i).changelog(), partition);
+            logged[i] = followed.getOrDefault(changelog, 0L);
+        }
         if (producer != committer || delivery.keeps()) {
             delivery.settle();
         } else {
@@ -508,7 +574,7 @@ final class Task extends RunningTask {
             var record = Logged.record(plan.stores().get(store).changelog(), partition, key, value, at);
             committer.send(record, (metadata, error) -> {
                 if (error == null) {
-                    ends[store] = Math.max(ends[store], metadata.offset() + 1);
+                    logged[store] = Math.max(logged[store], metadata.offset() + 1);
                 }
                 sent(record, error);
             });
@@ -532,12 +598,13 @@ final class Task extends RunningTask {
         committed = offsets;
         figures.committed(reading.positions());
         figures.wrote(delivery.settled());
+        Replay.note(plan, state, offsets);
         FailPoint.reach(name + ".committed");
-        for (int i = 0; i < ends.length; i++) {
+        for (int i = 0; i < logged.length; i++) {
             OffsetAndMetadata source = offsets.get(new TopicPartition(plan.stores().get(i).source(), partition));
-            ends[i] = source == null ? ends[i] : source.offset();
+            logged[i] = source == null ? logged[i] : source.offset();
         }
-        state.committed(ends);
+        state.committed(logged);
     }
 
     /** Behind the last records that were taken, with notes. */

@@ -27,6 +27,7 @@ import java.util.regex.Pattern;
  * @param hasHeaders whether headers of records are read
  * @param directory where the state of its tasks is kept between runs
  * @param stores its stores, in the order of their numbers
+ * @param tables topics that are read as tables, and are their stores' changelogs
  * @param outputs topics that it writes beside changelogs, as far as they are known
  * @param resets where topics are read from that have no committed offset: earliest, latest, none, or
  *     by_duration: and an ISO duration; those that are not here as auto.offset.reset of the consumer says
@@ -51,6 +52,7 @@ public record TaskPlan(
         boolean hasHeaders,
         String directory,
         List<Store> stores,
+        List<String> tables,
         List<String> outputs,
         Map<String, String> resets,
         Map<String, String> sink,
@@ -72,12 +74,23 @@ public record TaskPlan(
      * @param isInMemory whether it is not kept on disk
      * @param layout empty if its entries are logged as they are; otherwise how those of a processor's store lie
      *     (see {@link LaidOut}), of which the changelog hears by {@link State#log}
-     * @param source the topic that fills it, which others write, up to the task's offset; empty for none
+     * @param source the topic that fills a processor's store, which others write, up to the task's offset; empty for
+     *     none
+     * @param isDerived whether what it has follows from other stores, from topics that are read as tables, or from all
+     *     records of its changelog
+     * @param isVersioned whether each put is logged
      */
-    public record Store(String name, String changelog, boolean isInMemory, String layout, String source)
+    public record Store(
+            String name,
+            String changelog,
+            boolean isInMemory,
+            String layout,
+            String source,
+            boolean isDerived,
+            boolean isVersioned)
             implements Serializable {
         Store(String name, String changelog, boolean isInMemory) {
-            this(name, changelog, isInMemory, "", "");
+            this(name, changelog, isInMemory, "", "", false, false);
         }
 
         boolean isLogged() {
@@ -124,7 +137,11 @@ public record TaskPlan(
                         store.get("changelog").asText(),
                         store.get("in_memory").asBoolean(),
                         store.path("layout").asText(""),
-                        store.path("source").asText(""))));
+                        store.path("source").asText(""),
+                        store.path("derived").asBoolean(),
+                        store.path("versioned").asBoolean())));
+        List<String> tables = new ArrayList<>();
+        node.path("tables").forEach(topic -> tables.add(topic.asText()));
         List<Global> globals = new ArrayList<>();
         node.path("globals")
                 .forEach(each -> globals.add(new Global(
@@ -145,6 +162,7 @@ public record TaskPlan(
                 node.get("headers").asBoolean(),
                 node.get("directory").asText(),
                 stores,
+                tables,
                 outputs,
                 node.has("resets") ? texts(node.get("resets")) : Map.of(),
                 node.has("sink") ? texts(node.get("sink")) : Map.of(),
@@ -183,6 +201,7 @@ public record TaskPlan(
                 hasHeaders,
                 directory,
                 stores,
+                tables,
                 outputs,
                 begins,
                 sink,
@@ -208,6 +227,11 @@ public record TaskPlan(
             }
         }
         return -1;
+    }
+
+    /** Whether a store has what follows from others. */
+    boolean isAnyDerived() {
+        return stores.stream().anyMatch(Store::isDerived);
     }
 
     /** Whether its records come from a program, and its state is not kept. */

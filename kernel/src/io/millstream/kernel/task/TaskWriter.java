@@ -20,10 +20,17 @@ final class TaskWriter implements DataWriter<InternalRow> {
         if (task == null) {
             task = Tasks.current();
         }
-        if (row.getInt(rows.control()) == RunningTask.COMMIT) {
-            task.commit();
-            return;
+        switch (row.getInt(rows.control())) {
+            case RunningTask.COMMIT -> task.commit();
+            case RunningTask.DERIVE -> task.derived();
+            case RunningTask.RECORD -> send(row);
+            default -> {
+                // its results were written when it came first
+            }
         }
+    }
+
+    private void send(InternalRow row) {
         for (int i = 0; i < rows.outputs(); i++) {
             InternalRow output = rows.output(row, i);
             if (output != null) {

@@ -23,11 +23,12 @@ public final class StateMain {
     private StateMain() {}
 
     public static void main(String[] arguments) {
-        List<TaskPlan.Store> stores =
-                List.of(new TaskPlan.Store("disk", "", false), new TaskPlan.Store("memory", "", true));
+        List<TaskPlan.Store> stores = List.of(
+                new TaskPlan.Store("disk", "", false, "", "", true, false),
+                new TaskPlan.Store("memory", "", true, "", "", true, false));
         TaskPlan plan = new TaskPlan(
                 "run", "app", 0, Map.of(), Map.of(), Map.of(), Map.of(), true, 1, 0, false, arguments[0], stores,
-                List.of(), Map.of(), Map.of(), 1, 1, 4096, List.of(), List.of());
+                List.of(), List.of(), Map.of(), Map.of(), 1, 1, 4096, List.of(), List.of());
         Random dice = new Random(Long.parseLong(arguments[1]));
         int steps = Integer.parseInt(arguments[2]);
         List<TreeMap<String, String>> committed = List.of(new TreeMap<>(), new TreeMap<>());
@@ -71,6 +72,16 @@ public final class StateMain {
                             now.get(i).clear();
                             now.get(i).putAll(committed.get(i));
                         }
+                    } else if (dice.nextInt(5) == 0) {
+                        state.spill();
+                        for (int i = 0; i < 2; i++) {
+                            committed.get(i).clear();
+                            committed.get(i).putAll(now.get(i));
+                        }
+                    } else if (dice.nextInt(20) == 0) {
+                        state.clear(store);
+                        now.get(store).clear();
+                        committed.get(store).clear();
                     }
                 }
                 case 1 -> {

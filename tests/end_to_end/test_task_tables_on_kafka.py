@@ -1,0 +1,235 @@
+"""Tables of tasks after a restart without the state directory: rows come from Kafka, and nothing twice."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from waiting import wait_until
+
+from millstream import (
+    Consumed,
+    KafkaStreams,
+    KTable,
+    Materialized,
+    Produced,
+    Serdes,
+    StreamsBuilder,
+    Topology,
+)
+from millstream.broker import EmbeddedKafka
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+TEXT = Serdes.string()
+READ, WRITE = Consumed.with_(TEXT, TEXT), Produced.with_(TEXT, TEXT)
+SOON = timedelta(seconds=60)
+Result = tuple[str, str, str | None, int]
+"""The name of a table; the key, the value, and the timestamp since the start, in ms."""
+
+
+@pytest.fixture(autouse=True)
+def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
+
+
+class World:
+    """The topics of a program, and clients that run it one after another in a state directory."""
+
+    def __init__(self, kafka: EmbeddedKafka, directory: Path, topics: Iterable[str]) -> None:
+        self.name = f"tables-{uuid.uuid4().hex[:8]}"
+        self._kafka = kafka
+        self.directory = directory
+        for topic in (*topics, "out"):
+            kafka.create_topic(self.topic(topic), 1)
+        self._producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+        self._consumer = KafkaConsumer(
+            self.topic("out"),
+            bootstrap_servers=kafka.bootstrap_servers,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )
+        self._written: Counter[Result] = Counter()
+        self._start_ms = int(time.time() * 1000)  # Kafka would soon forget older records
+
+    def topic(self, topic: str) -> str:
+        return f"{self.name}-{topic}"
+
+    def send(self, topic: str, *records: tuple[str, str | None, int]) -> None:
+        """Records with a key, a value, and a timestamp since the start."""
+        for key, value, timestamp in records:
+            written, at = None if value is None else value.encode(), self._start_ms + timestamp
+            self._producer.send(self.topic(topic), key=key.encode(), value=written, timestamp_ms=at)
+        self._producer.flush()
+
+    @contextmanager
+    def running(self, topology: Topology, **config: Any) -> Iterator[None]:
+        given = {
+            "application.id": self.name,
+            "bootstrap.servers": self._kafka.bootstrap_servers,
+            "state.dir": str(self.directory),
+            "processing.guarantee": "exactly_once_v2",
+            "commit.interval.ms": 50,
+            "statestore.cache.max.bytes": 0,
+            **config,
+        }
+        with KafkaStreams(topology, given) as client:
+            client.wait_until_running(SOON)
+            yield
+
+    def lose_state(self) -> None:
+        shutil.rmtree(self.directory)
+
+    def wait_for(self, results: Iterable[Result]) -> None:
+        """That these are written next, and nothing else."""
+        expected = self._written + Counter(results)
+
+        def came() -> bool:
+            for records in self._consumer.poll(200).values():
+                for each in records:
+                    table, _, value = each.value.decode().partition(": ")
+                    made = None if value == "null" else value
+                    self._written[table, each.key.decode(), made, each.timestamp - self._start_ms] += 1
+            unexpected = self._written - expected
+            assert not unexpected, (unexpected, expected - self._written)
+            return self._written == expected
+
+        try:
+            wait_until(came, "what is expected is written", 60)
+        except AssertionError as error:
+            raise AssertionError(f"{expected - self._written} is missing") from error
+
+    def close(self) -> None:
+        self._producer.close()
+        self._consumer.close()
+
+
+@contextmanager
+def world(kafka: EmbeddedKafka, tmp_path: Path, *topics: str) -> Iterator[World]:
+    made = World(kafka, tmp_path / "state", topics)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def both(left: Column, right: Column) -> Column:
+    return F.concat(F.coalesce(left, F.lit("_")), F.lit("+"), F.coalesce(right, F.lit("_")))
+
+
+def tables(builder: StreamsBuilder, at: World) -> dict[str, KTable]:
+    """Each has its rows from another place, and none has a store of its own for a join."""
+    rows = builder.table(at.topic("rows"), READ, Materialized.as_("rows"))
+    others = builder.table(at.topic("others"), READ)
+    stream = builder.stream(at.topic("stream"), READ)
+    last = stream.group_by_key().aggregate(F.last, Materialized.as_("last"))
+    versions = Materialized.as_("versions").with_history(timedelta(days=1))
+    return {
+        "source": rows,
+        "steps": rows.filter(lambda key, value: value != "x").map_values(lambda value: F.upper(value)),
+        "joined": rows.left_join(others, both),
+        "joined in a store": rows.outer_join(others, both, Materialized.as_("joined")),
+        "aggregate": last.map_values(lambda value: F.concat(value, F.lit("!"))),
+        "of a stream": stream.filter(lambda key, value: value != "x").to_table(),
+        "versions": stream.to_table(versions),
+    }
+
+
+def program(at: World) -> Topology:
+    """All changes of the tables, and what a stream finds in them."""
+    builder = StreamsBuilder()
+    asks = builder.stream(at.topic("asks"), READ)
+    for name, table in tables(builder, at).items():
+
+        def named(value: Column, name: str = name) -> Column:
+            return F.concat(F.lit(f"{name}: "), F.coalesce(value, F.lit("null")))
+
+        asks.left_join(table, both).map_values(named).to(at.topic("out"), WRITE)
+        table.to_stream().map_values(named).to(at.topic("out"), WRITE)
+    return builder.build()
+
+
+def found(at: int, ask: str, key: str, **rows: str) -> list[Result]:
+    return [(name.replace("_", " "), key, f"{ask}+{row}", at) for name, row in rows.items()]
+
+
+def test_tables_are_there_without_the_directory(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """Whatever a table is made of; and no change of it is written again."""
+    with world(kafka, tmp_path, "rows", "others", "stream", "asks") as at:
+        with at.running(program(at)):
+            at.send("rows", ("a", "old", 1))
+            at.wait_for(
+                [
+                    ("source", "a", "old", 1),
+                    ("steps", "a", "OLD", 1),
+                    ("joined", "a", "old+_", 1),
+                    ("joined in a store", "a", "old+_", 1),
+                ]
+            )
+            at.send("rows", ("a", "b", 2), ("d", "gone", 3), ("d", None, 4))
+            at.wait_for(
+                [
+                    ("source", "a", "b", 2),
+                    ("steps", "a", "B", 2),
+                    ("joined", "a", "b+_", 2),
+                    ("joined in a store", "a", "b+_", 2),
+                    ("source", "d", "gone", 3),
+                    ("steps", "d", "GONE", 3),
+                    ("joined", "d", "gone+_", 3),
+                    ("joined in a store", "d", "gone+_", 3),
+                    ("source", "d", None, 4),
+                    ("steps", "d", None, 4),
+                    ("joined", "d", None, 4),
+                    ("joined in a store", "d", None, 4),
+                ]
+            )
+            at.send("others", ("a", "c", 5))
+            at.wait_for([("joined", "a", "b+c", 5), ("joined in a store", "a", "b+c", 5)])
+            at.send("stream", ("a", "e", 6), ("a", "f", 8))
+            at.wait_for(
+                [
+                    *(("aggregate", "a", f"{value}!", time) for value, time in (("e", 6), ("f", 8))),
+                    *(("of a stream", "a", value, time) for value, time in (("e", 6), ("f", 8))),
+                    *(("versions", "a", value, time) for value, time in (("e", 6), ("f", 8))),
+                ]
+            )
+            first = {
+                "source": "b",
+                "steps": "B",
+                "joined": "b+c",
+                "joined_in_a_store": "b+c",
+                "aggregate": "f!",
+                "of_a_stream": "f",
+            }
+            at.send("asks", ("a", "1", 10))
+            at.wait_for(found(10, "1", "a", **first, versions="f"))
+        at.lose_state()
+        with at.running(program(at)):
+            at.send("asks", ("a", "2", 11))
+            at.wait_for(found(11, "2", "a", **first, versions="f"))
+            at.send("asks", ("a", "3", 7), ("d", "4", 12))
+            nothing = found(12, "4", "d", **dict.fromkeys(first, "_"), versions="_")
+            at.wait_for([*found(7, "3", "a", **first, versions="e"), *nothing])
+            at.send("others", ("a", None, 13))
+            at.wait_for([("joined", "a", "b+_", 13), ("joined in a store", "a", "b+_", 13)])
+        with at.running(program(at)):
+            at.send("rows", ("a", "g", 9))
+            at.wait_for(
+                [
+                    ("source", "a", "g", 9),
+                    ("steps", "a", "G", 9),
+                    ("joined", "a", "g+_", 9),
+                    ("joined in a store", "a", "g+_", 9),
+                ]
+            )

@@ -94,6 +94,12 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     yield from _engine(request)
 
 
+@pytest.fixture
+def on_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a test run with tasks alone."""
+    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
+
+
 @pytest.fixture(scope="module", params=["batches", "tasks"])
 def engine_of_module(request: pytest.FixtureRequest) -> Iterator[str]:
     """The same for all tests of a module, and what they share."""

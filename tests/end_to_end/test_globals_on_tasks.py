@@ -15,14 +15,9 @@ from world import World
 
 from millstream import Consumed, Serdes, StreamsBuilder, Topology
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
-
-
-@pytest.fixture(autouse=True)
-def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
 
 
 def with_towns(orders: str, towns: str, out: str) -> Topology:

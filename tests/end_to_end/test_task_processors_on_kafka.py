@@ -39,7 +39,7 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
 
 register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
 
@@ -47,11 +47,6 @@ TEXT, LONG = Serdes.string(), Serdes.long()
 SOON = timedelta(seconds=60)
 MINUTE = timedelta(minutes=1)
 KEYS = ("a", "b", "c")
-
-
-@pytest.fixture(autouse=True)
-def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
 
 
 @pytest.fixture

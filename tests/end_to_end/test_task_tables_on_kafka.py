@@ -30,18 +30,13 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
 
 TEXT = Serdes.string()
 READ, WRITE = Consumed.with_(TEXT, TEXT), Produced.with_(TEXT, TEXT)
 SOON = timedelta(seconds=60)
 Result = tuple[str, str, str | None, int]
 """The name of a table; the key, the value, and the timestamp since the start, in ms."""
-
-
-@pytest.fixture(autouse=True)
-def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
 
 
 class World:

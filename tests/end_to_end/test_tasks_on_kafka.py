@@ -26,15 +26,10 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
 
 TEXT = Serdes.string()
 SOON = timedelta(seconds=60)
-
-
-@pytest.fixture(autouse=True)
-def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
 
 
 @pytest.fixture

@@ -15,12 +15,7 @@ from trace_driving import TOGETHER, came, stamped
 from millstream import Consumed, Serdes, StreamsBuilder, Topology
 from millstream.testing import TestRecord, TopologyTestDriver
 
-pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(autouse=True)
-def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
 
 
 @dataclass

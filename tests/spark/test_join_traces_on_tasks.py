@@ -12,7 +12,7 @@ from trace_driving import TOGETHER, came, logged, logged_there, stamped, topolog
 
 from millstream.testing import TopologyTestDriver
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
 
 OTHERWISE = {
     "grouped_table/how many keys have a count": "a group may be told to subtract what it never had",
@@ -31,11 +31,6 @@ FILES = (
 )
 MOST = 16
 """So many of a file's traces."""
-
-
-@pytest.fixture(autouse=True)
-def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
 
 
 @pytest.mark.parametrize("file", FILES)

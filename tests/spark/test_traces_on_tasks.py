@@ -9,16 +9,11 @@ from trace_driving import TOGETHER, Logged, came, logged, logged_there, stamped,
 
 from millstream.testing import TopologyTestDriver
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
 
 FILES = ("chains", "emit_on_close", "own_windows", "session", "sliding", "suppress", "time", "unwindowed")
 MOST = 8
 """So many programs share a topology."""
-
-
-@pytest.fixture(autouse=True)
-def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -81,6 +81,11 @@ abstract class RunningTask implements AutoCloseable {
         return due;
     }
 
+    /** Whether the next tick is due. Without one, nobody asks for the time: this is called for each record. */
+    boolean isTickDue() {
+        return due != Long.MAX_VALUE && due <= now();
+    }
+
     /** The tick is on its way. */
     synchronized void ticked() {
         due = Long.MAX_VALUE;

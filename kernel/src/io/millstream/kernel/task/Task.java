@@ -323,7 +323,7 @@ final class Task extends RunningTask {
                 if (found != null) {
                     return found;
                 }
-            } else if (due() <= now()) {
+            } else if (isTickDue()) {
                 ticked();
                 return row.of(TICK);
             } else if (heads.isReady(now)) {

@@ -864,4 +864,4 @@ def _default_text(key: Key) -> str:
 
 def runs_tasks() -> bool:
     """Whether tasks read, compute and commit by themselves: a switch for as long as both ways exist."""
-    return os.environ.get("MILLSTREAM_ENGINE") == "tasks"
+    return os.environ.get("MILLSTREAM_ENGINE", "tasks") != "batches"

@@ -7,31 +7,27 @@ changelog records, on their way from Kafka to a local store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from millstream.errors import StreamsException
 from millstream.model import BatchReport, PipelineMetadata, TaskId, TopicPartition
 from millstream.serdes.serde import Serde
 from millstream.topology.internal_topics import InternalTopic
 from millstream.topology.nodes import FrameTable
-from millstream.topology.pipeline import Pipeline, Scan
+from millstream.topology.pipeline import Pipeline
 
 __all__ = [
-    "FENCE",
     "BytesStore",
     "ChangelogBatch",
     "ChangelogConsumer",
-    "CheckpointClaim",
-    "CheckpointFiles",
     "CompiledPipeline",
     "Engine",
     "GroupMember",
     "Groups",
     "KeyValueBytesStore",
     "Membership",
-    "ObjectFiles",
     "OffsetOutOfRange",
     "PipelineEnd",
     "RunningPipeline",
@@ -50,16 +46,12 @@ class CompiledPipeline:
     """A pipeline that has been compiled: every lambda traced, every serde known.
 
     `store_serdes` gives the (key serde, value serde) of each store that the pipeline fills.
-    `scans` are the sources of the query, in the order in which its checkpoint has them.
-    `layouts` gives the layout of Spark's state by store: state of another layout must not be read.
     `plan` is private to the engine.
     """
 
     pipeline: Pipeline
     store_serdes: Mapping[str, tuple[Serde, Serde]]
     plan: Any = None
-    scans: tuple[Scan, ...] = ()
-    layouts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,75 +60,6 @@ class PipelineEnd:
 
     pipeline: str
     error: BaseException | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointClaim:
-    """The right to run a pipeline from its checkpoint, until another client claims it (design D5).
-
-    Attributes:
-        path: the checkpoint's directory, or a URI that Spark can write; a new claim gives another one.
-        epoch: grows with each claim. Changelog records carry it, so that those of a client that has lost the
-            pipeline without knowing it can be distinguished from the new owner's.
-        secret: known only to clients that can read the checkpoint's files.
-    """
-
-    pipeline: str
-    path: str
-    epoch: int
-    secret: str = field(default="", repr=False)
-
-
-class CheckpointFiles(Protocol):
-    """The files of checkpoints, wherever they are: the operations that a claim needs (design D5).
-
-    Paths are relative to the implementation's root, with `/` between their parts.
-    Any failure other than those named raises a StreamsException.
-    """
-
-    def list(self, path: str = "") -> Mapping[str, bool]:
-        """The names in a directory, and whether each is a directory itself; empty if there is none."""
-
-    def exists(self, path: str) -> bool: ...
-
-    def make_directories(self, path: str) -> None:
-        """Create a directory and its parents. An existing one is left unchanged."""
-
-    def rename(self, old: str, new: str) -> bool:
-        """Rename a file or a directory; the parent of `new` is created. False: `old` does not exist."""
-
-    def create_file(self, path: str) -> bool:
-        """Create an empty file, and its parent directory. False: the name is already taken."""
-
-    def delete(self, path: str) -> None:
-        """Delete it with all its content. Does nothing if it does not exist."""
-
-    def read(self, path: str) -> bytes | None:
-        """A file's content; None: there is no such file."""
-
-    def write(self, path: str, content: bytes) -> None:
-        """Replace a file's content as a whole; its parent directory is created."""
-
-
-FENCE = b"fenced: another client has claimed this checkpoint\n"
-"""The content of a fence: an object at the name that an earlier claim's query would create next."""
-
-
-@runtime_checkable
-class ObjectFiles(CheckpointFiles, Protocol):
-    """The files of checkpoints in an object store, which has no rename but has conditional writes.
-
-    `delete` leaves fences where they are, and `write` replaces none.
-    """
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Create a file with this content. False: there is one of that name, with different content."""
-
-    def copy(self, old: str, new: str) -> None:
-        """Copy a directory with all its content, except fences. Does nothing if it does not exist."""
-
-    def remove(self, path: str) -> None:
-        """Delete a directory or a file, including fences. Does nothing if it does not exist."""
 
 
 class RunningPipeline(Protocol):
@@ -166,42 +89,16 @@ class Engine(Protocol):
             TopologyException: a lambda is wrong, or a serde does not fit its column.
         """
 
-    def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
-        """The pipeline as it can resume from the claimed checkpoint, possibly in micro-batches.
-
-        Raises:
-            TopologyException: it cannot, in the configured mode.
-        """
-
     def start(
         self,
         compiled: CompiledPipeline,
-        claim: CheckpointClaim,
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
-        """Start its query from the claimed checkpoint.
+        """Start its query.
 
         `on_end` is called once, and `on_batch` with each report of the query, in order; both on a thread of
         the engine. `on_batch` is quick, and raises nothing.
-        """
-
-    def check_reach(self, root: str) -> None:
-        """Check that all executors see the same directory as this machine.
-
-        Raises:
-            SetupException: some do not.
-        """
-
-    def rebuild(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
-    ) -> None:
-        """Write everything that the claimed checkpoint's state has for these changelogs, as the query would.
-
-        The checkpoint is unchanged, and no query runs on it. Returns when everything is written.
-
-        Raises:
-            StreamsException: the state cannot be read, or the changelogs cannot be written.
         """
 
     def refresh(self, table: FrameTable) -> int:
@@ -223,25 +120,12 @@ class Engine(Protocol):
             TopologyException: no pipeline writes it.
         """
 
-    def written(self, claim: CheckpointClaim) -> int:
-        """The first micro-batch without a marker in Kafka, by the claimed checkpoint's numbering.
-
-        0: there are no markers. Only for exactly-once output; afterwards the pipeline's previous owner can no
-        longer write.
-
-        Raises:
-            StreamsException: Kafka refuses, or cannot be reached.
-        """
-
     def warm_up(self, topic: str | None) -> None:
         """Make the first pipeline start as quickly as later ones. `topic` exists, and may be read."""
 
     @property
     def is_alive(self) -> bool:
         """Whether it can still run queries; False once its process is gone."""
-
-    def checkpoint_files(self, root: str) -> CheckpointFiles:
-        """The checkpoints under a directory or URI that Spark can write."""
 
     def close(self) -> None:
         """Stop all running queries, and Spark itself if this engine started it. Idempotent."""
@@ -336,21 +220,12 @@ class ChangelogBatch:
     `next_offset` is the offset after the last one; the store saves it with them.
 
     Attributes:
-        epoch: the highest epoch seen in the partition so far; 0: no record has had one.
-        rose_at: the offset of the record that brought it, if it is in this batch; else -1.
-        dropped: how many records are left out because they follow one of a higher epoch: a client that has
-            lost the pipeline wrote them (design D5).
-        dropped_epoch: the highest epoch of those.
         offsets: of each entry, in a topic that is not the application's own; else empty.
     """
 
     partition: TopicPartition
     entries: Sequence[tuple[bytes, bytes | None, int]]
     next_offset: int
-    epoch: int = 0
-    dropped: int = 0
-    dropped_epoch: int = 0
-    rose_at: int = -1
     offsets: Sequence[int] = ()
 
 
@@ -368,15 +243,8 @@ class OffsetOutOfRange(StreamsException):
 class ChangelogConsumer(Protocol):
     """Reads changelog partitions from given offsets. Used by one thread at a time."""
 
-    def assign(
-        self,
-        positions: Mapping[TopicPartition, int | None],
-        epochs: Mapping[TopicPartition, int] | None = None,
-    ) -> None:
-        """Read exactly these partitions, each from its offset; None: from the beginning.
-
-        `epochs`: the highest epoch seen before these offsets; 0 by default.
-        """
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Read exactly these partitions, each from its offset; None: from the beginning."""
 
     def poll(self, timeout_s: float, max_records: int = 500) -> list[ChangelogBatch]:
         """The records that have arrived; waits up to `timeout_s` for the first one. Empty if none came.
@@ -505,14 +373,8 @@ class BytesStore(Protocol):
     def position(self) -> int | None:
         """The changelog offset up to which this store is complete; None: nothing was ever applied."""
 
-    @property
-    def epoch(self) -> int:
-        """The highest epoch of the records that were applied; 0: none had one. Saved with the position."""
-
-    def apply(
-        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
-    ) -> None:
-        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
+    def apply(self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int) -> None:
+        """Put and delete, and save `next_offset`, in one atomic write.
 
         `entries` are changelog records: key, value (None deletes), timestamp in ms.
         """

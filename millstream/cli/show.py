@@ -131,16 +131,16 @@ def _node(node: NodeDescription) -> dict[str, Any]:
 
 def explained(topology: Topology) -> dict[str, Any]:
     """The pipelines in a form for `json.dumps`."""
+    from millstream.topology.forms import needing_batches
     from millstream.topology.pipeline import input_label
 
     return {
         "pipelines": [
             {
                 "name": each.name,
-                "subtopologies": list(each.subtopologies),
+                "subtopology": each.subtopology,
                 "runs_in_spark": each.has_query,
                 "reads": [input_label(node) for node in each.inputs],
-                "shuffles": [node.topic for node in each.shuffles],
                 "stores": [
                     {"name": store.name, "kind": store.kind.value, "persistent": store.persistent}
                     for store in each.stores
@@ -148,7 +148,7 @@ def explained(topology: Topology) -> dict[str, Any]:
                 "writes": [
                     topic for node in each.outputs if (topic := getattr(node, "topic", None)) is not None
                 ],
-                "cut": each.reason or None,
+                "in_batches": list(needing_batches(each)),
             }
             for each in topology.pipelines
         ],

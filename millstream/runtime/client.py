@@ -144,8 +144,8 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         modes_of(self._config).check(topology.queries)
         parts = parts or real_parts()
-        if runs_tasks():
-            topology = topology.by_task()
+        if not runs_tasks():
+            topology = topology.in_batches()
         self._topology, self._parts, self._spark = topology, parts, spark
         self._clock = parts.clock
         self._serve_queries = parts.query_server

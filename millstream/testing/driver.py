@@ -126,8 +126,8 @@ class TopologyTestDriver:
         max_rounds: int = 50,
     ) -> None:
         config = dict(config or {})
-        if runs_tasks():
-            topology = topology.by_task()
+        if not runs_tasks():
+            topology = topology.in_batches()
         self._topology = topology
         self._application_id = str(config.get("application.id", "test"))
         self._now = (

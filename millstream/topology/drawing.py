@@ -21,7 +21,6 @@ class BoxKind(Enum):
     """What a box represents."""
 
     TOPIC = "topic"
-    SHUFFLE = "shuffle"
     """A repartition that Spark runs without a topic."""
     SOURCE = "source"
     PROCESSOR = "processor"
@@ -91,8 +90,7 @@ class Drawing:
 def drawing_of(topology: Topology) -> Drawing:
     """The boxes and arrows of a topology."""
     described = topology.describe()
-    shuffles = {node.topic for pipeline in topology.pipelines for node in pipeline.shuffles}
-    runs = {number: pipeline for pipeline in topology.pipelines for number in pipeline.subtopologies}
+    runs = {pipeline.subtopology: pipeline for pipeline in topology.pipelines}
     boxes: dict[str, Box] = {}
     arrows: dict[Arrow, None] = {}
     groups = []
@@ -111,7 +109,7 @@ def drawing_of(topology: Topology) -> Drawing:
             groups.append(DrawnGroup(part.id, f"Subtopology {part.id} · {by}", name))
             nodes = part.nodes
         for node in nodes:
-            _add(node, part.id, shuffles, boxes, arrows)
+            _add(node, part.id, boxes, arrows)
     return Drawing(tuple(boxes.values()), tuple(arrows), tuple(groups))
 
 
@@ -122,19 +120,12 @@ _KINDS = {
 }
 
 
-def _add(
-    node: NodeDescription,
-    group: int,
-    shuffles: set[str],
-    boxes: dict[str, Box],
-    arrows: dict[Arrow, None],
-) -> None:
+def _add(node: NodeDescription, group: int, boxes: dict[str, Box], arrows: dict[Arrow, None]) -> None:
     own = f"node {node.name}"
     boxes[own] = Box(own, _KINDS[node.kind], node.name, group)
 
     def topic(name: str) -> str:
-        kind = BoxKind.SHUFFLE if name in shuffles else BoxKind.TOPIC
-        return boxes.setdefault(f"topic {name}", Box(f"topic {name}", kind, name)).id
+        return boxes.setdefault(f"topic {name}", Box(f"topic {name}", BoxKind.TOPIC, name)).id
 
     read = [node.pattern.pattern] if node.pattern is not None else node.topics
     for name in read:
@@ -155,7 +146,6 @@ def _add(
 
 _SHAPES = {
     BoxKind.TOPIC: ("([", "])"),
-    BoxKind.SHUFFLE: ("{{", "}}"),
     BoxKind.SOURCE: ("[", "]"),
     BoxKind.PROCESSOR: ("[", "]"),
     BoxKind.SINK: ("[", "]"),
@@ -170,8 +160,7 @@ def mermaid(drawing: Drawing) -> str:
 
     def draw(box: Box, indent: str) -> str:
         opening, closing = _SHAPES[box.kind]
-        label = f"shuffle by key, no topic: {box.label}" if box.kind is BoxKind.SHUFFLE else box.label
-        return f'{indent}{ids[box.id]}{opening}"{_mermaid_text(label)}"{closing}'
+        return f'{indent}{ids[box.id]}{opening}"{_mermaid_text(box.label)}"{closing}'
 
     lines += [draw(box, "    ") for box in drawing.boxes if box.group is None]
     for group in drawing.groups:

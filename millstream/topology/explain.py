@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from millstream.model import StoreKind
+from millstream.topology.forms import needing_batches
 from millstream.topology.functions import describe_frame, describe_function
 from millstream.topology.nodes import (
     Aggregate,
@@ -31,7 +32,6 @@ from millstream.topology.nodes import (
     TableSource,
 )
 from millstream.topology.pipeline import Pipeline, linked
-from millstream.topology.real_time import avoided, obstacles
 
 __all__ = ["explain"]
 
@@ -56,21 +56,16 @@ def explain(pipelines: Sequence[Pipeline], global_tables: Sequence[GlobalTable] 
 
 
 def _paragraph(pipeline: Pipeline) -> str:
-    word = "subtopology" if len(pipeline.subtopologies) == 1 else "subtopologies"
     without = "" if pipeline.has_query else "; each client reads its part of the topic, without Spark"
-    lines = [f"  Pipeline: {pipeline.name} ({word} {', '.join(map(str, pipeline.subtopologies))}{without})"]
+    lines = [f"  Pipeline: {pipeline.name} (subtopology {pipeline.subtopology}{without})"]
     lines += _section("reads", (_input(node, pipeline) for node in pipeline.inputs))
-    lines += _section(
-        "shuffles", (f"by key, instead of topic {_internal(node.topic)}" for node in pipeline.shuffles)
-    )
     lines += _section("windows", _windows(pipeline))
     lines += _section("joins", _joins(pipeline))
     lines += _section("Python", _processors(pipeline))
     lines += _section("holds", _held_back(pipeline))
     lines += _section("keeps", _kept(pipeline))
     lines += _section("writes", (*(_output(node) for node in pipeline.outputs), *_by_spark(pipeline)))
-    lines += _section("mode", _mode(pipeline))
-    lines += _section("cut", [pipeline.reason] if pipeline.reason else [])
+    lines += _section("batches", needing_batches(pipeline))
     return "\n".join(lines) + "\n\n"
 
 
@@ -212,10 +207,10 @@ def _kept(pipeline: Pipeline) -> Iterable[str]:
 
 
 def _waiting(store: Store) -> str:
-    """A store of records waiting for a join, or of references to rows: exists for its name and topic."""
+    """A store of records waiting for a join, or of references to rows."""
     time = "" if store.retention_ms is None else f" for {timedelta(milliseconds=store.retention_ms)}"
-    log = f"; {_internal(f'{store.name}-changelog')} stays empty" if store.logged else ""
-    return f"store {store.name} in the query's state{time}{log}"
+    log = f", changelog {_internal(f'{store.name}-changelog')}" if store.logged else ""
+    return f"store {store.name}, which cannot be queried{time}{log}"
 
 
 def _held_back(pipeline: Pipeline) -> Iterable[str]:
@@ -223,14 +218,6 @@ def _held_back(pipeline: Pipeline) -> Iterable[str]:
         if isinstance(node, Suppress):
             wait = f"for {timedelta(milliseconds=node.delay_ms)}"
             yield f"updates {'until their windows close' if node.until_close else wait} ({node.name})"
-
-
-def _mode(pipeline: Pipeline) -> Iterable[str]:
-    """The reason why it does not run in Real-Time Mode, if any."""
-    for sentence in obstacles(pipeline):
-        yield f"micro-batch: {sentence}"
-    for sentence in avoided(pipeline):
-        yield f"micro-batch with auto: {sentence}"
 
 
 def _internal(name: str) -> str:

@@ -126,7 +126,7 @@ def picture_of(drawing: Drawing) -> Picture:
 
 def label_of(box: Box) -> str:
     """The text in a box."""
-    text = f"shuffle: {box.label}" if box.kind is BoxKind.SHUFFLE else box.label
+    text = box.label
     return text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
 
 

@@ -1,27 +1,13 @@
-"""The physical plan: which subtopologies run together in one Spark query.
-
-Where Kafka Streams puts a repartition topic, Spark can shuffle instead, and the subtopologies on both sides
-stay in one query. There are two exceptions: a topic that the user asked for (`repartition()`), and a shuffle
-after a stateful step, which would change the order of that step's results. In both cases the topic is real
-and connects two queries.
-
-Consecutive stateful steps without a change of key between them are one query: Kafka Streams has no topic
-    there.
-"""
+"""The physical plan: each subtopology is one streaming query of Spark's, and topics connect them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from millstream.errors import TopologyException
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
-    Aggregate,
-    Cogroup,
-    ForeignKeyChanges,
-    ForeignKeyJoin,
-    ForeignKeyLookup,
     ForeignKeySubscribe,
     FrameRead,
     FrameTable,
@@ -34,30 +20,21 @@ from millstream.topology.nodes import (
     Sink,
     Source,
     SparkSink,
-    SparkTopic,
     Store,
     StreamGlobalTableJoin,
-    StreamJoin,
-    StreamTableJoin,
-    Suppress,
-    TableGroupBy,
-    TableJoin,
     TableSource,
-    ToTable,
 )
 from millstream.topology.subtopology import DisjointSets, Subtopology
 from millstream.topology.suppliers import texts_of
 
 __all__ = [
     "Pipeline",
-    "Scan",
     "global_read",
     "global_reads",
     "global_stores_of",
     "input_label",
     "linked",
     "plan_pipelines",
-    "state_before",
     "topics_of_input",
     "writers_first",
 ]
@@ -65,28 +42,24 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One streaming query with one checkpoint: the unit that the engine compiles and runs.
+    """One streaming query: the unit that the engine compiles and runs.
 
     If `has_query` is false, there is nothing to run: all of its nodes are tables that are views of their
     topics.
 
     Attributes:
-        name: `p0`, `p1`, … in the order of the lowest subtopology that each runs.
-        subtopologies: the logical subtopologies that it runs, ascending.
-        nodes: every node that it runs, parents before children. A `Repartition` with a topic is in both
-            pipelines that it connects: the last node of one, the first of the other.
-        inputs: the nodes that it reads; outputs: the nodes that it writes, apart from changelogs. A
-            `Repartition` in neither is a shuffle inside the query.
-        reason: why it is separate from the pipelines before it, as a sentence; "" for one that reads only
-            source topics.
+        name: `p0`, `p1`, … in the order of their subtopologies.
+        subtopology: the number of the logical subtopology that it runs.
+        nodes: every node that it runs, parents before children. A `Repartition` is in both pipelines that it
+            connects: the last node of one, the first of the other.
+        inputs: the nodes that it reads; outputs: the nodes that it writes, apart from changelogs.
     """
 
     name: str
-    subtopologies: tuple[int, ...]
+    subtopology: int
     nodes: tuple[Node, ...]
     inputs: tuple[Source | TableSource | Repartition, ...]
     outputs: tuple[Sink | Repartition, ...]
-    reason: str = ""
 
     @property
     def has_query(self) -> bool:
@@ -110,42 +83,9 @@ class Pipeline:
         """The stores that its nodes fill, in node order; a shared store is listed once."""
         return tuple({store.name: store for node in self.nodes for store in node.stores}.values())
 
-    @property
-    def only_state(self) -> Store | None:
-        """The store of its one stateful step; None if it has several such steps, or stores besides."""
-        ends = (*self.inputs, *self.outputs)
-        cuts: dict[Node, str] = {each: "" for each in ends if isinstance(each, Repartition)}
-        steps = [node for node in self.nodes if node not in self.inputs and _is_stateful(node, cuts)]
-        if len(steps) != 1 or self.stores != steps[0].stores or len(self.stores) != 1:
-            return None
-        return self.stores[0]
-
-    @property
-    def shuffles(self) -> tuple[Repartition, ...]:
-        """The repartitions that are shuffles, without a topic."""
-        return tuple(
-            node
-            for node in self.nodes
-            if isinstance(node, Repartition) and node not in self.inputs and node not in self.outputs
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """One source of a query. An input is read once for each operator that keeps state, and once more for what
-    is written beside them (docs/decisions/0004).
-
-    Attributes:
-        reads: the input, in the words of `input_label`.
-        feeds: the stores whose operator it feeds; none: what keeps no state.
-    """
-
-    reads: str
-    feeds: tuple[str, ...] = ()
-
 
 def input_label(node: Source | TableSource | Repartition) -> str:
-    """What an input reads, as recorded in checkpoints; names are without the application id."""
+    """What an input reads; names are without the application id."""
     if isinstance(node, Source):
         return ",".join(node.topics) if node.pattern is None else f"pattern {node.pattern.pattern}"
     return node.topic
@@ -159,27 +99,16 @@ def topics_of_input(node: Source | TableSource | Repartition, application_id: st
     return (internal_topic(application_id, node.topic) if is_internal else node.topic,)
 
 
-def plan_pipelines(
-    nodes: Sequence[Node], subtopologies: Sequence[Subtopology], *, by_task: bool = False
-) -> tuple[Pipeline, ...]:
-    """The pipelines of a topology: the subtopologies that shuffles connect; `by_task`: each subtopology.
+def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) -> tuple[Pipeline, ...]:
+    """The pipelines of a topology, one for each subtopology.
 
     `nodes` has parents before children. Global tables are omitted: no query runs them.
     """
     tables = [node for node in nodes if isinstance(node, GlobalTable)]
     nodes = [node for node in nodes if not isinstance(node, GlobalTable)]
-    cuts = _topics_between(nodes) if by_task else _cuts(nodes)
     home = {processor.name: each.id for each in subtopologies for processor in each.processors}
-    groups = DisjointSets(each.id for each in subtopologies)
-    for node in nodes:
-        if isinstance(node, Repartition) and node not in cuts:
-            groups.unite(home[node.sink_name], home[node.name])
-    members: dict[int, list[int]] = {}
-    for each in subtopologies:  # ascending, so groups are in the order of their lowest number
-        members.setdefault(groups.root(each.id), []).append(each.id)
     pipelines = tuple(
-        _pipeline(f"p{number}", tuple(ids), nodes, home, cuts, tables)
-        for number, ids in enumerate(members.values())
+        _pipeline(f"p{number}", each.id, nodes, home, tables) for number, each in enumerate(subtopologies)
     )
     for pipeline in pipelines:
         _check_processors(pipeline)
@@ -230,20 +159,14 @@ def _check_processors(pipeline: Pipeline) -> None:
 
 
 def _pipeline(
-    name: str,
-    ids: tuple[int, ...],
-    nodes: Sequence[Node],
-    home: dict[str, int],
-    cuts: dict[Node, str],
-    tables: Sequence[GlobalTable],
+    name: str, subtopology: int, nodes: Sequence[Node], home: dict[str, int], tables: Sequence[GlobalTable]
 ) -> Pipeline:
     inputs: list[Source | TableSource | Repartition] = []
     outputs: list[Sink | Repartition] = []
     ours: list[Node] = []
-    reasons: list[str] = []
     for node in nodes:
-        reads = home[node.name] in ids
-        writes = isinstance(node, Repartition) and home[node.sink_name] in ids
+        reads = home[node.name] == subtopology
+        writes = isinstance(node, Repartition) and home[node.sink_name] == subtopology
         if not reads and not writes:
             continue
         for table in _read_by(node, tables):
@@ -256,13 +179,12 @@ def _pipeline(
             inputs.append(node)
         elif isinstance(node, Sink):
             outputs.append(node)
-        elif isinstance(node, Repartition) and node in cuts:
+        elif isinstance(node, Repartition):
             if reads:
                 inputs.append(node)
-                reasons.append(cuts[node])
             if writes:
                 outputs.append(node)
-    return Pipeline(name, ids, tuple(ours), tuple(inputs), tuple(outputs), " ".join(reasons))
+    return Pipeline(name, subtopology, tuple(ours), tuple(inputs), tuple(outputs))
 
 
 def _read_by(node: Node, tables: Sequence[GlobalTable]) -> tuple[GlobalTable, ...]:
@@ -320,67 +242,6 @@ def global_read(join: StreamGlobalTableJoin, inputs: Iterable[Node]) -> GlobalRe
 def global_reads(pipeline: Pipeline) -> list[GlobalRead]:
     """The global tables that a pipeline looks rows up in; their places are their numbers."""
     return [node for node in pipeline.inputs if isinstance(node, GlobalRead)]
-
-
-def _topics_between(nodes: Sequence[Node]) -> dict[Node, str]:
-    """Every repartition has a topic, as in Kafka Streams."""
-    return {
-        node: f"The topic '{node.topic}' is between them." for node in nodes if isinstance(node, Repartition)
-    }
-
-
-def _cuts(nodes: Sequence[Node]) -> dict[Node, str]:
-    """The repartitions that need a topic, each with the reason."""
-    cuts: dict[Node, str] = {}
-    state: dict[Node, Node | None] = {}  # by node: the last stateful step in its query, up to the node itself
-    for node in nodes:
-        states = (
-            state.get(parent) for parent in node.parents
-        )  # a global table has none: it is not among these nodes
-        before = next((step for step in states if step is not None), None)
-        state[node] = before
-        if isinstance(node, Repartition):
-            state[node] = None
-            if isinstance(node, SparkTopic):
-                cuts[node] = "The query of to_spark() is the program's own; what it reads is a topic."
-            elif not node.implicit:
-                cuts[node] = f"The program asks for the topic '{node.topic}' with repartition()."
-            elif before is not None and not any(isinstance(parent, TableGroupBy) for parent in node.parents):
-                cuts[node] = (
-                    f"The topic '{node.topic}' is needed: after {before.name}, which keeps state, it keeps "
-                    "the records in order."
-                )
-        elif _is_stateful(node, cuts):
-            state[node] = node
-    return cuts
-
-
-def state_before(node: Node, pipeline: Pipeline) -> Node | None:
-    """The last stateful step of the same query whose results reach this node, if any."""
-    ends = (*pipeline.inputs, *pipeline.outputs)
-    cuts: dict[Node, str] = {each: "" for each in ends if isinstance(each, Repartition)}
-    for parent in node.parents:
-        if parent in pipeline.inputs:
-            continue
-        found = parent if _is_stateful(parent, cuts) else state_before(parent, pipeline)
-        if found is not None:
-            return found
-    return None
-
-
-def _is_stateful(node: Node, cuts: Mapping[Node, str]) -> bool:
-    """Whether Spark keeps state for it.
-
-    A table read from partitions in order needs none: its records are its changelog. After a shuffle the order
-    is lost, and the last record of a key must be found by its timestamp. A grouped table must remember its
-    rows, so it can subtract their old values. A join with a global table keeps nothing.
-    """
-    if isinstance(node, ToTable):
-        parent = node.parents[0]
-        return isinstance(parent, Repartition) and parent not in cuts
-    joins = StreamTableJoin | StreamJoin | TableJoin
-    by_foreign_keys = ForeignKeySubscribe | ForeignKeyLookup | ForeignKeyChanges | ForeignKeyJoin
-    return isinstance(node, Aggregate | Cogroup | Suppress | TableGroupBy | Process | joins | by_foreign_keys)
 
 
 def writers_first(pipelines: Sequence[Pipeline]) -> list[Pipeline]:

@@ -22,7 +22,6 @@ _STYLE = """
   .group { fill: #f4f7fa; stroke: #b9c6d3; }
   .box { fill: #ffffff; stroke: #5b7088; stroke-width: 1.2; }
   .topic { fill: #e5f0ff; stroke: #2f6fc4; }
-  .shuffle { fill: #fff4dc; stroke: #b98613; stroke-dasharray: 5 3; }
   .store { fill: #e6f6ea; stroke: #2f8a4b; }
   .arrow { fill: none; stroke: #5b7088; stroke-width: 1.3; }
   .state { stroke: #2f8a4b; stroke-dasharray: 4 3; }
@@ -33,7 +32,6 @@ _STYLE = """
     .title { stroke: #1b222a; }
     .box { fill: #232c36; stroke: #8aa0b6; }
     .topic { fill: #17304f; stroke: #6ea8f0; }
-    .shuffle { fill: #3a2f12; stroke: #d9ab45; }
     .store { fill: #16351f; stroke: #63bd80; }
     .arrow { stroke: #8aa0b6; }
     .state { stroke: #63bd80; }
@@ -73,11 +71,11 @@ def _title(place: BoxPlace, title: str) -> str:
     return f'<text class="title" x="{place.x + PADDING:.1f}" y="{place.y + 24:.1f}">{escape(title)}</text>'
 
 
-_ROUND = {BoxKind.TOPIC: 17, BoxKind.SHUFFLE: 17}
+_ROUND = {BoxKind.TOPIC: 17}
 
 
 def _box(box: Box, place: BoxPlace) -> str:
-    kind = {BoxKind.TOPIC: " topic", BoxKind.SHUFFLE: " shuffle", BoxKind.STORE: " store"}.get(box.kind, "")
+    kind = {BoxKind.TOPIC: " topic", BoxKind.STORE: " store"}.get(box.kind, "")
     if box.kind is BoxKind.STORE:
         shape = _cylinder(place, f"box{kind}")
     else:

@@ -8,7 +8,6 @@ Source: org.apache.kafka.streams.Topology; the checks are those of InternalTopol
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -71,7 +70,6 @@ class Topology(ExplainsMissingNames):
     def __init__(self, nodes: Iterable[Node] = (), stores: Iterable[Store] = ()) -> None:
         self._nodes = tuple(nodes)
         self._state_stores = {store.name: store for store in stores}
-        self._is_by_task = False
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -462,15 +460,7 @@ class Topology(ExplainsMissingNames):
     @cached_property
     def pipelines(self) -> tuple[Pipeline, ...]:
         """The physical cut: the Spark queries that run it. None if there are only global tables."""
-        return plan_pipelines(self.nodes, self.subtopologies, by_task=self._is_by_task)
-
-    def by_task(self) -> Topology:
-        """The same program, with a query for each subtopology (docs/decisions/0078)."""
-        other = copy.copy(self)
-        other.__dict__.pop("pipelines", None)
-        other.__dict__.pop("queries", None)
-        other._is_by_task = True
-        return other
+        return plan_pipelines(self.nodes, self.subtopologies)
 
     @cached_property
     def queries(self) -> tuple[Pipeline, ...]:

@@ -3,7 +3,7 @@
 import { s } from "./dom.js";
 
 const MARGIN = 20;
-const ROUND = { topic: 17, shuffle: 17 };
+const ROUND = { topic: 17 };
 let pictures = 0;
 
 /**

@@ -210,7 +210,7 @@ def _waiting(store: Store) -> str:
     """A store of records waiting for a join, or of references to rows."""
     time = "" if store.retention_ms is None else f" for {timedelta(milliseconds=store.retention_ms)}"
     log = f", changelog {_internal(f'{store.name}-changelog')}" if store.logged else ""
-    return f"store {store.name}, which cannot be queried{time}{log}"
+    return f"store {store.name}{time}, which cannot be queried{log}"
 
 
 def _held_back(pipeline: Pipeline) -> Iterable[str]:

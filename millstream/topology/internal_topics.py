@@ -4,8 +4,7 @@ Pure: topology, application id and the source topics' partition counts in, a pla
 
 Source: RepartitionTopics, ChangelogTopics, RepartitionTopicConfig, UnwindowedUnversionedChangelogTopicConfig,
     WindowedChangelogTopicConfig.
-Differs: a repartition that is a shuffle gets a partition count like any other, for the tasks behind it,
-    but no topic; a table's topic is its changelog.
+Differs: a table's topic is its changelog.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ REPARTITION_CONFIGS = {
 FRAME_CONFIGS = {
     "cleanup.policy": "compact",
     **ANY_TIME,
-    # A micro-batch that is repeated reads the same rows again, though newer ones of these keys have come.
-    "min.compaction.lag.ms": "86400000",
 }
 CHANGELOG_CONFIGS = {
     "cleanup.policy": "compact",
@@ -90,9 +87,8 @@ class InternalTopics:
 
     Attributes:
         topics: those that have to exist, sorted by name.
-        partitions: the partition count of each internal topic by its name without the application id,
-            those included that are shuffles and do not exist; and of each processor, by the name of its
-            node, how many tasks it has.
+        partitions: the partition count of each internal topic by its name without the application id; and
+            of each processor, by the name of its node, how many tasks it has.
         tasks: how many tasks each subtopology has.
         stores: where each store is, by its name.
     """

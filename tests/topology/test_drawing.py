@@ -27,14 +27,14 @@ def counting() -> Topology:
 
 
 def test_a_drawing_has_topics_processors_and_stores() -> None:
-    """A topic that one subtopology writes and another reads is one box; one that Spark shuffles is marked."""
+    """A topic that one subtopology writes and another reads is one box."""
     drawing = drawing_of(counting())
     labels = {(box.kind, box.label, box.group) for box in drawing.boxes}
     assert (BoxKind.TOPIC, "lines", None) in labels
-    assert (BoxKind.SHUFFLE, "counts-repartition", None) in labels
+    assert (BoxKind.TOPIC, "counts-repartition", None) in labels
     assert (BoxKind.STORE, "counts", 1) in labels
     assert (BoxKind.SINK, "counts-repartition-sink", 0) in labels
-    assert [(group.id, group.pipeline) for group in drawing.groups] == [(0, "p0"), (1, "p0")]
+    assert [(group.id, group.pipeline) for group in drawing.groups] == [(0, "p0"), (1, "p1")]
     assert Arrow("topic lines", "node KSTREAM-SOURCE-0000000000") in drawing.arrows
     assert Arrow("node counts-repartition-sink", "topic counts-repartition") in drawing.arrows
     assert [arrow.end for arrow in drawing.arrows if arrow.state] == ["store counts"]

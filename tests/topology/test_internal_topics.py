@@ -17,13 +17,15 @@ def plan(builder, **counts):
     return plan_internal_topics(builder.build(), "app", counts)
 
 
-def test_word_count_needs_a_changelog_and_no_repartition_topic(builder):
+def test_word_count_needs_a_changelog_and_a_repartition_topic(builder):
     """The example of the design: four lines partitions, tasks 0_0 to 1_3."""
     builder.stream("lines").group_by(same).count(Materialized.as_("counts"))
     found = plan(builder, lines=4)
-    (topic,) = found.topics
-    assert (topic.name, topic.partitions) == ("app-counts-changelog", 4)
-    assert topic.configs == {"cleanup.policy": "compact", **ANY_TIME}
+    assert [(topic.name, topic.partitions) for topic in found.topics] == [
+        ("app-counts-changelog", 4),
+        ("app-counts-repartition", 4),
+    ]
+    assert found.topics[0].configs == {"cleanup.policy": "compact", **ANY_TIME}
     assert found.tasks == {0: 4, 1: 4}
     assert found.task_ids == tuple(TaskId(s, p) for s in (0, 1) for p in range(4))
     assert found.partitions == {"counts-repartition": 4, "counts-changelog": 4}
@@ -51,7 +53,7 @@ def test_a_real_repartition_topic_has_kafkas_configs(builder):
 
 
 def test_a_repartition_has_as_many_partitions_as_asked_or_the_most_upstream(builder):
-    """Through chains of them too, also where one is a shuffle."""
+    """Through chains of them too."""
     first = builder.stream("a").merge(builder.stream("b")).repartition(Repartitioned.as_("first"))
     second = first.repartition(Repartitioned.as_("second").with_number_of_partitions(5))
     second.group_by(same).count(Materialized.as_("c")).to_stream().group_by(same).count(Materialized.as_("d"))
@@ -63,6 +65,7 @@ def test_a_repartition_has_as_many_partitions_as_asked_or_the_most_upstream(buil
     assert found.tasks == {0: 7, 1: 7, 2: 5, 3: 5, 4: 5}
     assert [topic.name for topic in found.topics] == [
         "app-c-changelog",
+        "app-c-repartition",
         "app-d-changelog",
         "app-d-repartition",
         "app-first-repartition",

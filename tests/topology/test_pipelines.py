@@ -1,4 +1,4 @@
-"""The physical cut: which subtopologies one query runs, and what explain() says of it."""
+"""The physical plan: a query for each subtopology, and what explain() says of it."""
 
 import random
 from datetime import timedelta
@@ -29,17 +29,16 @@ def names(nodes):
     return [node.name for node in nodes]
 
 
-def test_an_implicit_repartition_is_a_shuffle(builder):
-    """Word count is two subtopologies and one query."""
+def test_a_repartition_is_a_topic_between_two_queries(builder):
+    """Word count is two subtopologies, and so two queries."""
     word_count(builder).to("word-counts")
-    topology = builder.build()
-    (pipeline,) = topology.pipelines
-    assert (pipeline.name, pipeline.subtopologies, pipeline.reason) == ("p0", (0, 1), "")
-    assert names(pipeline.inputs) == ["KSTREAM-SOURCE-0000000000"]
-    assert names(pipeline.outputs) == ["KSTREAM-SINK-0000000008"]
-    assert [node.topic for node in pipeline.shuffles] == ["counts-repartition"]
-    assert [store.name for store in pipeline.stores] == ["counts"]
-    assert pipeline.nodes == topology.nodes
+    first, second = builder.build().pipelines
+    assert [(each.name, each.subtopology) for each in (first, second)] == [("p0", 0), ("p1", 1)]
+    assert names(first.inputs) == ["KSTREAM-SOURCE-0000000000"]
+    assert [node.topic for node in first.outputs] == ["counts-repartition"]
+    assert second.inputs == first.outputs
+    assert names(second.outputs) == ["KSTREAM-SINK-0000000008"]
+    assert [store.name for store in second.stores] == ["counts"]
 
 
 def test_a_repartition_that_was_asked_for_is_a_topic(builder):
@@ -51,21 +50,7 @@ def test_a_repartition_that_was_asked_for_is_a_topic(builder):
     assert second.inputs == (repartition,)
     assert first.nodes[-1] is repartition
     assert second.nodes[0] is repartition
-    assert (first.subtopologies, second.subtopologies) == ((0,), (1,))
-    assert first.reason == ""
-    assert "asks for the topic 'r-repartition'" in second.reason
-    assert not first.shuffles
-    assert not second.shuffles
-
-
-def test_a_repartition_behind_state_is_a_topic(builder):
-    """It keeps the records in the order of the first step's results."""
-    word_count(builder).group_by(same, Grouped.as_("again")).count().to_stream().to("out")
-    first, second = builder.build().pipelines
-    assert (first.subtopologies, second.subtopologies) == ((0, 1), (2,))
-    assert [node.topic for node in first.shuffles] == ["counts-repartition"]
-    assert [node.topic for node in first.outputs] == ["again-repartition"]
-    assert "after KSTREAM-AGGREGATE-0000000003" in second.reason
+    assert (first.subtopology, second.subtopology) == (0, 1)
 
 
 def test_state_behind_state_without_a_change_of_keys_is_one_query(builder):
@@ -76,7 +61,7 @@ def test_state_behind_state_without_a_change_of_keys_is_one_query(builder):
     table.map_values(same).suppress(limit).to_stream().to("out")
     topology = builder.build()
     (pipeline,) = topology.pipelines
-    assert (pipeline.subtopologies, pipeline.shuffles, pipeline.reason) == ((0,), (), "")
+    assert pipeline.subtopology == 0
     assert len(pipeline.stores) == 3
 
 
@@ -90,60 +75,6 @@ def test_explain_tells_what_goes_on_later(builder):
     text = builder.build().explain()
     assert "windows of 5 min, no grace, emitted once, when they close (KSTREAM-AGGREGATE-0000000002)" in text
     assert "    holds:    updates until their windows close (final)\n" in text
-
-
-def test_a_repartition_behind_a_suppress_is_a_topic(builder):
-    """It is state like that of an aggregation."""
-    limit = Suppressed.until_time_limit(timedelta(0), BufferConfig.unbounded())
-    table = builder.table("t").suppress(limit.with_name("slow"))
-    table.to_stream().group_by(same).count()
-    first, second = builder.build().pipelines
-    assert (first.subtopologies, second.subtopologies) == ((0,), (1,))
-    assert "after slow" in second.reason
-
-
-def test_state_is_not_carried_over_a_topic(builder):
-    """Behind the topic of a repartition(), the next aggregation may shuffle again."""
-    word_count(builder).repartition().group_by(same).count()
-    first, second = builder.build().pipelines
-    assert (first.subtopologies, second.subtopologies) == ((0, 1), (2, 3))
-    assert len(second.shuffles) == 1
-
-
-def test_a_table_behind_a_shuffle_is_state(builder):
-    """Which record is the last of its key has to be found out; so what is behind it is cut."""
-    table = builder.stream("in").select_key(same).to_table()
-    table.to_stream().group_by(same).count()
-    assert [pipeline.subtopologies for pipeline in builder.build().pipelines] == [(0, 1), (2,)]
-
-
-def test_a_table_read_in_order_is_no_state(builder):
-    """Its records are its changelog, so an aggregation behind it shuffles."""
-    builder.table("t", Materialized.as_("t")).to_stream().group_by(same).count()
-    builder.stream("in").to_table(Materialized.as_("u")).to_stream().group_by(same).count()
-    assert [pipeline.subtopologies for pipeline in builder.build().pipelines] == [(0, 1), (2, 3)]
-
-
-def test_aggregations_side_by_side_stay_in_one_query(builder):
-    """They would only be chained if one followed the other."""
-    stream = builder.stream("in")
-    stream.group_by(same).count()
-    stream.group_by(same).count()
-    stream.group_by_key().count()
-    (pipeline,) = builder.build().pipelines
-    assert len(pipeline.stores) == 3
-
-
-def test_independent_subtopologies_are_queries_of_their_own(builder):
-    """Numbered by their lowest subtopology."""
-    builder.stream("a").to("x")
-    word_count(builder)
-    builder.stream("b").to("y")
-    assert [(p.name, p.subtopologies) for p in builder.build().pipelines] == [
-        ("p0", (0,)),
-        ("p1", (1, 2)),
-        ("p2", (3,)),
-    ]
 
 
 def test_a_query_can_read_the_topic_it_writes(builder):
@@ -162,10 +93,8 @@ def test_pipelines_partition_every_program(seed, size, joins):
     topology = Topology(replay(random_program(random.Random(seed), size, joins=joins))._drafts.build())
     pipelines = topology.pipelines
     assert [f"p{number}" for number in range(len(pipelines))] == [pipeline.name for pipeline in pipelines]
-    ran = [number for pipeline in pipelines for number in pipeline.subtopologies]
-    assert sorted(ran) == [subtopology.id for subtopology in topology.subtopologies]
-    lowest = [pipeline.subtopologies[0] for pipeline in pipelines]
-    assert lowest == sorted(lowest)
+    ran = [pipeline.subtopology for pipeline in pipelines]
+    assert ran == [subtopology.id for subtopology in topology.subtopologies]
     for pipeline in pipelines:
         position = {node: number for number, node in enumerate(topology.nodes)}
         known = [position[node] for node in pipeline.nodes if not isinstance(node, GlobalRead)]
@@ -213,8 +142,8 @@ def test_subtopologies_hold_together_and_apart(seed, size, joins):
         done.add(node)
 
 
-def test_explain_shows_every_pipeline_and_why_it_is_cut(builder):
-    """Reads, shuffles, keeps, writes, cut."""
+def test_explain_shows_every_pipeline(builder):
+    """What it reads, keeps and writes."""
     word_count(builder).repartition(named="r").to(same)
     builder.table("users", Materialized.as_("users")).filter(same, Materialized.as_("some"))
     unlogged = Materialized.as_("unlogged").with_logging_disabled()
@@ -222,23 +151,25 @@ def test_explain_shows_every_pipeline_and_why_it_is_cut(builder):
     line = same.__code__.co_firstlineno
     assert builder.build().explain() == (
         "Pipelines:\n"
-        "  Pipeline: p0 (subtopologies 0, 1)\n"
+        "  Pipeline: p0 (subtopology 0)\n"
         "    reads:    lines (KSTREAM-SOURCE-0000000000)\n"
-        "    shuffles: by key, instead of topic <application.id>-counts-repartition\n"
+        "    writes:   <application.id>-counts-repartition (counts-repartition-sink)\n"
+        "\n"
+        "  Pipeline: p1 (subtopology 1)\n"
+        "    reads:    <application.id>-counts-repartition (counts-repartition-source)\n"
         "    keeps:    store counts in RocksDB, changelog <application.id>-counts-changelog\n"
         "    writes:   <application.id>-r-repartition (r-repartition-sink)\n"
         "\n"
-        "  Pipeline: p1 (subtopology 2)\n"
+        "  Pipeline: p2 (subtopology 2)\n"
         "    reads:    <application.id>-r-repartition (r-repartition-source)\n"
         f"    writes:   topics that test_pipelines.py:{line} same names (KSTREAM-SINK-0000000011)\n"
-        "    cut:      The program asks for the topic 'r-repartition' with repartition().\n"
         "\n"
-        "  Pipeline: p2 (subtopology 3)\n"
+        "  Pipeline: p3 (subtopology 3)\n"
         "    reads:    users as a table (KTABLE-SOURCE-0000000013)\n"
         "    keeps:    store users in RocksDB, its changelog is the topic users itself\n"
         "              store some in RocksDB, changelog <application.id>-some-changelog\n"
         "\n"
-        "  Pipeline: p3 (subtopology 4)\n"
+        "  Pipeline: p4 (subtopology 4)\n"
         "    reads:    other (KSTREAM-SOURCE-0000000015)\n"
         "    keeps:    store unlogged in RocksDB, no changelog, so it cannot be queried\n"
         "\n"

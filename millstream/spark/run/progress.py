@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.kernel.constants import METRIC_BYTES, METRIC_WRITTEN
-from millstream.model import BatchReport, OperatorReport, TopicPartition, WrittenReport
+from millstream.model import BatchReport, TopicPartition, WrittenReport
 
 __all__ = [
     "initial_positions",
@@ -89,9 +89,6 @@ def read_report(
         read_bytes=read_bytes,
         # In Real-Time Mode the only end of a partition in a report is the one that the batch has reached.
         lag=(lag or None) if real_time_ms is None else None,
-        state=tuple(
-            _operator(number, each) for number, each in enumerate(progress.get("stateOperators") or ())
-        ),
         dropped=dropped,
         written=_written(progress),
         input_rate=float(progress.get("inputRowsPerSecond") or 0.0),
@@ -121,21 +118,6 @@ def initial_positions(content: str) -> dict[tuple[str, int], int]:
     """The offsets in a file `sources/<n>/0` of a checkpoint: a version, and then the same JSON."""
     _, brace, rest = content.partition("{")
     return positions(brace + rest) if brace else {}
-
-
-def _operator(number: int, reported: Mapping[str, Any]) -> OperatorReport:
-    return OperatorReport(
-        operator=f"{number}-{reported.get('operatorName', 'state')}",
-        updated=int(reported.get("numRowsUpdated") or 0),
-        removed=int(reported.get("numRowsRemoved") or 0),
-        memory_bytes=int(reported.get("memoryUsedBytes") or 0),
-        commit_ms=int(reported.get("commitTimeMs") or 0),
-        rocksdb={
-            name: int(value)
-            for name, value in (reported.get("customMetrics") or {}).items()
-            if name.startswith("rocksdb")
-        },
-    )
 
 
 def sink_metrics(progress: Mapping[str, Any]) -> Mapping[str, str]:

@@ -118,7 +118,6 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             cached=config.has_cache,
             offset_reset=offset_reset(config),
             handlers=RecordHandlers.of(config),
-            transaction_timeout_ms=config.transaction_timeout_ms if config.exactly_once else None,
             timestamp_extractor=default_extractor(config),
             registry=RegistrySettings.of(config.given, config.application_id),
             checkpoints=config.checkpoints,

@@ -82,7 +82,7 @@ CLIENT_KEYS: dict[str, tuple[str, ...]] = {
 }
 """Each name, and the prefixes of the clients that have it."""
 
-_OFFSETS = "offsets are kept in checkpoints, and committed for Kafka's tools to see"
+_OFFSETS = "each task commits its offsets together with its results"
 _GROUP = "the group is the application's, and the leader's assignor shares out its work"
 _BYTES = "records are read and written as bytes; serdes are the topology's"
 
@@ -99,7 +99,7 @@ NO_EFFECT: dict[str, str] = {
     "key.deserializer": _BYTES,
     "key.serializer": _BYTES,
     "partition.assignment.strategy": _GROUP,
-    "transactional.id": "it is derived from application.id, the pipeline and the sink partition",
+    "transactional.id": "it is derived from application.id and the task",
     "value.deserializer": _BYTES,
     "value.serializer": _BYTES,
 }

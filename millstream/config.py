@@ -10,7 +10,6 @@ import difflib
 import inspect
 import logging
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -23,9 +22,8 @@ from millstream.client_keys import CLIENT_KEYS, KINDS, NO_EFFECT, TOPIC_KEYS
 from millstream.config_keys import KEYS, PREFIXES, SERDE_NAMES, Effect, Importance, Key, Type
 from millstream.errors import ConfigException
 from millstream.foreign import has_controls, printable
-from millstream.locations import kind_of
 
-__all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler", "runs_tasks"]
+__all__ = ["EMBEDDED", "TOKEN_PROVIDER", "StreamsConfig", "exception_handler"]
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +121,6 @@ class StreamsConfig(Mapping[str, Any]):
     PROCESSING_GUARANTEE: Final = "processing.guarantee"
     AT_LEAST_ONCE: Final = "at_least_once"
     EXACTLY_ONCE_V2: Final = EXACTLY_ONCE
-    PROCESSING_MODE: Final = "processing.mode"
     PRODUCTION_EXCEPTION_HANDLER: Final = "production.exception.handler"
     REPLICATION_FACTOR: Final = "replication.factor"
     REQUEST_TIMEOUT_MS: Final = "request.timeout.ms"
@@ -145,8 +142,6 @@ class StreamsConfig(Mapping[str, Any]):
         self._given: dict[str, Any] = given
         defaults = {key.name: key.default for key in KEYS.values() if key.default is not None}
         self._values: dict[str, Any] = {**defaults, "state.dir": _default_state_dir(), **given}
-        if self.checkpoint_location is not None:
-            kind_of(self.checkpoint_location)
         if self.exactly_once:
             _check_exactly_once(self)
         _check_isolation(self)
@@ -221,10 +216,12 @@ class StreamsConfig(Mapping[str, Any]):
         return bool(self._values["allow.os.group.write.access"])
 
     @property
-    def checkpoint_location(self) -> str | None:
-        """As given; None: in the state directory."""
-        value = self._values.get("checkpoint.location")
-        return None if value is None else str(value)
+    def checkpoints(self) -> str:
+        """Where the application's queries of to_spark() keep their progress: a path, or a URI."""
+        location = self._values.get("checkpoint.location")
+        if location is None:
+            return str(self.state_dir / self.application_id / "checkpoints")
+        return f"{str(location).rstrip('/')}/{self.application_id}"
 
     @property
     def replication_factor(self) -> int:
@@ -420,7 +417,7 @@ def _require(given: Mapping[str, Any]) -> None:
         raise ConfigException(
             "'application.id' is missing; it names your application: clients with the same id share the "
             "work, and "
-            "the names of internal topics, state directories and checkpoints begin with it, e.g. "
+            "the names of internal topics and state directories begin with it, e.g. "
             "{'application.id': 'word-count'}"
         )
     if "bootstrap.servers" in missing:
@@ -494,17 +491,7 @@ def _iso_duration_ms(text: str) -> int | None:
     return milliseconds if milliseconds >= 0 else None
 
 
-def _checked_as(known: str, name: str, value: Any) -> Any:
-    """A value of a key that is another key's, for a part of what that is for."""
-    try:
-        return _checked(known, value)
-    except ConfigException as error:
-        raise ConfigException(str(error).replace(f"'{known}'", f"'{name}'")) from None
-
-
 def _passed_on(name: str, value: Any) -> Any:
-    if name.startswith("processing.mode."):
-        return _checked_as("processing.mode", name, value)
     if name in ("auto.offset.reset", "consumer.auto.offset.reset", "main.consumer.auto.offset.reset"):
         reset_of(value, name)
     goes_to = next(
@@ -787,9 +774,9 @@ def _check_exactly_once(config: StreamsConfig) -> None:
     interval_ms, timeout_ms = config["commit.interval.ms"], config.transaction_timeout_ms
     if timeout_ms < interval_ms:
         raise ConfigException(
-            f"'transaction.timeout.ms' is {timeout_ms}, less than commit.interval.ms={interval_ms}; a "
-            f"micro-batch that takes the whole interval would always be aborted. Increase the timeout or "
-            f"reduce the interval"
+            f"'transaction.timeout.ms' is {timeout_ms}, less than commit.interval.ms={interval_ms}; "
+            f"transactions would be aborted before they are committed. Increase the timeout or reduce the "
+            f"interval"
         )
 
 
@@ -806,8 +793,8 @@ def _check_texts(name: str, value: Any) -> None:
 def _check_application_id(value: str) -> None:
     if not _APPLICATION_ID.fullmatch(value) or value in (".", ".."):
         raise ConfigException(
-            f"'application.id' is {value!r}; it becomes part of topic names, directories and checkpoint "
-            f"paths, so only letters, digits, '.', '_' and '-' are allowed"
+            f"'application.id' is {value!r}; it becomes part of the names of topics and directories, "
+            f"so only letters, digits, '.', '_' and '-' are allowed"
         )
     if len(value) > _APPLICATION_ID_MAX:
         raise ConfigException(
@@ -860,8 +847,3 @@ def _default_text(key: Key) -> str:
     if key.required:
         return "(required)"
     return "" if key.default is None else as_text(key.default)
-
-
-def runs_tasks() -> bool:
-    """Whether tasks read, compute and commit by themselves: a switch for as long as both ways exist."""
-    return os.environ.get("MILLSTREAM_ENGINE", "tasks") != "batches"

@@ -79,7 +79,7 @@ class Key:
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours to configure."
-_CACHE = "0: every update is sent. Otherwise only the last update of each key in a micro-batch is sent."
+_CACHE = "0: every update is sent. Otherwise only the last update of each key before a commit is sent."
 _BALANCED = "The assignor balances by the number of threads."
 _FAIL_OR_CONTINUE = ("fail", "continue")
 _TIMEOUTS = "A timeout ends the waiting operation and is raised in the thread that owns it."
@@ -93,8 +93,8 @@ _WORKING = (
         Type.STRING,
         None,
         _HIGH,
-        "The application's name, shared by all its clients. Internal topics, state directories and "
-        "checkpoints are prefixed with it. Letters, digits, '.', '_' and '-'.",
+        "The application's name, shared by all its clients. Internal topics and state "
+        "directories are prefixed with it. Letters, digits, '.', '_' and '-'.",
         required=True,
     ),
     Key(
@@ -120,50 +120,19 @@ _WORKING = (
         Type.STRING,
         None,
         _HIGH,
-        "Where pipelines keep their progress and Spark its state: a path, or a URI that Spark can write to "
-        "and that all clients and executors can reach (file, hdfs, viewfs, abfs, abfss or s3a). Default: "
-        "inside state.dir, which is right for an application with one client.",
+        "Where the queries of to_spark() keep their progress: a path, or a URI that Spark can write to and "
+        "that all clients can reach. Default: inside state.dir, which is right for an application with one "
+        "client. Everything else keeps its progress in Kafka.",
     ),
     Key(
         "source.lost.policy",
         Type.STRING,
         "fail",
         _MEDIUM,
-        "What to do when a topic that a checkpoint has offsets in was deleted and created again, or lost "
+        "What to do when a topic that offsets are committed of was deleted and created again, or lost "
         "records before they were read. from-beginning keeps the state and reads the topic as it is now "
         "from its beginning; records that were lost unread stay lost.",
         valid=("fail", "from-beginning"),
-    ),
-    Key(
-        "changelog.lost.policy",
-        Type.STRING,
-        "fail",
-        _MEDIUM,
-        "What to do when a changelog was deleted, created again or emptied while the checkpoint still has "
-        "its store's state. rebuild writes the whole changelog again from Spark's state before the pipeline"
-        " resumes.",
-        valid=("fail", "rebuild"),
-    ),
-    Key(
-        "processing.mode",
-        Type.STRING,
-        "micro-batch",
-        _MEDIUM,
-        "How Spark runs the pipelines. micro-batch: all records that have arrived since the last batch, "
-        "together. real-time: each record as it arrives, within milliseconds; pipelines that cannot run "
-        "this way are refused. auto: real-time where the results are the same as with micro-batches, "
-        "micro-batch elsewhere. See docs/real-time.md.",
-        valid=("micro-batch", "real-time", "auto"),
-    ),
-    Key(
-        "real.time.batch.ms",
-        Type.INT,
-        60_000,
-        _LOW,
-        "How long a batch lasts in Real-Time Mode. Each batch ends with a commit, and a crash repeats at "
-        "most one. Processing pauses for some tenths of a second between batches, so short batches cost "
-        "latency.",
-        least=100,
     ),
     Key(
         "processing.guarantee",
@@ -340,17 +309,6 @@ _WORKING = (
         least=-1,
     ),
     Key(
-        "max.batch.records",
-        Type.INT,
-        None,
-        _MEDIUM,
-        "About how many records a pipeline reads in one micro-batch at most, from all its sources together. "
-        "If more are waiting, all partitions end at one time. Default: 50,000 in the first micro-batch after "
-        "a start, and up to 500,000 in later ones as long as these take only seconds; with a "
-        "commit.interval.ms of more than a second, as many for each second of it.",
-        least=1,
-    ),
-    Key(
         "group.protocol",
         Type.STRING,
         "classic",
@@ -376,8 +334,8 @@ _WORKING = (
         Type.BOOLEAN,
         False,
         _LOW,
-        "Whether the user's group may write to the directories of stores and checkpoints (0770), or only "
-        "read them (0750). Other users have no access.",
+        "Whether the user's group may write to the directories of stores (0770), or only read them "
+        "(0750). Other users have no access.",
     ),
     Key(
         "state.cleanup.delay.ms",
@@ -487,11 +445,11 @@ _WORKING = (
     Key(
         "commit.interval.ms",
         Type.INT,
-        0,
+        100,
         _LOW,
-        "The shortest time between the starts of two micro-batches, each of which ends in a commit. With 0,"
-        " the next one starts as soon as there are records. Longer intervals mean fewer, larger batches and"
-        " fewer updates of tables.",
+        "The shortest time from one commit of a task to the next. A commit writes what caches hold back, and "
+        "makes results of exactly_once_v2 visible; longer intervals mean fewer updates of tables. Kafka's "
+        "default is 30000 with at_least_once.",
         least=0,
     ),
     Key(
@@ -791,8 +749,6 @@ PREFIXES: dict[str, str] = {
     "topic.": "a setting of every internal topic",
     "client.tag.": "describes this client, for placing standby tasks; not used yet",
     "schema.registry.": "a setting of the schema registry's client: the keys of its login, and ssl.*",
-    "processing.mode.": "the processing.mode of one pipeline, by the name that explain() shows, such as "
-    "'processing.mode.p0'",
     "sasl.": "a login setting of every Kafka client",
     "ssl.": "an encryption setting of every Kafka client",
 }

@@ -10,12 +10,10 @@
     ├── TaskMigratedException               another client has taken over; never reaches the handler
     ├── ApplicationShutdownException        KIP-671: a client requested that all of them shut down
     ├── LostTopicException                  a topic that a pipeline writes is gone, or was replaced
-    ├── LostCheckpointException             a pipeline has run before, but its checkpoint is gone
     ├── InternalTopicException              an internal topic exists but does not fit the topology
     ├── LockException                       the state directory belongs to another process
     ├── ProcessorStateException             a local store failed (disk full, corrupt, ...)
     ├── PipelineException                   a Spark query ended with an error
-    │   ├── CheckpointException             its checkpoint is damaged, or lost files
     │   ├── PythonWorkerException           the Python process that ran a function died
     │   └── ExecutorLostException           executors were lost more often than Spark retries
     ├── TimeoutException                    a wait reached its deadline
@@ -50,7 +48,6 @@ __all__ = [
     "ApplicationShutdownException",
     "ArtifactException",
     "BrokerException",
-    "CheckpointException",
     "ConfigException",
     "ExecutorLostException",
     "IllegalStateException",
@@ -60,7 +57,6 @@ __all__ = [
     "InvalidStateStoreTypeException",
     "JavaNotFoundException",
     "LockException",
-    "LostCheckpointException",
     "LostTopicException",
     "MissingSourceTopicException",
     "PipelineException",
@@ -185,7 +181,6 @@ class MissingSourceTopicException(StreamsException):
         deleted: those among them that existed when the client started.
         recreated: those that exist but were deleted and created again while the client ran, or while none did
             (topic ids, KIP-516).
-        emptied: those that have lost unread records, or end before the offsets that were read.
 
     Next: create the topics, or change the topology. If the handler answers REPLACE_THREAD, the client
     retries, and continues once a missing topic exists.
@@ -200,13 +195,11 @@ class MissingSourceTopicException(StreamsException):
         *,
         deleted: tuple[str, ...] = (),
         recreated: tuple[str, ...] = (),
-        emptied: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.topics = topics
         self.deleted = deleted
         self.recreated = recreated
-        self.emptied = emptied
 
 
 class LostTopicException(StreamsException):
@@ -217,10 +210,8 @@ class LostTopicException(StreamsException):
         topics: the names of all of them, sorted.
         deleted: those among them that do not exist.
         recreated: those that were deleted and created again (topic ids, KIP-516).
-        emptied: those that have lost records that only compaction should remove.
 
-    Next: the message lists the options; for a changelog, `changelog.lost.policy=rebuild` rewrites it from
-    Spark's state.
+    Next: the message lists the options.
     Source: KIP-671, which names a deleted sink topic first among the failures that a handler decides about.
     """
 
@@ -231,25 +222,16 @@ class LostTopicException(StreamsException):
         *,
         deleted: tuple[str, ...] = (),
         recreated: tuple[str, ...] = (),
-        emptied: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.topics = topics
         self.deleted = deleted
         self.recreated = recreated
-        self.emptied = emptied
-
-
-class LostCheckpointException(StreamsException):
-    """A pipeline has run before, as its changelogs or its group's offsets show, but its checkpoint is gone.
-
-    Next: restore the checkpoint, or start the application afresh; the message says how.
-    """
 
 
 class TaskAssignmentException(StreamsException):
-    """The group could not agree on an assignment: a member has another topology, protocol or checkpoint
-    location, or unreadable user data.
+    """The group could not agree on an assignment: a member has another topology or protocol, or unreadable
+    user data.
 
     Next: the message names the members that differ; make all clients of the application run the same program.
     Source: org.apache.kafka.streams.errors.TaskAssignmentException.
@@ -257,7 +239,8 @@ class TaskAssignmentException(StreamsException):
 
 
 class TaskMigratedException(StreamsException):
-    """Another client has taken over this one's work: it lost its membership, or its checkpoint was claimed.
+    """Another client has taken over this one's work: it lost its membership, or the broker has fenced
+    its producers.
     The client drops what it no longer owns and rejoins the group; the handler is not called.
 
     Source: org.apache.kafka.streams.errors.TaskMigratedException.
@@ -333,25 +316,10 @@ class PipelineException(StreamsException):
         self.batch_id = batch_id
 
 
-class CheckpointException(PipelineException):
-    """A pipeline's checkpoint is damaged, or has lost files: a power cut, a full disk, a deletion.
-
-    Attributes:
-        path: the damaged file or directory, if known; else the checkpoint.
-
-    Next: the message says what to delete so that the pipeline can continue, and what else you can do.
-    """
-
-    def __init__(self, message: str, *, pipeline: str, path: str = "", **facts: Any) -> None:
-        super().__init__(message, pipeline=pipeline, **facts)
-        self.path = path
-
-
 class PythonWorkerException(PipelineException):
     """The Python process that ran a function for Spark died: it was killed, or native code failed in it.
 
-    Next: the usual cause is memory; give the machine or the container more, or set `max.batch.records` for
-    smaller micro-batches.
+    Next: the usual cause is memory; give the machine or the container more.
     """
 
 

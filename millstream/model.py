@@ -10,7 +10,6 @@ from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 __all__ = [
-    "EPOCH_HEADER",
     "MAX_TIMESTAMP_MS",
     "MIN_TIMESTAMP_MS",
     "PARTS_HEADER",
@@ -21,7 +20,6 @@ __all__ = [
     "KafkaRecord",
     "KeyValue",
     "LagInfo",
-    "OperatorReport",
     "PipelineMetadata",
     "SessionWindow",
     "StoreKind",
@@ -40,15 +38,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
-
-EPOCH_HEADER = "millstream.epoch"
-"""The header of records in changelogs: the epoch of the pipeline that wrote it, 8 bytes, big-endian.
-
-A client that lost a pipeline may still write; readers drop records of an older epoch than they have seen.
-Only at-least-once relies on that. With exactly-once the broker rejects writes of such a client, and the
-header is there so that both can read the same changelogs. It is the last header of a record. It is read
-only in topics that the application owns: in any other topic, headers are the user's data.
-"""
 
 PARTS_HEADER = "millstream.parts"
 """The header of changelog records whose value alone does not determine the aggregate's parts: these parts, as
@@ -302,24 +291,6 @@ class PipelineMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorReport:
-    """Spark's report on the state of one of its operators, after a micro-batch.
-
-    `memory_bytes` is for the whole state; the others are for this micro-batch. `operator` is its number and
-    Spark's name for its kind, such as `0-transformWithState`. The total number of rows is not counted: see
-    spark/jvm/spark_settings.py.
-    """
-
-    operator: str
-    updated: int = 0
-    removed: int = 0
-    memory_bytes: int = 0
-    commit_ms: int = 0
-    rocksdb: Mapping[str, int] = field(default_factory=dict)
-    """Its RocksDB's counters, by Spark's names (`rocksdbGetCount`, …)."""
-
-
-@dataclass(frozen=True, slots=True)
 class WrittenReport:
     """What a micro-batch wrote to a topic.
 
@@ -347,7 +318,6 @@ class BatchReport:
         read: how many records of each source partition were read, by their offsets.
         read_bytes: how many bytes these records have, as Kafka Streams counts them.
         lag: how many are unread, by source partition; None if unknown.
-        state: the report of each stateful operator.
         dropped: how many records were dropped, by the reason and the name of the node.
         written: what was written, by the topic's full name, including changelogs and dead letters.
         input_rate, processed_rate: records per second, as computed by Spark.
@@ -361,7 +331,6 @@ class BatchReport:
     read: Mapping[TopicPartition, int] = field(default_factory=dict)
     read_bytes: Mapping[TopicPartition, int] = field(default_factory=dict)
     lag: Mapping[TopicPartition, int] | None = None
-    state: tuple[OperatorReport, ...] = ()
     dropped: Mapping[tuple[str, str], int] = field(default_factory=dict)
     written: Mapping[str, WrittenReport] = field(default_factory=dict)
     input_rate: float = 0.0

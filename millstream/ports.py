@@ -319,14 +319,14 @@ class GroupMember(Protocol):
     def failed(self, error: StreamsException) -> None:
         """The membership has ended for good: missing permissions, or another protocol in the group."""
 
-    def offsets(self) -> Mapping[TopicPartition, int]:
-        """The next offset to read of each source partition that this client's pipelines have finished."""
+    def tick(self) -> None:
+        """About a second has passed."""
 
 
 class Membership(Protocol):
     """This client's place in the group `application.id`, over Kafka's classic group protocol (design D4).
 
-    It has its own thread. About once a second it commits the changed `offsets()`.
+    It has its own thread. It commits no offsets: tasks do that themselves.
     """
 
     def start(self) -> None:
@@ -342,7 +342,7 @@ class Membership(Protocol):
         """Wait until an assignment has come that was made with the user data of the last `rejoin`."""
 
     def close(self, timeout_s: float) -> None:
-        """Commit once more, leave the group, end the thread. Idempotent."""
+        """Leave the group, end the thread. Idempotent."""
 
 
 # --- stores ----------------------------------------------------------------------------------------------

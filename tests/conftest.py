@@ -82,30 +82,6 @@ def kafka() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
-def _engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MILLSTREAM_ENGINE", request.param)
-        yield request.param
-
-
-@pytest.fixture(params=["batches", "tasks"])
-def engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Has a test run twice: with Spark's own batches, and with tasks; returns with which."""
-    yield from _engine(request)
-
-
-@pytest.fixture
-def on_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has a test run with tasks alone."""
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
-
-
-@pytest.fixture(scope="module", params=["batches", "tasks"])
-def engine_of_module(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The same for all tests of a module, and what they share."""
-    yield from _engine(request)
-
-
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """A session on the Spark that every TopologyTestDriver of the run shares; it ends with the process.

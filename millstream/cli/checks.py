@@ -82,7 +82,6 @@ class Facts:
         java, kernel, jars: what was found, or, with `_problem`, why it cannot be used.
         config: a summary; None with a problem: it is invalid.
         state_dir: with the reason why it cannot be written, the free bytes, and the process that holds it.
-        checkpoint: where it is, and why it does not fit the program.
         cluster: None with a problem: it does not answer; None without one: it was not queried.
     """
 
@@ -104,9 +103,6 @@ class Facts:
     state_problem: str = ""
     disk_free: int = 0
     locked_by: int | None = None
-    checkpoint: str = ""
-    checkpoint_problem: str = ""
-    checkpoint_is_shared: bool = False
     cluster: ClusterFacts | None = None
     cluster_problem: str = ""
 
@@ -237,27 +233,8 @@ def disk(facts: Facts) -> Verdict | None:
     says = f"{_size(facts.disk_free)} are free in {facts.state_dir}"
     if facts.disk_free < _SOME_DISK:
         grade = Grade.FAILED if facts.disk_free < _LITTLE_DISK else Grade.WARNING
-        return Verdict("disk", grade, says, "free some space, or move state.dir and checkpoint.location")
+        return Verdict("disk", grade, says, "free some space, or move state.dir")
     return _ok("disk", says)
-
-
-def checkpoint(facts: Facts) -> Verdict | None:
-    """Whether the checkpoints fit the program, and whether other clients can reach them."""
-    if not facts.checkpoint:
-        return None
-    if facts.checkpoint_problem:
-        return Verdict(
-            "checkpoint",
-            Grade.FAILED,
-            facts.checkpoint_problem,
-            "run the program that created it, or start over: `millstream reset`",
-        )
-    shared = (
-        ""
-        if facts.checkpoint_is_shared
-        else "; fine for an application with one client (checkpoint.location)"
-    )
-    return _ok("checkpoint", f"{facts.checkpoint}{shared}")
 
 
 # --- the cluster -----------------------------------------------------------------------------------------
@@ -387,7 +364,6 @@ CHECKS: tuple[Callable[[Facts], Verdict | None], ...] = (
     configuration,
     state,
     disk,
-    checkpoint,
     broker,
     topics,
     rights,

@@ -37,9 +37,7 @@ _NOBODY = "millstream-doctor"
 def doctor(
     program: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[PROGRAM]", help="A program whose topics, rights and checkpoints to check, too."
-        ),
+        typer.Argument(metavar="[PROGRAM]", help="A program whose topics and rights to check, too."),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     application_id: ApplicationId = None,
@@ -49,7 +47,7 @@ def doctor(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Check what programs need: Java, jars, memory, state, checkpoints, Kafka, topics, rights, and the clock.
+    """Check what programs need: Java, jars, memory, state, Kafka, topics, rights, and the clock.
 
     It changes nothing. Below each finding, it prints what to do. Exit code 1 if a check failed.
     """
@@ -87,7 +85,7 @@ def examine(given: Mapping[str, Any], topology: Topology | None) -> Facts:
         found["config"] = (
             f"{len(config.given) - (0 if has_servers else 1)} settings for '{config.application_id}'"
         )
-        found |= _disk(config, topology)
+        found |= _disk(config)
     if has_servers and not config.embedded:
         try:
             found["cluster"] = _cluster(config, topology if has_id else None)
@@ -155,10 +153,9 @@ def _is_there(file: Path, size: int) -> bool:
         return False
 
 
-def _disk(config: StreamsConfig, topology: Topology | None) -> dict[str, Any]:
+def _disk(config: StreamsConfig) -> dict[str, Any]:
     from shutil import disk_usage
 
-    from millstream.checkpoints.checkpoints import Checkpoints
     from millstream.stores.directory import StateDirectory
 
     path = StateDirectory(config.state_dir, config.application_id).path
@@ -167,14 +164,6 @@ def _disk(config: StreamsConfig, topology: Topology | None) -> dict[str, Any]:
     if not os.access(there, os.W_OK | os.X_OK):
         found["state_problem"] = f"{there} cannot be written by this user"
     found["locked_by"] = _owner(path / ".owner")
-    checkpoints = Checkpoints(config, path)
-    found["checkpoint"] = checkpoints.root
-    found["checkpoint_is_shared"] = config.checkpoint_location is not None
-    if topology is not None:
-        try:
-            checkpoints.compare(topology.queries)
-        except StreamsException as error:
-            found["checkpoint_problem"] = str(error)
     return found
 
 
@@ -216,9 +205,7 @@ def _cluster(config: StreamsConfig, topology: Topology | None) -> ClusterFacts:
         lost = 0
         if None not in sources.values():
             try:
-                plan = plan_internal_topics(
-                    topology, config.application_id, counts, exactly_once=config.exactly_once
-                )
+                plan = plan_internal_topics(topology, config.application_id, counts)
                 there = topics.describe({each.name for each in plan.topics} & names)
                 lost = len(plan.topics) - len(there)
                 for each in with_existing_counts(plan, there, topology, config.application_id).topics:

@@ -199,7 +199,7 @@ def _plan(
     missing = [name for name in topology.source_topics if name not in counts]
     if missing:
         counts = dict.fromkeys([*counts, *missing], 1)
-    plan = plan_internal_topics(topology, config.application_id, counts, exactly_once=config.exactly_once)
+    plan = plan_internal_topics(topology, config.application_id, counts)
     return plan, not missing
 
 

@@ -1,5 +1,4 @@
-"""`millstream reset`: the equivalent of kafka-streams-application-reset, including checkpoints and local
-state."""
+"""`millstream reset`: the equivalent of kafka-streams-application-reset, including local state."""
 
 from __future__ import annotations
 
@@ -30,7 +29,9 @@ def reset(
     bootstrap_server: BootstrapServer = None,
     input_topics: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOPIC,…", help="The input topics. Default: those in the checkpoints."),
+        typer.Option(
+            metavar="TOPIC,…", help="The input topics. Default: those that its group has offsets of."
+        ),
     ] = None,
     internal_topics: Annotated[
         list[str] | None,
@@ -78,7 +79,9 @@ def reset(
         ),
     ] = None,
     state_dir: Annotated[Path | None, typer.Option(help="The clients' state.dir.")] = None,
-    checkpoint_location: Annotated[str | None, typer.Option(help="The clients' checkpoint.location.")] = None,
+    checkpoint_location: Annotated[
+        str | None, typer.Option(help="The clients' checkpoint.location, if they use to_spark().")
+    ] = None,
     config_file: ConfigFile = None,
     set_: Setting = None,
     dry_run: Annotated[
@@ -93,8 +96,8 @@ def reset(
 ) -> None:
     """Reset an application: it reads its input topics again from a chosen place, and starts with empty state.
 
-    Deletes its internal topics, its checkpoints and its local state, and sets the offsets of its group. Its
-    output topics keep their records. Close all its clients first; --dry-run shows what will be done.
+    Deletes its internal topics and its local state, and sets the offsets of its group. Its output topics
+    keep their records. Close all its clients first; --dry-run shows what will be done.
     """
     from millstream.config import StreamsConfig
     from millstream.runtime.reset.resetter import Reset, raise_if_alive, reset_application
@@ -146,7 +149,7 @@ def plan_as_dict(plan: ResetPlan, *, done: bool) -> dict[str, Any]:
         "missing_topics": list(plan.missing),
         "deleted_topics": list(plan.internal),
         "kept_topics_of_others": dict(plan.foreign),
-        "checkpoints": {"location": plan.location, "pipelines": list(plan.pipelines)},
+        "checkpoints": {"location": plan.checkpoints, "found": plan.has_checkpoints},
         "state": {"directory": plan.state, "tasks": plan.tasks},
         "members": sorted(plan.members.values()),
     }

@@ -5,14 +5,16 @@ The order of the decisions:
 1. Each member's user data is decoded. A member with unreadable data gets an error, one with a newer version
    gets our version; the others continue without them.
 2. If a member requests that all clients shut down, that is the whole answer, for every member (KIP-671).
-3. Members with different topologies, or without access to the same checkpoints, cannot share the work: those
-   that already work stay, and the others learn why they cannot take part. Claims alone do not decide who
-   already works. What counts first is who has really claimed the checkpoints (`trust`), then who took part in
-   the previous assignment. And no member holds work that the program does not have.
+3. Members with different topologies cannot share the work: those that already work stay, and the others learn
+   why they cannot take part. Who took part in the previous assignment counts first. And no member holds work
+   that the program does not have.
 4. If source topics are missing, that is the answer (KIP-662).
 5. Pipelines and tasks are distributed (`balance`). A pipeline that moves is withheld until its holder has
-   released it, so the group never has two clients run a pipeline at once. A task that moves is first warmed
-   up at its destination (`warmed_up_first`).
+   released it, so nothing that it has not committed is computed twice. A task that moves is first warmed up
+   at its destination (`warmed_up_first`).
+
+What members report is believed, as in Kafka Streams: whoever may join the group can only disturb it. A task
+has one owner in any case, because the broker fences all others by their transactional id.
 
 Kafka Streams (StreamsPartitionAssignor.assign) decides in the same order, without step 3. Because of it,
 the leader itself may be excluded. Its knowledge of topics is then about another program, so it does not use
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -31,7 +33,6 @@ from millstream.errors import TaskAssignmentException
 from millstream.foreign import listed, printable
 from millstream.group.balance import Work, balance, by_process, natural, warmed_up_first
 from millstream.group.codes import AssignorError
-from millstream.group.trust import Evidence, PipelineOwner, only_known, without_holdings
 from millstream.group.userdata import (
     MOST_REASON_CHARS,
     MOST_USER_DATA_BYTES,
@@ -56,8 +57,6 @@ class LeaderFacts:
         max_warmups: how many tasks are warmed up at a time before they move; 0: they move at once.
         missing_topics: source topics of its topology that are confirmed to be missing.
         topology: its own topology's fingerprint, as `MemberInfo.topology`.
-        owner_of: who last claimed a pipeline's checkpoint; None: unknown. Called only if members contradict
-            each other, so it may access files.
     """
 
     pipelines: tuple[str, ...] = ()
@@ -66,11 +65,6 @@ class LeaderFacts:
     max_warmups: int = 0
     missing_topics: tuple[str, ...] = ()
     topology: str = ""
-    owner_of: Callable[[str], PipelineOwner | None] = lambda _: None
-
-
-Side = tuple[str, str]
-"""The topology and the checkpoint of members that can share work."""
 
 
 class Memory:
@@ -78,7 +72,7 @@ class Memory:
 
     Attributes:
         known: the member of each process id, for those that took part in the previous assignment.
-        side: their program, as topology and checkpoint; None: there was no assignment.
+        side: their topology; None: there was no assignment.
         own: this client's own report for the current round, if it took part in the previous assignment, so
             that a first-time leader knows at least itself. Otherwise empty.
     """
@@ -87,7 +81,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.known: Mapping[UUID, str] = {}
-        self.side: Side | None = None
+        self.side: str | None = None
         self.own = b""
         self._warned: set[str] = set()
 
@@ -136,10 +130,9 @@ def _decide(
     asking = [info for info in _ordered(infos) if info.error_code is AssignorError.SHUTDOWN_REQUESTED]
     if asking:
         return dict.fromkeys(members, _shutdown(asking, leader, memory))
-    evidence = Evidence(facts.owner_of)
     known, before = _recalled(infos, members, memory)
-    single, twice = _one_process_each(infos, known, evidence, memory)
-    same, odd = _one_program(single, known, before, evidence)
+    single, twice = _one_process_each(infos, known, memory)
+    same, odd = _one_program(single, known, before)
     for member, reason in {**odd, **twice}.items():
         memory.warn("Group member '%s' cannot take part: %s", printable(member), reason)
         answers[member] = _failed(reason)
@@ -151,19 +144,11 @@ def _decide(
         answers.update(dict.fromkeys(same, answer))
     else:
         program = _program_of(facts, topology, same)
-        fit = _believed(same, program, evidence, memory)
-        # Excluded members must first release what they really hold.
-        others = {
-            member: replace(
-                info, pipelines=evidence.proven(info) if member in twice else evidence.plausible(info)
-            )
-            for member, info in infos.items()
-            if member not in fit
-        }
-        answers.update(_share(program, fit, {**others, **fit}, facts.max_warmups))
+        fit = _possible(same, program, memory)
+        answers.update(_share(program, fit, facts.max_warmups))
         several = Counter(info.process_id for info in fit.values())
         memory.known = {info.process_id: each for each, info in fit.items() if several[info.process_id] == 1}
-        memory.side = next((_side(info) for info in fit.values()), memory.side)
+        memory.side = next((info.topology for info in fit.values()), memory.side)
     return {
         member: replace(answer, leader=leader, threads=infos[member].threads if member in infos else None)
         for member, answer in answers.items()
@@ -172,7 +157,7 @@ def _decide(
 
 def _recalled(
     infos: Mapping[str, MemberInfo], members: Mapping[str, bytes], memory: Memory
-) -> tuple[Mapping[UUID, str], Side | None]:
+) -> tuple[Mapping[UUID, str], str | None]:
     """The members that the leader knows from before, and their program: at least itself, if exactly one
     member reports what it has reported.
     """
@@ -180,7 +165,7 @@ def _recalled(
     if len(mine) != 1:
         return memory.known, memory.side
     own = infos[mine[0]]
-    return {own.process_id: mine[0], **memory.known}, memory.side or _side(own)
+    return {own.process_id: mine[0], **memory.known}, memory.side or own.topology
 
 
 def _ordered(infos: Mapping[str, MemberInfo]) -> list[MemberInfo]:
@@ -243,27 +228,25 @@ def _shutdown(asking: Sequence[MemberInfo], leader: str, memory: Memory) -> Assi
 
 
 def _one_program(
-    infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], before: Side | None, evidence: Evidence
+    infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], before: str | None
 ) -> tuple[dict[str, MemberInfo], dict[str, str]]:
     """The members that can share the work, and for each other one the reason why it cannot.
 
-    Of several sides, the one that already works stays: the one that has claimed the checkpoints of most
-    pipelines, else one that took part in the previous assignment. If neither is known, the members' claims
-    count: most pipelines, unless the checkpoints contradict, then most active tasks; else most members; else
-    the smallest process id.
+    Of several topologies, the one that already works stays: one that took part in the previous assignment. If
+    that is not known, what members hold counts: most pipelines, then most active tasks; else most members;
+    else the smallest process id.
     """
-    sides: dict[Side, list[str]] = {}
+    sides: dict[str, list[str]] = {}
     for member in by_process(infos):
-        sides.setdefault(_side(infos[member]), []).append(member)
+        sides.setdefault(infos[member].topology, []).append(member)
     if len(sides) <= 1:
         return dict(infos), {}
 
-    def weight(side: Side) -> tuple[int, bool, int, int, int]:
+    def weight(side: str) -> tuple[bool, int, int, int]:
         of_side = {member: infos[member] for member in sides[side]}
         return (
-            len(set().union(*(evidence.proven(info) for info in of_side.values()))),
             side == before and any(known.get(info.process_id) == each for each, info in of_side.items()),
-            len(set().union(*(evidence.plausible(info) for info in of_side.values()))),
+            len(set().union(*(info.pipelines for info in of_side.values()))),
             len(set().union(*(info.active_tasks for info in of_side.values()))),
             len(of_side),
         )
@@ -274,27 +257,14 @@ def _one_program(
     odd = {}
     for side, of_side in sides.items():
         if side != chosen:
-            reason = _why_odd(side, chosen, _clients(infos[member] for member in of_side), others)
+            clients = _clients(infos[member] for member in of_side)
+            reason = (
+                f"{clients} run(s) a different topology ({_or_unknown(side)}) from {others} "
+                f"({_or_unknown(chosen)}), which own(s) the work of this application. Run the same program "
+                f"on all clients, or use another application.id"
+            )
             odd.update(dict.fromkeys(of_side, reason))
     return {member: infos[member] for member in sides[chosen]}, odd
-
-
-def _side(info: MemberInfo) -> Side:
-    return info.topology, info.checkpoint
-
-
-def _why_odd(side: Side, chosen: Side, clients: str, others: str) -> str:
-    (topology, checkpoint), (their_topology, their_checkpoint) = side, chosen
-    if topology != their_topology:
-        return (
-            f"{clients} run(s) a different topology ({_or_unknown(topology)}) from {others} "
-            f"({_or_unknown(their_topology)}), which own(s) the work of this application. Run the same "
-            "program on all clients, or use another application.id"
-        )
-    return (
-        f"{clients} would keep checkpoints in {_or_unknown(checkpoint)}, but {others} keep(s) them in "
-        f"{_or_unknown(their_checkpoint)}. Set checkpoint.location to a location that all clients can reach"
-    )
 
 
 def _or_unknown(text: str) -> str:
@@ -306,13 +276,12 @@ def _clients(infos: Iterable[MemberInfo]) -> str:
 
 
 def _one_process_each(
-    infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], evidence: Evidence, memory: Memory
+    infos: Mapping[str, MemberInfo], known: Mapping[UUID, str], memory: Memory
 ) -> tuple[dict[str, MemberInfo], dict[str, str]]:
     """The members with unique process ids, and for each copy of one why it cannot take part.
 
-    Of several members with the same id, the original is the one that had it in the previous assignment; else
-    the only one that has proven a claim. If neither identifies it, all of them take part, and none is
-    believed to hold anything.
+    Of several members with the same id, the original is the one that had it in the previous assignment. If
+    that is not known, all of them take part, and none is believed to hold anything.
     """
     by_id: dict[UUID, list[str]] = {}
     for member in sorted(infos):
@@ -321,8 +290,7 @@ def _one_process_each(
     for process_id, group in by_id.items():
         if len(group) == 1:
             continue
-        proven = [member for member in group if evidence.proven(infos[member])]
-        before = known.get(process_id, proven[0] if len(proven) == 1 else None)
+        before = known.get(process_id)
         if before not in group:
             memory.warn(
                 "Group members %s have one process id, %s, and its owner cannot be determined: a state "
@@ -331,7 +299,7 @@ def _one_process_each(
                 listed(group, 5),
                 process_id,
             )
-            single.update({member: without_holdings(infos[member]) for member in group})
+            single.update({member: _holding_nothing(infos[member]) for member in group})
             continue
         for member in group:
             if member != before:
@@ -344,14 +312,15 @@ def _one_process_each(
     return single, twice
 
 
-def _believed(
-    infos: Mapping[str, MemberInfo], program: Program, evidence: Evidence, memory: Memory
-) -> dict[str, MemberInfo]:
-    """The members with only the work that they can hold, without pipelines that another one provably
-    holds."""
+def _holding_nothing(info: MemberInfo) -> MemberInfo:
+    return replace(info, pipelines=frozenset(), stopping=frozenset(), tasks={}, up_to_date=frozenset())
+
+
+def _possible(infos: Mapping[str, MemberInfo], program: Program, memory: Memory) -> dict[str, MemberInfo]:
+    """The members with only the work that they can hold: that of the program."""
     found = {}
     for member, info in infos.items():
-        found[member], strange = only_known(info, program)
+        found[member], strange = _only_known(info, program)
         if strange:
             memory.warn(
                 "Group member '%s' claims pipelines or tasks that this application does not have; these "
@@ -359,26 +328,28 @@ def _believed(
                 printable(member),
                 strange,
             )
-    claimants: dict[str, list[str]] = {}
-    for member, info in found.items():
-        for name in info.pipelines:
-            claimants.setdefault(name, []).append(member)
-    for name, several in claimants.items():
-        owners = [member for member in several if len(several) > 1 and evidence.proves(found[member], name)]
-        for member in several if owners else ():
-            info = found[member]
-            if member in owners:
-                continue
-            if name not in info.stopping:
-                memory.warn(
-                    "Group member '%s' claims pipeline '%s', but the checkpoint is claimed by '%s'; its "
-                    "claim is ignored",
-                    printable(member),
-                    name,
-                    printable(owners[0]),
-                )
-            found[member] = replace(info, pipelines=info.pipelines - {name}, stopping=info.stopping - {name})
     return found
+
+
+def _only_known(info: MemberInfo, program: Program) -> tuple[MemberInfo, str]:
+    """A member without pipelines and tasks that the program does not have; and what was removed."""
+    pipelines, tasks = frozenset(program.pipelines), frozenset(program.tasks)
+    no_pipelines, no_tasks = info.pipelines - pipelines, info.tasks.keys() - tasks
+    if not (no_pipelines or no_tasks or info.stopping - pipelines or info.up_to_date - tasks):
+        return info, ""
+    parts = []
+    if no_pipelines:
+        parts.append(f"{len(no_pipelines):,} pipeline(s): {listed(sorted(no_pipelines), 3)}")
+    if no_tasks:
+        parts.append(f"{len(no_tasks):,} task(s): {listed(sorted(no_tasks), 3)}")
+    kept = replace(
+        info,
+        pipelines=info.pipelines & pipelines,
+        stopping=info.stopping & pipelines,
+        tasks={task: offset for task, offset in info.tasks.items() if task in tasks},
+        up_to_date=info.up_to_date & tasks,
+    )
+    return kept, " and ".join(parts)
 
 
 # --- 4. and 5. the work ----------------------------------------------------------------------------------
@@ -402,12 +373,10 @@ def _program_of(facts: LeaderFacts, topology: str, fit: Mapping[str, MemberInfo]
     )
 
 
-def _share(
-    program: Program, fit: Mapping[str, MemberInfo], everybody: Mapping[str, MemberInfo], max_warmups: int
-) -> dict[str, Assignment]:
+def _share(program: Program, fit: Mapping[str, MemberInfo], max_warmups: int) -> dict[str, Assignment]:
     target = balance(fit, program.pipelines, program.tasks, program.standby_replicas)
     work, warming = warmed_up_first(fit, target, max_warmups)
-    withheld = _withheld(work, everybody)
+    withheld = _withheld(work, fit)
     hosts: dict[str, tuple[tuple[TaskId, ...], tuple[TaskId, ...]]] = {}
     members: dict[str, tuple[tuple[str, ...], tuple[TaskId, ...]]] = {}
     serdes: dict[str, tuple[str, str]] = {}
@@ -442,19 +411,17 @@ def _share(
     }
 
 
-def _withheld(work: Mapping[str, Work], everybody: Mapping[str, MemberInfo]) -> frozenset[str]:
+def _withheld(work: Mapping[str, Work], fit: Mapping[str, MemberInfo]) -> frozenset[str]:
     """The pipelines that no member gets in this round, because another member than the new owner still holds
     them.
 
     If the owner itself holds a pipeline, it keeps it, even if another member also claims it: that member has
-    lost its membership and is stopping queries that are already fenced (design D5), which must not stop a
-    healthy one.
+    lost its membership and is stopping queries that the broker has fenced, which must not stop a healthy one.
+    Members that do not take part are not waited for: they stop everything when they learn it.
     """
-    withheld = set()
-    for owner, gets in work.items():
-        for name in gets.pipelines:
-            if name not in everybody[owner].pipelines and any(
-                name in info.pipelines for info in everybody.values()
-            ):
-                withheld.add(name)
-    return frozenset(withheld)
+    return frozenset(
+        name
+        for owner, gets in work.items()
+        for name in gets.pipelines
+        if name not in fit[owner].pipelines and any(name in info.pipelines for info in fit.values())
+    )

@@ -48,7 +48,7 @@ MOST_USER_DATA_BYTES = 512 * 1024
 assignments of all members in one record of at most 1 MiB."""
 
 MOST_PIPELINES = 1_000
-"""The maximum number of pipelines; each one that a member claims may have to be looked up."""
+"""The maximum number of pipelines; data with more is damaged."""
 
 MOST_THREADS = 10_000
 """The maximum number of threads; data with more is damaged."""
@@ -86,14 +86,12 @@ class MemberInfo:
         threads: its capacity.
         pipelines: those it holds: it runs or starts them, or has not finished stopping them.
         stopping: those among them that it is stopping; it cannot claim to keep them.
-        claims: the proofs for those whose checkpoint it has claimed (`trust.proof`).
         tasks: the tasks that it has state of: LATEST_OFFSET for an active one, else the state's progress.
         up_to_date: those among them whose state is up to date, or nearly (`acceptable.recovery.lag`).
         endpoint: where it answers queries, `host:port`, or "".
         error_code: SHUTDOWN_REQUESTED asks all clients of the application to shut down (KIP-671).
         reason: why; at most 2000 characters of it are transmitted.
         topology: equal for exactly those clients whose programs can share work.
-        checkpoint: equal for exactly those clients that reach the same checkpoints.
         warm: its Spark is running, with or without a pipeline.
         serdes: JSON texts of the key's and the value's serde, by store.
         program: the work of its topology; None: not reported.
@@ -110,12 +108,10 @@ class MemberInfo:
     error_code: AssignorError = AssignorError.NONE
     reason: str = ""
     topology: str = ""
-    checkpoint: str = ""
     warm: bool = False
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     program: Program | None = None
     stopping: frozenset[str] = frozenset()
-    claims: Mapping[str, str] = field(default_factory=dict)
     up_to_date: frozenset[TaskId] = frozenset()
     unique_field: int = 0
     version: int = LATEST_SUPPORTED_VERSION
@@ -139,16 +135,12 @@ class MemberInfo:
         }
         if self.stopping:
             tags["stopping"] = _dump(sorted(self.stopping))
-        if self.claims:
-            tags["claims"] = _dump(dict(self.claims))
         if self.up_to_date:
             tags["up_to_date"] = _dump(_tasks_out(self.up_to_date))
         if self.reason:
             tags["reason"] = self.reason[:MOST_REASON_CHARS]
         if self.topology:
             tags["topology"] = self.topology
-        if self.checkpoint:
-            tags["checkpoint"] = self.checkpoint
         if self.warm:
             tags["warm"] = "true"
         if self.serdes:
@@ -194,12 +186,10 @@ class MemberInfo:
             error_code=_known_code(info.error_code),
             reason=tags.get("reason", "")[:MOST_REASON_CHARS],
             topology=tags.get("topology", ""),
-            checkpoint=tags.get("checkpoint", ""),
             warm=tags.get("warm") == "true",
             serdes=dict(_tag(where, tags, "serdes", _serdes)),
             program=_program(where, "work", _load(where, "work", tags["work"])) if "work" in tags else None,
             stopping=frozenset(_tag(where, tags, "stopping", _pipelines)),
-            claims=dict(_tag(where, tags, "claims", _texts)),
             up_to_date=frozenset(_tag(where, tags, "up_to_date", _tasks)),
             unique_field=info.unique_field,
             version=info.version,
@@ -458,12 +448,6 @@ def _pipelines(where: str, name: str, value: object) -> tuple[str, ...]:
     if len(names) > MOST_PIPELINES:
         raise _wrong(where, name, f"up to {MOST_PIPELINES} names")
     return names
-
-
-def _texts(where: str, name: str, value: object) -> list[tuple[str, str]]:
-    if not isinstance(value, dict) or len(value) > MOST_PIPELINES:
-        raise _wrong(where, name, f"an object of up to {MOST_PIPELINES} texts")
-    return [(_text(where, name, key), _text(where, name, each)) for key, each in value.items()]
 
 
 def _pairs(where: str, name: str, value: object) -> list[tuple[str, tuple[object, object]]]:

@@ -2,10 +2,9 @@
 
 Shape: `poll` returns, per partition, a list of (key, value, timestamp in ms).
 
-The header `millstream.epoch` has the epoch of the pipeline's claim (design D5). A record with a lower epoch
-than one before it in its partition was written by a client that had lost the pipeline, and is skipped. A
-record without an epoch is never skipped. The header is read only in topics that belong to the application
-alone: a table's own topic is its changelog too, and its headers may be the user's data.
+A value that is empty may stand for null, if a header says so (model.PARTS_OF_NULL). Headers are read only in
+topics that belong to the application alone: a table's own topic is its changelog too, and its headers may be
+the user's data.
 """
 
 from __future__ import annotations
@@ -24,14 +23,13 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.clients import build, client_log, restore_consumer_config, unreachable
 from millstream.kafka.patience import AWAY, RETRIABLE, Silence
-from millstream.model import EPOCH_HEADER, TopicPartition, is_of_null
+from millstream.model import TopicPartition, is_of_null
 from millstream.polling import looks
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 from millstream.topology.names import is_internal_topic
 
 __all__ = ["KafkaChangelogConsumer"]
 
-_EPOCH_SIZE = 8
 _headers_of = methodcaller("headers")
 """Not `message.headers()`: for a name that is not UTF-8 it returns headers *and* leaves an exception behind,
 which the interpreter may then raise anywhere. Called so, it is raised by the call."""
@@ -60,20 +58,14 @@ class KafkaChangelogConsumer:
         self._silence = Silence()
         self._assigned: tuple[TopicPartition, ...] = ()
         self._next: dict[TopicPartition, int] = {}
-        self._epochs: dict[tuple[str, int], int] = {}
         self._topics: frozenset[str] = frozenset()
         self._owned: frozenset[str] = frozenset()
         self._suspects: frozenset[str] = frozenset()
         self._look_at = 0.0
 
-    def assign(
-        self,
-        positions: Mapping[TopicPartition, int | None],
-        epochs: Mapping[TopicPartition, int] | None = None,
-    ) -> None:
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Read exactly these partitions, each from its offset; None: from the beginning."""
         self._open()
-        self._epochs = {partition: epoch for partition, epoch in (epochs or {}).items() if epoch > 0}
         self._next = {partition: offset for partition, offset in positions.items() if offset is not None}
         self._assigned = tuple(positions)
         self._topics, self._suspects = frozenset(topic for topic, _ in positions), frozenset()
@@ -119,14 +111,10 @@ class KafkaChangelogConsumer:
             consumer.close()
 
     def _batches(self, messages: list[Any]) -> list[ChangelogBatch]:
-        # The one loop in Python that every restored record passes; names are bound locally for speed. Epochs
-        # are compared as bytes, and almost always are those of the record before.
+        # The one loop in Python that every restored record passes; names are bound locally for speed.
         entries: dict[tuple[str, int], list[tuple[bytes, bytes | None, int]]] = {}
         ends: dict[tuple[str, int], int] = {}
-        dropped: dict[tuple[str, int], tuple[int, int]] = {}
-        rose: dict[tuple[str, int], int] = {}
         offsets: dict[tuple[str, int], list[int]] = {}
-        highest = b""
         current: tuple[str, int] | None = None
         append: Any = None
         note: Any = None
@@ -149,35 +137,14 @@ class KafkaChangelogConsumer:
                 owned = where[0] in self._owned
                 append = entries.setdefault(where, []).append
                 note = None if owned else offsets.setdefault(where, []).append
-                highest = self._epochs.get(where, 0).to_bytes(8, "big")
             offset = message.offset()
             key = message.key()
             if key is None:
                 continue  # tables have no null keys, but a source topic that serves as a changelog may
-            timestamp = message.timestamp()[1]
-            headers = None
-            if owned:
-                try:
-                    headers = _headers_of(message)
-                except (SystemError, UnicodeDecodeError):  # confluent-kafka: a name that is not UTF-8
-                    client_log.debug("a record of '%s' has headers that Millstream did not write", where[0])
-            if headers:
-                name, value = headers[-1]
-                epoch = highest
-                # Any eight bytes are an epoch; a header of another length is not ours.
-                if name == EPOCH_HEADER and value is not None and len(value) == _EPOCH_SIZE:
-                    epoch = value
-                if epoch != highest:
-                    number = int.from_bytes(epoch, "big")
-                    if epoch < highest:
-                        count, latest = dropped.get(where, (0, 0))
-                        dropped[where] = count + 1, max(latest, number)
-                        continue
-                    highest, self._epochs[where], rose[where] = epoch, number, offset
             content = message.value()
-            if content == b"" and headers and is_of_null(headers):
+            if content == b"" and owned and _is_of_null(message):
                 content = None
-            append((key, content, timestamp))
+            append((key, content, message.timestamp()[1]))
             if note is not None:
                 note(offset)
         if current is not None:
@@ -185,16 +152,7 @@ class KafkaChangelogConsumer:
         return [
             batch
             for where, end in ends.items()
-            if (
-                batch := self._batch(
-                    where,
-                    entries.get(where, []),
-                    end,
-                    dropped.get(where, (0, 0)),
-                    rose.get(where, -1),
-                    offsets.get(where, []),
-                )
-            )
+            if (batch := self._batch(where, entries.get(where, []), end, offsets.get(where, [])))
         ]
 
     def _assign(self) -> None:
@@ -239,8 +197,7 @@ class KafkaChangelogConsumer:
         if confirmed:
             raise StreamsException(
                 f"changelog '{confirmed[0]}' no longer exists, so its store cannot be kept up to date. "
-                f"Restart with changelog.lost.policy=rebuild, which rewrites it from Spark's state, or start "
-                f"afresh with `millstream reset`"
+                f"Start afresh with `millstream reset`"
             )
 
     def _batch(
@@ -248,15 +205,13 @@ class KafkaChangelogConsumer:
         where: tuple[str, int],
         entries: list[tuple[bytes, bytes | None, int]],
         end: int,
-        dropped: tuple[int, int],
-        rose_at: int,
         offsets: list[int],
     ) -> ChangelogBatch | None:
         partition = TopicPartition(*where)
         if not entries and self._next.get(partition) == end:
             return None  # the end again, with nothing new before it
         self._next[partition] = end
-        return ChangelogBatch(partition, entries, end, self._epochs.get(where, 0), *dropped, rose_at, offsets)
+        return ChangelogBatch(partition, entries, end, offsets)
 
     def _raise_if_serious(self, message: Message, error: KafkaError) -> None:
         code = error.code()
@@ -352,3 +307,12 @@ class KafkaChangelogConsumer:
         if self._consumer is None:
             raise IllegalStateException("the changelog consumer is closed")
         return self._consumer
+
+
+def _is_of_null(message: Message) -> bool:
+    try:
+        headers = _headers_of(message)
+    except (SystemError, UnicodeDecodeError):  # confluent-kafka: a name that is not UTF-8
+        client_log.debug("a record of '%s' has headers that Millstream did not write", message.topic())
+        return False
+    return bool(headers) and is_of_null(headers)

@@ -30,7 +30,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaTCPTransport
 from kafka.net.wakeup_notifier import WakeupNotifier
 from kafka.protocol.admin.groups import DescribeGroupsRequest
-from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest
+from kafka.protocol.consumer import LeaveGroupRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from millstream.errors import SetupException
@@ -136,9 +136,6 @@ class Listener(Protocol):
     def fenced(self, reason: str) -> None:
         """The group no longer knows this member."""
 
-    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These offsets need not be committed again."""
-
     def is_responsive(self) -> bool:
         """Whether the thread that acts on assignments is alive; if not for max.poll.interval.ms, the member
         leaves."""
@@ -234,17 +231,13 @@ class GroupClient:
         """Drop the connection to the coordinator, with its pending requests."""
         self._soon(self._drop_connection)
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit, if the group is stable; `committed` reports it."""
-        self._soon(self._commit, dict(offsets))
-
-    def leave(self, offsets: Mapping[TopicPartition, int], reason: str, timeout_s: float) -> bool:
-        """Commit, leave the group, close the connections, end the thread. Returns whether that was done in
+    def leave(self, reason: str, timeout_s: float) -> bool:
+        """Leave the group, close the connections, end the thread. Returns whether that was done in
         time."""
         deadline = time.monotonic() + timeout_s
         done = threading.Event()
         ended = False
-        if self._soon(self._leave, dict(offsets), reason, max(0.0, timeout_s - 0.2), done):
+        if self._soon(self._leave, reason, max(0.0, timeout_s - 0.2), done):
             ended = done.wait(timeout_s)
         left = max(0.05, deadline - time.monotonic())
         thread = self._net._io_thread
@@ -388,85 +381,17 @@ class GroupClient:
             self._coordinator.coordinator_dead("no answer")
         self._wakeup.notify()
 
-    async def _commit(self, offsets: dict[TopicPartition, int]) -> None:
-        coordinator = self._coordinator
-        generation, node = coordinator.generation_if_stable(), coordinator.coordinator()
-        if generation is None or node is None or not offsets:
-            return
-        topics: dict[str, list[Any]] = {}
-        for (topic, number), offset in offsets.items():
-            part = OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(
-                partition_index=number,
-                committed_offset=offset,
-                committed_leader_epoch=-1,
-                committed_metadata="",
-            )
-            topics.setdefault(topic, []).append(part)
-        request = OffsetCommitRequest(
-            max_version=8,  # from version 10 on, topics are given by their ids
-            group_id=self._group_id,
-            generation_id_or_member_epoch=generation.generation_id,
-            member_id=generation.member_id,
-            group_instance_id=None,
-            topics=[
-                OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=parts)
-                for topic, parts in topics.items()
-            ],
-        )
-        try:
-            answer = await self._ask(request, node, _REQUEST_MS)
-        except kafka_errors.KafkaError as error:
-            library_log.debug("group '%s': offsets not committed: %s", self._group_id, error)
-            return
-        self._after_commit(offsets, answer)
-
-    def _after_commit(self, offsets: Mapping[TopicPartition, int], answer: Any) -> None:
-        done: dict[TopicPartition, int] = {}
-        for topic in answer.topics:
-            for part in topic.partitions:
-                kind = kafka_errors.for_code(part.error_code)
-                partition = TopicPartition(topic.name, part.partition_index)
-                if kind in (kafka_errors.NoError, kafka_errors.UnknownTopicOrPartitionError):
-                    # A deleted topic has no offsets to keep; its loss is noticed elsewhere.
-                    done[partition] = offsets[partition]
-                elif kind is kafka_errors.UnknownMemberIdError:
-                    self._coordinator.reset_generation()
-                elif kind is kafka_errors.IllegalGenerationError:
-                    self._coordinator.reset_generation(self._coordinator.member_id)
-                elif kind is kafka_errors.RebalanceInProgressError:
-                    self._coordinator.request_rejoin()
-                elif issubclass(kind, kafka_errors.AuthorizationError):
-                    log.warning(
-                        "offsets of '%s' cannot be committed to group '%s': %s",
-                        topic.name,
-                        self._group_id,
-                        kind.__name__,
-                    )
-                    done[partition] = offsets[partition]
-                else:
-                    library_log.debug("offset of '%s' not committed: %s", partition, kind.__name__)
-        if done:
-            self._listener.committed(done)
-
     async def _give_up(self, error: BaseException) -> None:
         self._leaving = self._coordinator.leaving = True
         await self._coordinator.maybe_leave_group_async(timeout_ms=_PREDECESSORS_MS)
         self._coordinator._close_heartbeat()
         self._listener.refused(error)
 
-    async def _leave(
-        self, offsets: dict[TopicPartition, int], reason: str, timeout_s: float, done: threading.Event
-    ) -> None:
+    async def _leave(self, reason: str, timeout_s: float, done: threading.Event) -> None:
         try:
             deadline = time.monotonic() + timeout_s
             self._leaving = self._coordinator.leaving = True
             self._wakeup.notify()
-            if offsets and self._coordinator.stable():
-                committing = self._manager.call_soon(self._commit, offsets)
-                try:
-                    await self._manager.wait_for(committing, timeout_s * 500)
-                except kafka_errors.KafkaError as error:
-                    library_log.debug("group '%s': last offsets not committed: %s", self._group_id, error)
             if not self._coordinator.stable() and self._coordinator.coordinator_id is not None:
                 # The broker answers a connection's requests in order, so our request to leave would wait
                 # behind a join that waits for other members. Closed at once, because a join that is being

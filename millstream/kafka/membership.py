@@ -1,8 +1,8 @@
-"""This client's place in the group: when to join, when to consider itself lost, when to commit.
+"""This client's place in the group: when to join, when to consider itself lost.
 
 There are two threads. kafka-python's input/output thread joins, leads and sends heartbeats
 (`coordinator.py`); it is never blocked. `<client id>-GroupThread` reports events to the client, one at a
-time, checks the clock, and requests offsets. `Standing` is the state that both share, and it decides; it has
+time, and checks the clock. `Standing` is the state that both share, and it decides; it has
 no thread and no clock.
 
 A member that gets no answers must not continue as a member: another may have taken over. The broker counts
@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kafka import errors as kafka_errors
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
 _TICK_S = 0.05
-_COMMIT_EVERY_S = 1.0
+_CLIENT_TICK_S = 1.0
 _LEAST_PATIENCE_S = 2.0
 """The minimum wait for an answer before another connection is tried."""
 
@@ -58,7 +58,6 @@ class Standing:
     answered: int = -1
     inside: bool = False
     answered_at: float = float("-inf")
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def is_answered(self) -> bool:
@@ -76,7 +75,6 @@ class Standing:
         """An assignment came. Returns whether another rebalance is needed, because data has changed
         meanwhile."""
         self.answered, self.inside = self.sent, True
-        self.committed.clear()  # others may have committed, too
         return not self.is_answered
 
     def answer(self, asked_at: float, now: float) -> bool:
@@ -167,7 +165,6 @@ class KafkaMembership:
         self._over = False  # failed, or closing: nothing more will come
         self._closing = False
         self._ended = threading.Event()
-        self._last_offsets: dict[TopicPartition, int] = {}
 
     # --- the port ----------------------------------------------------------------------------------------
 
@@ -205,8 +202,7 @@ class KafkaMembership:
             return self._standing.answered >= wanted
 
     def close(self, timeout_s: float) -> None:
-        """Commit once more, leave the group, end the thread. Idempotent; any thread, including a
-        callback's."""
+        """Leave the group, end the thread. Idempotent; any thread, including a callback's."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             first = not self._closing
@@ -218,13 +214,10 @@ class KafkaMembership:
             return
         client, thread = self._client, self._thread
         if thread is not None and thread is not threading.current_thread():
-            # It may be in a slow callback; then the offsets from a second ago have to suffice.
-            thread.join(timeout_s / 2)
-        elif thread is not None:
-            self._last_offsets = self._new_offsets()
+            thread.join(timeout_s / 2)  # it may be in a slow callback
         if client is not None:
             left = max(0.1, deadline - time.monotonic())
-            if not client.leave(self._last_offsets, "the client closes", left):
+            if not client.leave("the client closes", left):
                 log.warning(
                     "group '%s': no answer to the leave request in %g s; the other members continue after "
                     "the session timeout",
@@ -241,7 +234,7 @@ class KafkaMembership:
     # --- its own thread ----------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        commit_at = time.monotonic() + _COMMIT_EVERY_S
+        tick_at = time.monotonic() + _CLIENT_TICK_S
         while True:
             with self._changed:
                 if not self._news and not self._over:
@@ -256,12 +249,11 @@ class KafkaMembership:
                 self._notify(news)
                 if isinstance(news, _Failed):
                     break
-            elif now >= commit_at:
-                commit_at = now + _COMMIT_EVERY_S
-                self._commit()
+            elif now >= tick_at:
+                tick_at = now + _CLIENT_TICK_S
+                self._notify(None)
             with self._changed:
                 self._busy_since = None
-        self._last_offsets = self._new_offsets()
 
     def _look(self, now: float) -> None:
         """Check the clock. The lock is held."""
@@ -289,9 +281,11 @@ class KafkaMembership:
                     client.trouble or "no error",
                 )
 
-    def _notify(self, news: _Assigned | _Lost | _Failed) -> None:
+    def _notify(self, news: _Assigned | _Lost | _Failed | None) -> None:
         try:
-            if isinstance(news, _Assigned):
+            if news is None:
+                self._member.tick()
+            elif isinstance(news, _Assigned):
                 self._member.assigned(news.assignment, news.generation)
             elif isinstance(news, _Lost):
                 log.warning("lost the membership in group '%s': %s", self._group_id, news.reason)
@@ -300,25 +294,8 @@ class KafkaMembership:
                 self._member.failed(news.error)
         except Exception:
             # The next event must be delivered even if the client failed on this one.
-            log.exception(
-                "group '%s': the client failed to handle %s", self._group_id, type(news).__name__.strip("_")
-            )
-
-    def _commit(self) -> None:
-        offsets = self._new_offsets()
-        client = self._client
-        if offsets and client is not None:
-            client.commit(offsets)
-
-    def _new_offsets(self) -> dict[TopicPartition, int]:
-        try:
-            offsets = self._member.offsets()
-        except Exception:
-            log.exception("group '%s': the client cannot report its offsets", self._group_id)
-            return {}
-        with self._changed:
-            known = self._standing.committed
-            return {where: offset for where, offset in offsets.items() if known.get(where) != offset}
+            what = "a tick" if news is None else type(news).__name__.strip("_")
+            log.exception("group '%s': the client failed to handle %s", self._group_id, what)
 
     # --- news; the lock is held --------------------------------------------------------------------------
 
@@ -375,10 +352,6 @@ class _Bridge:
     def fenced(self, reason: str) -> None:
         with self._of._changed:
             self._of._lose(reason)
-
-    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        with self._of._changed:
-            self._of._standing.committed.update(offsets)
 
     def is_responsive(self) -> bool:
         of = self._of

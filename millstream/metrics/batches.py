@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from millstream.metrics.meter import Meter
-from millstream.metrics.metrics_table import CONSUMER, SCOPES, SPARK, SPARK_STATE
-from millstream.model import BatchReport, OperatorReport, StoreKind, TaskId, TopicPartition
+from millstream.metrics.metrics_table import CONSUMER, SPARK
+from millstream.model import BatchReport, TaskId, TopicPartition
 
-__all__ = ["Keepers", "Readers", "Writers", "consumer_id", "forget_pipeline", "record_batch"]
-
-Keepers = Callable[[str], tuple[str, StoreKind] | None]
-"""The store that is the only state of a pipeline; None: the pipeline keeps none, or several."""
+__all__ = ["Readers", "Writers", "consumer_id", "forget_pipeline", "record_batch"]
 
 Writers = Callable[[str], str | None]
 """The name of the sink that writes a topic; None if no sink does, as for a changelog."""
@@ -24,22 +21,6 @@ _WHOLE = "triggerExecution"
 _COMMIT = ("walCommit", "commitOffsets")
 _POLL = ("latestOffset", "getBatch")
 _PROCESS = "addBatch"
-_ROCKSDB = {
-    "state-bytes-read": "rocksdbTotalBytesRead",
-    "state-bytes-written": "rocksdbTotalBytesWritten",
-    "state-compaction": "rocksdbTotalCompactionLatencyMs",
-    "state-stall": "rocksdbWriterStallLatencyMs",
-}
-"""Sensors, and Spark's names for what they count."""
-_OF_STORES = {
-    "bytes-read": "rocksdbTotalBytesRead",
-    "bytes-written": "rocksdbTotalBytesWritten",
-    "bytes-read-compaction": "rocksdbTotalBytesReadByCompaction",
-    "bytes-written-compaction": "rocksdbTotalBytesWrittenByCompaction",
-    "memtable-bytes-flushed": "rocksdbTotalBytesWrittenByFlush",
-    "write-stall-duration": "rocksdbWriterStallLatencyMs",
-}
-"""Likewise, for what KIP-471 counts of a store."""
 
 
 def _owner(pipeline: str) -> Hashable:
@@ -59,23 +40,18 @@ def record_batch(
     thread: str,
     readers: Readers,
     writers: Writers,
-    keepers: Keepers,
-    interval_ms: int,
     at_ms: int,
 ) -> None:
     """Process one report.
 
     Args:
         thread: the stream thread that has the pipeline; the thread's values stay when the pipeline leaves.
-        interval_ms: the shortest time between two micro-batches; in Real-Time Mode the report has its own.
         at_ms: the time since the epoch.
     """
     owner = _owner(report.pipeline)
     tags = (client_id, thread, report.pipeline)
     named = dict(zip(("client-id", "thread-id", "pipeline"), tags, strict=True))
     _record_lag(meter, report, thread, owner)
-    interval = interval_ms if report.real_time_ms is None else report.real_time_ms
-    meter.put(SPARK, "batch-interval", named, interval, owner=owner)
     meter.make("thread-dropped", (thread,), owner=("thread", thread))
     if report.executed:
         _record_time(meter, report, tags, owner)
@@ -85,52 +61,9 @@ def record_batch(
         meter.put(SPARK, "last-batch-timestamp", named, at_ms, owner=owner)
     meter.put(SPARK, "input-rows-per-second", named, report.input_rate, owner=owner)
     meter.put(SPARK, "processed-rows-per-second", named, report.processed_rate, owner=owner)
-    if report.executed:
-        _record_store(meter, report.state, thread, keepers(report.pipeline), owner)
-    for each in report.state:
-        at = (*tags, each.operator)
-        place = {**named, "operator": each.operator}
-        meter.put(SPARK_STATE, "memory", place, each.memory_bytes, owner=owner)
-        if report.executed:
-            meter.record("state-updated", at, each.updated, owner=owner)
-            meter.record("state-removed", at, each.removed, owner=owner)
-            meter.record("state-commit", at, each.commit_ms, owner=owner)
-            _record_rocksdb(meter, each.rocksdb, at, owner)
     for (kind, node), count in report.dropped.items():
         meter.record("thread-dropped", (thread,), count, owner=("thread", thread))
         meter.record("dropped", (client_id, report.pipeline, kind, node), count, owner=owner)
-
-
-def _record_rocksdb(meter: Meter, reported: Mapping[str, int], at: tuple[str, ...], owner: Hashable) -> None:
-    """Spark sums over the state's partitions: counts, and times in ms."""
-    for what in ("Get", "Put"):
-        count = reported.get(f"rocksdb{what}Count", 0)
-        meter.record(f"state-{what.lower()}", at, count, owner=owner)
-        if count and (took := reported.get(f"rocksdb{what}Latency")) is not None:
-            each = took / count
-            meter.record_all(f"state-{what.lower()}-latency", at, count, took, each, each, owner=owner)
-    hits, misses = (reported.get(f"rocksdbReadBlockCache{what}Count", 0) for what in ("Hit", "Miss"))
-    if hits + misses:
-        meter.record_all("state-cache", at, hits + misses, hits, 0, 1, owner=owner)
-    for sensor, name in _ROCKSDB.items():
-        if name in reported:
-            meter.record(sensor, at, reported[name], owner=owner)
-
-
-def _record_store(
-    meter: Meter,
-    state: Sequence[OperatorReport],
-    thread: str,
-    store: tuple[str, StoreKind] | None,
-    owner: Hashable,
-) -> None:
-    if store is None or len(state) != 1:
-        return
-    (operator,), (name, kind) = state, store
-    for what, counted in _OF_STORES.items():
-        if counted in operator.rocksdb:
-            value = operator.rocksdb[counted]
-            meter.record(f"store-{what}-{SCOPES[kind]}", (thread, name), value, owner=owner)
 
 
 def _record_written(

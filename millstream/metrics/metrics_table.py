@@ -26,7 +26,6 @@ __all__ = [
     "SCOPES",
     "SENSORS",
     "SPARK",
-    "SPARK_STATE",
     "STATE",
     "STORES",
     "TASK",
@@ -49,13 +48,12 @@ UPDATER = "stream-state-updater-metrics"
 CONSUMER = "consumer-fetch-manager-metrics"
 COORDINATOR = "consumer-coordinator-metrics"
 SPARK = "spark-batch-metrics"
-SPARK_STATE = "spark-state-metrics"
 STORES = "store-metrics"
 GROUP = "group-metrics"
 FAILURES = "failure-metrics"
 DROPPED = "dropped-record-metrics"
 
-OWN_GROUPS = (SPARK, SPARK_STATE, STORES, GROUP, FAILURES, DROPPED)
+OWN_GROUPS = (SPARK, STORES, GROUP, FAILURES, DROPPED)
 """The groups that Kafka Streams does not have."""
 
 Measure = Callable[[Sensor, int], float]
@@ -149,11 +147,6 @@ def _calls(group: str, tags: tuple[str, ...], what: str, rate: str, differs: str
     )
 
 
-def _state(name: str, unit: str, description: str, measure: Measure) -> Definition:
-    """A metric of one of Spark's stateful operators, over its partitions."""
-    return Definition(SPARK_STATE, name, (*_PIPELINE, "operator"), unit, description, measure)
-
-
 SCOPES = {
     StoreKind.KEY_VALUE: "rocksdb",
     StoreKind.WINDOW: "rocksdb-window",
@@ -161,33 +154,6 @@ SCOPES = {
 }
 """How the tag with a store's name begins, by the store's kind."""
 
-_COUNTED_BY_ROCKSDB: Mapping[str, tuple[tuple[str, str, str, Measure], ...]] = {
-    "bytes-read": (
-        ("rate", "1/s", "Average number of bytes read per second from the RocksDB state store", _RATE),
-        ("total", "bytes", "Total number of bytes read from the RocksDB state store", _total),
-    ),
-    "bytes-written": (
-        ("rate", "1/s", "Average number of bytes written per second to the RocksDB state store", _RATE),
-        ("total", "bytes", "Total number of bytes written to the RocksDB state store", _total),
-    ),
-    "bytes-read-compaction": (
-        ("rate", "1/s", "Average number of bytes read per second during compaction", _RATE),
-    ),
-    "bytes-written-compaction": (
-        ("rate", "1/s", "Average number of bytes written per second during compaction", _RATE),
-    ),
-    "memtable-bytes-flushed": (
-        ("rate", "1/s", "Average number of bytes flushed per second from the memtable to disk", _RATE),
-        ("total", "bytes", "Total number of bytes flushed from the memtable to disk", _total),
-    ),
-    "write-stall-duration": (("total", "ms", "Total duration of write stalls in ms", _total),),
-}
-"""KIP-471."""
-
-_OF_STATE = (
-    "Without `task-id`: of the state from which Spark computes the store, over all its partitions. Only "
-    "where the store is the only state of its pipeline; several share the figures in spark-state-metrics."
-)
 _PER_SECOND = "The average per-second number of"
 
 _PROCESS_RECORDS = "Records that Spark has read of the sources, by their offsets. " + _BY_THREAD
@@ -652,82 +618,6 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             _RATE,
         ),
     ),
-    "state-updated": (
-        Definition(
-            SPARK_STATE,
-            "rows-updated-total",
-            (*_PIPELINE, "operator"),
-            "rows",
-            "Rows of Spark's state that were written",
-            _total,
-        ),
-    ),
-    "state-removed": (
-        Definition(
-            SPARK_STATE,
-            "rows-removed-total",
-            (*_PIPELINE, "operator"),
-            "rows",
-            "Rows of Spark's state that were removed",
-            _total,
-        ),
-    ),
-    "state-commit": (
-        Definition(
-            SPARK_STATE,
-            "commit-time-avg",
-            (*_PIPELINE, "operator"),
-            "ms",
-            "How long committing the state of a micro-batch takes, summed over its partitions, on average",
-            _AVG,
-        ),
-    ),
-    "state-get": (_state("get-total", "calls", "Reads of a key of Spark's state", _total),),
-    "state-put": (_state("put-total", "calls", "Writes of a key of Spark's state", _total),),
-    "state-get-latency": (
-        _state("get-latency-avg", "ms", "How long such a read takes in RocksDB, on average", _AVG),
-    ),
-    "state-put-latency": (
-        _state("put-latency-avg", "ms", "How long such a write takes in RocksDB, on average", _AVG),
-    ),
-    "state-cache": (
-        _state(
-            "block-cache-hit-ratio",
-            "ratio",
-            "The share of the blocks of Spark's state read in the window that were in RocksDB's cache",
-            _AVG,
-        ),
-    ),
-    "state-bytes-read": (
-        _state("bytes-read-total", "bytes", "Bytes of Spark's state that were read in RocksDB", _total),
-    ),
-    "state-bytes-written": (
-        _state("bytes-written-total", "bytes", "Bytes that were written to Spark's state in RocksDB", _total),
-    ),
-    "state-compaction": (
-        _state("compaction-time-total", "ms", "Time that RocksDB spent on compacting Spark's state", _total),
-    ),
-    "state-stall": (
-        _state(
-            "write-stall-duration-total", "ms", "Time that writes of Spark's state waited for RocksDB", _total
-        ),
-    ),
-    **{
-        f"store-{what}-{scope}": tuple(
-            Definition(
-                STATE,
-                f"{what}-{name}",
-                (*_THREAD, f"{scope}-state-id"),
-                unit,
-                description,
-                measure,
-                _OF_STATE,
-            )
-            for name, unit, description, measure in metrics
-        )
-        for scope in SCOPES.values()
-        for what, metrics in _COUNTED_BY_ROCKSDB.items()
-    },
     "task-restore": (
         Definition(
             TASK,
@@ -902,14 +792,6 @@ VALUES: tuple[Definition, ...] = (
     Definition(SPARK, "batch-id", _PIPELINE, "number", "The number of the last micro-batch"),
     Definition(
         SPARK,
-        "batch-interval",
-        _PIPELINE,
-        "ms",
-        "The shortest time from one micro-batch to the next (`commit.interval.ms`); in Real-Time Mode, how "
-        "long a batch lasts (`real.time.batch.ms`)",
-    ),
-    Definition(
-        SPARK,
         "input-rows-per-second",
         _PIPELINE,
         "1/s",
@@ -929,7 +811,6 @@ VALUES: tuple[Definition, ...] = (
         "ms",
         "When the last micro-batch that read something was reported, since the epoch",
     ),
-    Definition(SPARK_STATE, "memory", (*_PIPELINE, "operator"), "bytes", "Memory that Spark's state takes"),
     Definition(
         STORES,
         "lag",

@@ -27,19 +27,13 @@ class MissingMetrics(NamedTuple):
         return fnmatchcase(group, self.group) and any(fnmatchcase(name, each) for each in self.names)
 
 
-_CACHE = "There is no record cache: Spark's micro-batch combines updates, and is written as a whole."
+_CACHE = "The cache of a task is inside Spark's executors, which do not report this."
 _INSIDE = (
     "The Kafka clients that read and write records are inside Spark's executors, which do not report this."
 )
-_NO_TASK = (
-    "Behind a shuffle, one of Spark's tasks computes and writes the keys of several partitions together, so "
-    "no time belongs to one of them."
-)
-_COUNTED = "Of its state Spark reports sums: by operator, what there is of this is in spark-state-metrics."
-_CALLS = (
-    "Operators keep their state inside Spark, and the stores that queries read are written from the "
-    "changelog, so there are no such calls. `records-applied` of store-metrics counts what is written to a "
-    "store; spark-state-metrics has how often Spark's state is read and written, and how long that takes."
+_STATE = (
+    "The state of a task is inside Spark's executors, which do not report this; the stores that queries read "
+    "are written from the changelog, and `records-applied` of store-metrics counts what is written to one."
 )
 
 MISSING: tuple[MissingMetrics, ...] = (
@@ -58,15 +52,13 @@ MISSING: tuple[MissingMetrics, ...] = (
     MissingMetrics(
         TASK, ("punctuate-*",), "Punctuators are called inside Spark's operators, which do not report this."
     ),
-    MissingMetrics(
-        TASK, ("active-buffer-count",), "Records are not fetched before the micro-batch that needs them."
-    ),
-    MissingMetrics(TASK, ("active-process-ratio", "process-latency-*"), _NO_TASK),
+    MissingMetrics(TASK, ("active-buffer-count",), _INSIDE),
+    MissingMetrics(TASK, ("active-process-ratio", "process-latency-*"), _INSIDE),
     MissingMetrics(TASK, ("cache-size-bytes-total",), _CACHE),
     MissingMetrics(
         TASK,
         ("enforced-processing-*",),
-        "A micro-batch takes what each partition has, and waits for none.",
+        _INSIDE,
     ),
     MissingMetrics(
         TASK,
@@ -91,7 +83,7 @@ MISSING: tuple[MissingMetrics, ...] = (
             "number-file-errors-total",
             "number-open-files",
         ),
-        _COUNTED,
+        _STATE,
     ),
     MissingMetrics(
         STATE,
@@ -107,10 +99,10 @@ MISSING: tuple[MissingMetrics, ...] = (
             "range-*",
             "remove-*",
         ),
-        _CALLS,
+        _STATE,
     ),
     MissingMetrics(
-        STATE, ("iterator-duration-*", "num-open-iterators", "oldest-iterator-open-since-ms"), _CALLS
+        STATE, ("iterator-duration-*", "num-open-iterators", "oldest-iterator-open-since-ms"), _STATE
     ),
     MissingMetrics(
         STATE,

@@ -89,9 +89,7 @@ class _Filled:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def apply(
-        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
-    ) -> None:
+    def apply(self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int) -> None:
         """Like `BytesStore.apply`, for the entries that the processor puts when it processes the given ones.
 
         Raises:
@@ -100,7 +98,7 @@ class _Filled:
         self._changes = []
         for key, value, timestamp in entries:
             self._task.process(0, RawRecord(key, value, timestamp, (), *self._changelog))
-        self._inner.apply(self._changes, next_offset, epoch)
+        self._inner.apply(self._changes, next_offset)
         self._entries.begin()
 
     # --- the home of the processor -----------------------------------------------------------------------

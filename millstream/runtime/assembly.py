@@ -8,39 +8,20 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from millstream.checkpoints.checkpoints import Checkpoints
-from millstream.checkpoints.epochs import check_epoch, floor, highest_epoch
-from millstream.checkpoints.fencing import ClaimOwner, LocalCheckpointFiles, checkpoint_identity
-from millstream.checkpoints.identity import Policies, TopicRole, topics_of
-from millstream.checkpoints.object_fencing import claims_of
-from millstream.checkpoints.starts import begin, raise_if_half_reset
-from millstream.config import StreamsConfig, as_text, runs_tasks
-from millstream.errors import (
-    MissingSourceTopicException,
-    ProcessorStateException,
-    StreamsException,
-    TaskMigratedException,
-)
-from millstream.foreign import printable
-from millstream.group.trust import PipelineOwner, proof
-from millstream.locations import caution
+from millstream.config import StreamsConfig, as_text
+from millstream.errors import MissingSourceTopicException, ProcessorStateException, StreamsException
 from millstream.metrics.client_metrics import ClientMetrics, MetricsView, client_metrics, rocksdb_readings
 from millstream.metrics.rocksdb_metrics import RocksDBMetricsRecorder
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import (
     BytesStore,
-    CheckpointClaim,
-    CheckpointFiles,
     CompiledPipeline,
-    Engine,
     GroupMember,
     Membership,
     PipelineEnd,
@@ -52,24 +33,23 @@ from millstream.processors.filling import filled
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.measuring import Measuring
 from millstream.runtime.pipelines import Pipelines
-from millstream.runtime.reset.afresh import forget_now
 from millstream.runtime.state.assignment import StorePart
 from millstream.runtime.state.work_plan import WorkPlan, store_parts
 from millstream.runtime.threads.cleaner import StateCleaner
 from millstream.runtime.threads.global_tables import declared_serdes, find_global_parts
 from millstream.runtime.threads.source_records import SourceRecords, source_serdes
-from millstream.runtime.threads.store_thread import Stopped, Updater
+from millstream.runtime.threads.store_thread import Updater
 from millstream.runtime.topics.preparation import (
     check_dead_letters,
     ensure_internal,
     source_descriptions,
     with_existing_counts,
 )
-from millstream.runtime.topics.reconcile import Reconciler
 from millstream.runtime.topics.topic_news import source_patterns, written_topics
+from millstream.runtime.topics.topic_uses import TopicRole, TopicUse, topics_of
 from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
-from millstream.runtime.wiring import Parts, offset_reset, serde_of
+from millstream.runtime.wiring import Parts, serde_of
 from millstream.serdes.registered import bound
 from millstream.serdes.serde import SerdePair
 from millstream.stores.directory import StateDirectory
@@ -77,7 +57,6 @@ from millstream.stores.updater import StateRestoreListener, StoreUpdater
 from millstream.topology.internal_topics import InternalTopic, InternalTopics, plan_internal_topics
 from millstream.topology.names import is_internal_topic
 from millstream.topology.nodes import FrameTable
-from millstream.topology.pipeline import Pipeline
 from millstream.topology.topology import Topology
 
 __all__ = ["Assembly", "ClosedMeanwhile"]
@@ -85,7 +64,6 @@ __all__ = ["Assembly", "ClosedMeanwhile"]
 log = logging.getLogger(__name__)
 
 _ENGINE_CLOSE_S = 2.0
-_NOTE_S = 5.0
 """How long closing waits for a Spark that is just starting. It ends by itself later: see pipelines.py."""
 
 
@@ -121,11 +99,6 @@ class _OfActive:
             self._listener.on_restore_end(partition, store, total_restored)
 
 
-def _has_checkpoint(pipeline: Pipeline) -> bool:
-    """Whether its query keeps its progress in a checkpoint of Spark's, not in Kafka as tasks do."""
-    return not runs_tasks() or pipeline.spark_sink is not None
-
-
 class Assembly:
     """The directory, the broker, the topics, the place in the group and the pipelines of one client."""
 
@@ -152,28 +125,12 @@ class Assembly:
         self._client_id = client_id
         self._measuring = measuring
         self._held = ExitStack()
-        self._checkpoints = Checkpoints(config, directory.path)
-        self._identity = ""
         self._cleaner: StateCleaner | None = None
         self._recorder: RocksDBMetricsRecorder | None = None
         self._pipelines: Pipelines | None = None
         self._topics: Topics | None = None
         self._topic_ids: dict[str, str] = {}
         self._global_topics: Mapping[str, TopicDescription] = {}
-        self._sources: Mapping[str, TopicDescription] = {}
-        self._parts_filled: tuple[StorePart, ...] = ()
-        self._writers = {
-            use.topic: pipeline.name
-            for pipeline in topology.queries
-            for use in topics_of(pipeline, config.application_id)
-            if use.role is TopicRole.CHANGELOG
-        }
-        self._claims: dict[str, CheckpointClaim] = {}
-        self._claiming = threading.Lock()  # held during a claim, which may take minutes
-        self._let_go: Counter[str] = Counter()
-        self._remembering = threading.Lock()  # guards the two above, held briefly
-        self.generation = 0
-        """The group's last generation, a lower bound of the epochs of later claims."""
         self.serdes: Mapping[str, tuple[str, str]] = {}
         self.global_partitions: Mapping[str, frozenset[TopicPartition]] = dict.fromkeys(
             topology.global_stores, frozenset()
@@ -182,8 +139,6 @@ class Assembly:
         self.listener: StateRestoreListener | None = None
         self._on_compiled = on_compiled
         self._interrupted = False
-        self._reconciler: Reconciler | None = None
-        self._files: CheckpointFiles | None = None  # those of the last claim
 
     @property
     def config(self) -> StreamsConfig:
@@ -196,11 +151,6 @@ class Assembly:
         if self._topics is None:
             raise StreamsException("the client has not reached Kafka yet; try again once it is RUNNING")
         return self._topics
-
-    @property
-    def checkpoint_identity(self) -> str:
-        """Equal for two clients that keep their checkpoints in the same place."""
-        return self._identity
 
     @property
     def is_warm(self) -> bool:
@@ -225,15 +175,9 @@ class Assembly:
         # 1. The state directory first: an embedded broker keeps its data in it.
         self._directory.lock()
         self.hold("state directory", self._directory.close)
-        # 2. Whether the checkpoints are this program's, before anything is created.
-        if self._topology.queries:
-            if said := caution(self._config.checkpoint_location or ""):
-                log.warning("%s", said)
-            self._checkpoints.check(self._topology.queries)
-            self._identity = checkpoint_identity(self._checkpoints.root)
         self._view.compiled(self._declared_serdes())
         step()
-        # 3. The broker, if it is ours, and the way to it.
+        # 2. The broker, if it is ours, and the way to it.
         if self._embedded:
             broker = self._parts.broker(self._directory.path / "kafka")
             self.hold("embedded broker", broker.close)
@@ -242,31 +186,18 @@ class Assembly:
         step()
         self._topics = self._parts.topics(self._config)
         self.hold("admin client", self._topics.close)
-        if self._embedded:
-            forget_now(self._directory.path, self._topics, self._config.application_id)
 
     def plan(self) -> WorkPlan:
         """Check the topics: the program's must exist, and the internal ones are created.
 
         Raises:
-            MissingSourceTopicException, LostTopicException, LostCheckpointException: topics or checkpoints
-                are not what the pipelines' progress belongs to.
-            InternalTopicException, StreamsException: anything else that prevents it.
+            MissingSourceTopicException, InternalTopicException, StreamsException: what prevents it.
+
+        An internal topic that is missing is created, even if the application had it before: then its tasks
+        know the id that it had, from their committed offsets, and fail (LostTopicException).
         """
         topics, pipelines = self.topics, self._topology.pipelines
-        if self._checkpoints.is_local:
-            raise_if_half_reset(LocalCheckpointFiles(self._checkpoints.root), self._checkpoints.root)
         servers = ",".join(self._config.bootstrap_servers)
-        reconciler = self._reconciler = Reconciler(
-            (each for each in self._topology.queries if _has_checkpoint(each)),  # tasks look for themselves
-            self._config.application_id,
-            self._checkpoints,
-            topics,
-            self._policies,
-            self._config.dead_letter_topic if self._drops_records else None,
-        )
-        # Before anything is created: a missing changelog must not silently come back empty.
-        reconciler.check()
         sources = source_descriptions(
             topics, pipelines, self._config.application_id, servers, create_missing=self._embedded
         )
@@ -285,7 +216,6 @@ class Assembly:
             self._config.application_id,
             counts,
             additional_retention_ms=self._config["windowstore.changelog.additional.retention.ms"],
-            exactly_once=self._config.exactly_once,
         )
         plan = with_existing_counts(
             plan,
@@ -304,7 +234,6 @@ class Assembly:
             self._topology.queries,
             plan.partitions,
             self._compiled,
-            lambda compiled, engine: self._claim(compiled, engine, reconciler),
             f"{self._client_id}-SparkStart",
         )
         self._pipelines = running
@@ -315,9 +244,7 @@ class Assembly:
             pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
         )
         outputs = topics.confirm(each.name for each in written)
-        self._sources = sources
-        self._parts_filled = tuple(store_parts(plan))
-        return WorkPlan(sources, plan, self._parts_filled, written, outputs)
+        return WorkPlan(sources, plan, tuple(store_parts(plan)), written, outputs)
 
     def join(self, member: GroupMember, plan: WorkPlan) -> Membership:
         """Join the group. The caller leaves it."""
@@ -496,7 +423,6 @@ class Assembly:
             on_restored=on_restored,
             on_restoring=on_restoring,
             clock=self._parts.clock,
-            check_epoch=self._check_epoch,
             readable=lambda store, batch: (
                 batch.entries
                 if is_internal_topic(config.application_id, batch.partition.topic)
@@ -508,49 +434,19 @@ class Assembly:
         return self._ready().start(name, on_end, self._measuring.batch)
 
     def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
-        found = next(each for each in self._topology.queries if each.name == pipeline)
-        uses = topics_of(found, self._config.application_id, topics)
-        return frozenset(use.topic for use in uses if use.by_pattern)
+        return frozenset(use.topic for use in self._uses(pipeline, topics) if use.by_pattern)
 
-    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> bool:
-        found = next(each for each in self._topology.queries if each.name == pipeline)
-        if not _has_checkpoint(found):
-            uses = topics_of(found, self._config.application_id, topics)
-            read = {use.topic for use in uses if use.role in (TopicRole.SOURCE, TopicRole.TABLE)}
-            return not read.isdisjoint(topics)
-        self._note(pipeline, lambda reconciler, claim, files: reconciler.note_new(claim, topics, files))
-        return False
+    def reads(self, pipeline: str, topics: Iterable[str]) -> bool:
+        read = {
+            use.topic
+            for use in self._uses(pipeline, topics)
+            if use.role in (TopicRole.SOURCE, TopicRole.TABLE)
+        }
+        return not read.isdisjoint(topics)
 
-    def note_read(self, pipeline: str, without: Iterable[str]) -> None:
+    def _uses(self, pipeline: str, topics: Iterable[str]) -> tuple[TopicUse, ...]:
         found = next(each for each in self._topology.queries if each.name == pipeline)
-        if _has_checkpoint(found) and source_patterns([found]):
-            self._note(
-                pipeline, lambda reconciler, claim, files: reconciler.note_read(claim, set(without), files)
-            )
-
-    def _note(
-        self, pipeline: str, note: Callable[[Reconciler, CheckpointClaim, CheckpointFiles], None]
-    ) -> None:
-        # A claim may take long. Closing does not wait for that of another pipeline.
-        if not self._claiming.acquire(timeout=_NOTE_S if self._interrupted else -1):
-            raise StreamsException(
-                f"the topics of pipeline '{pipeline}' could not be recorded within {_NOTE_S:g} s"
-            )
-        try:
-            with self._remembering:
-                claim = self._claims.get(pipeline)
-            if claim is None or self._reconciler is None or self._files is None:
-                return  # the next owner checks this itself
-            claims = claims_of(self._files, self._checkpoints.root)
-            if not claims.is_held(claim):
-                return
-            try:
-                note(self._reconciler, claim, self._files)
-            except StreamsException:
-                if claims.is_held(claim):
-                    raise
-        finally:
-            self._claiming.release()
+        return topics_of(found, self._config.application_id, topics)
 
     def warm_up(self) -> None:
         """Start Spark and compile, although there is no pipeline to run yet. Raises like starting one."""
@@ -565,122 +461,10 @@ class Assembly:
         """As `Engine.dataframe`; waits for Spark. Raises like starting a pipeline."""
         return self._ready().dataframe(topic, options)
 
-    def let_go_of_claims(self, pipelines: Iterable[str] | None = None) -> None:
-        """These checkpoints (None: all) may belong to another client by now.
-
-        They are claimed again when the group gives them back to this client. Returns at once, even while one
-        of them is being claimed: that claim is then not remembered.
-        """
-        every = [pipeline.name for pipeline in self._topology.queries]
-        with self._remembering:
-            for name in every if pipelines is None else pipelines:
-                self._let_go[name] += 1
-                self._claims.pop(name, None)
-
-    def proofs(self, process_id: uuid.UUID) -> dict[str, str]:
-        """The proof to the group, for each pipeline whose checkpoint this client has claimed."""
-        claims = dict(self._claims)
-        return {name: proof(each.secret, process_id, name) for name, each in claims.items()}
-
-    def owner_of(self, pipeline: str) -> PipelineOwner | None:
-        """Who last claimed a pipeline's checkpoint; None: the files are not on this machine, or
-        unreadable."""
-        if not self._checkpoints.is_local:
-            return None
-        root = self._checkpoints.root
-        try:
-            owner = claims_of(LocalCheckpointFiles(root), root).owner(pipeline)
-        except StreamsException as error:
-            log.warning("cannot look up who runs pipeline '%s': %s", printable(pipeline), error)
-            return None
-        return PipelineOwner(owner.holder, owner.secret) if owner is not None else PipelineOwner()
-
     def _ready(self) -> Pipelines:
         if self._pipelines is None:
             raise StreamsException("the client is not prepared")
         return self._pipelines
-
-    def _claim(self, compiled: CompiledPipeline, engine: Engine, reconciler: Reconciler) -> CheckpointClaim:
-        name = compiled.pipeline.name
-        root = self._checkpoints.root
-        files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
-        claims = claims_of(files, root, clock=self._parts.clock)
-        if self._checkpoints.is_local:
-            engine.check_reach(root)
-        with self._claiming:
-            if self._interrupted:
-                raise Stopped  # closed while it waited for its turn
-            self._files = files
-            with self._remembering:
-                claim, let_go = self._claims.get(name), self._let_go[name]
-            if claim is None:
-                seen = self._highest_epoch(compiled, claims.owner(name))
-                least = floor(self.generation, seen)
-                claim = claims.claim(name, least, self._client_id)
-                with self._remembering:
-                    if self._let_go[name] == let_go:
-                        self._claims[name] = claim
-            elif not claims.is_held(claim):
-                # Never claimed back: the group may have given it to the client that has it now.
-                raise TaskMigratedException(
-                    f"the checkpoint of pipeline '{name}', epoch {claim.epoch} here, has since been claimed "
-                    f"by another client"
-                )
-            if not _has_checkpoint(compiled.pipeline):
-                return claim
-            compiled = engine.fitting(compiled, claim)
-            reconciler.settle(
-                compiled,
-                claim,
-                files,
-                rebuild=lambda changelogs: engine.rebuild(compiled, claim, changelogs),
-                begin=lambda: begin(
-                    compiled.pipeline,
-                    compiled.scans,
-                    claim.path.rpartition("/")[2],
-                    files,
-                    root,
-                    self.topics,
-                    self._sources,
-                    offset_reset(self._config),
-                ),
-                written=lambda: engine.written(claim),
-            )
-            return claim
-
-    def _highest_epoch(self, compiled: CompiledPipeline, owner: ClaimOwner | None) -> int:
-        """The highest epoch in a pipeline's changelogs, if the last claim does not determine it.
-
-        Raises:
-            StreamsException: a record has an epoch that no claim can have had.
-        """
-        stores = {store.name for store in compiled.pipeline.stores}
-        seen = max((each.epoch for each in self._view.open_stores() if each.name in stores), default=0)
-        if owner is not None and seen <= owner.epoch:
-            return seen
-        # No claim is known, or only one that is older than what was written (checkpoints from a backup). So
-        # the changelogs are read.
-        partitions = [part.changelog for part in self._parts_filled if part.store.name in stores]
-        consumer = self._parts.changelog(self._config)
-        try:
-            return highest_epoch(consumer, partitions, owner.epoch if owner is not None else None)
-        finally:
-            consumer.close()
-
-    def _check_epoch(self, partition: TopicPartition, epoch: int, offset: int) -> None:
-        name = self._writers.get(partition.topic)
-        if name is None:
-            return
-        files = self._checkpoints.files
-        owner = claims_of(files, self._checkpoints.root).owner(name) if files is not None else None
-        check_epoch(partition, epoch, offset, owner.epoch if owner is not None else None)
-
-    @property
-    def _policies(self) -> Policies:
-        return Policies(
-            from_beginning=self._config["source.lost.policy"] == "from-beginning",
-            rebuild_changelogs=self._config["changelog.lost.policy"] == "rebuild",
-        )
 
     def _declared_serdes(self) -> dict[str, SerdePair]:
         return declared_serdes(

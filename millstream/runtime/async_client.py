@@ -130,9 +130,9 @@ class AsyncClient:
         """`position_bound_after()` for coroutines."""
         return await self._call(partial(self.position_bound_after, store, written, timeout), "Query")
 
-    async def clean_up_async(self, *, checkpoints: bool = False) -> None:
+    async def clean_up_async(self) -> None:
         """`clean_up()` for coroutines. Cancelling it does not stop it: it finishes in the background."""
-        await self._call(partial(self.clean_up, checkpoints=checkpoints), "CleanUp")
+        await self._call(self.clean_up, "CleanUp")
 
     async def reset_async(
         self,

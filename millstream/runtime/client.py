@@ -19,9 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from millstream import program_end
-from millstream.checkpoints.checkpoints import Checkpoints
 from millstream.clock import seconds_of
-from millstream.config import StreamsConfig, runs_tasks
+from millstream.config import StreamsConfig
 from millstream.coroutines import Changes, Do, Until, Wait, block
 from millstream.errors import (
     IllegalStateException,
@@ -42,13 +41,11 @@ from millstream.runtime.close_options import CloseOptions
 from millstream.runtime.frame_methods import DataFrames
 from millstream.runtime.health import Health, assess
 from millstream.runtime.measuring import Measuring
-from millstream.runtime.modes import modes_of
 from millstream.runtime.owner import Owner
 from millstream.runtime.participation import Participation
 from millstream.runtime.performer import Performer
 from millstream.runtime.policies import default_budget
 from millstream.runtime.queries import InteractiveQueries
-from millstream.runtime.reset.afresh import delete_internal, forget_later, internal_topics
 from millstream.runtime.reset.reset_plan import ResetPlan, To
 from millstream.runtime.reset.resetter import Reset, reset_application
 from millstream.runtime.state.client_state import ClientFacts, ClientState
@@ -126,7 +123,6 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
 
     Raises:
         ConfigException: the configuration is wrong.
-        TopologyException: a pipeline cannot run in the configured `processing.mode`.
 
     Source: org.apache.kafka.streams.KafkaStreams.
     """
@@ -142,10 +138,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         parts: Parts | None = None,
     ) -> None:
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
-        modes_of(self._config).check(topology.queries)
         parts = parts or real_parts()
-        if not runs_tasks():
-            topology = topology.in_batches()
         self._topology, self._parts, self._spark = topology, parts, spark
         self._clock = parts.clock
         self._serve_queries = parts.query_server
@@ -185,7 +178,6 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self._crew,
             client_id=self._client_id,
             application_id=self._config.application_id,
-            interval_ms=self._config.commit_interval // timedelta(milliseconds=1),
             clock=parts.clock,
         )
         self._assembly = Assembly(
@@ -258,7 +250,6 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             MissingSourceTopicException: the topic of a global table does not exist. (Missing source topics
                 reach the handler, on each stream thread: KIP-662.)
             InternalTopicException: an internal topic does not fit the topology.
-            TopologyException: a checkpoint belongs to another program.
             LockException: the state directory is in use.
             StreamsException: Kafka cannot be reached, or the query server cannot listen at its address.
             SystemExit: SIGTERM came meanwhile, and the client is closed.
@@ -458,44 +449,20 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
         finally:
             self._terminable.let_go()
 
-    def clean_up(self, *, checkpoints: bool = False) -> None:
-        """Delete this application's local stores; they are restored from their changelogs.
-
-        Args:
-            checkpoints: delete the pipelines' checkpoints too, and in Kafka the changelogs, the repartition
-                topics and the group. The application then starts afresh: it reads its sources as if it had
-                never run, with empty state.
+    def clean_up(self) -> None:
+        """Delete this application's local state; it is restored from Kafka. To count from zero, `reset()`.
 
         Raises:
-            IllegalStateException: the client is neither CREATED nor ended, or, with `checkpoints`, another
-                client of the application runs.
+            IllegalStateException: the client is neither CREATED nor ended.
             LockException: another client uses the state directory.
-            StreamsException: the cluster cannot be reached, or refuses.
 
-        Differs: the progress of the pipelines is in checkpoints, not in committed offsets; like those, it is
-        kept unless you set `checkpoints`.
+        Source: KafkaStreams.cleanUp.
         """
         if not (self.state.has_not_started or self.state.has_completed_shutdown):
             raise IllegalStateException(
                 f"Cannot clean up while running. Client '{self._client_id}' is {self.state}; close() it first"
             )
         self._directory.clean_all()
-        if checkpoints:
-            with self._directory:
-                self._start_afresh()
-
-    def _start_afresh(self) -> None:
-        checkpoints = Checkpoints(self._config, self._directory.path)
-        names = internal_topics(self._topology, self._config.application_id, checkpoints.files)
-        if self._config.embedded:
-            forget_later(self._directory.path, names)
-        elif self._topology.queries or names:
-            topics = self._parts.topics(self._config)
-            try:
-                delete_internal(topics, self._config.application_id, names)
-            finally:
-                topics.close()
-        checkpoints.delete()
 
     def reset(
         self,
@@ -507,9 +474,9 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
     ) -> ResetPlan:
         """Reset the application: it reads its input from where `to` says, with empty state.
 
-        Its internal topics are deleted (the next start recreates them), and so are the checkpoints and the
-        local state. Its output topics are kept. The command `millstream reset` does the same; see
-        docs/reset.md.
+        Its internal topics are deleted (the next start recreates them), and so is the local state, with the
+        checkpoints of its `to_spark()` queries. Its output topics are kept. The command `millstream reset`
+        does the same; see docs/reset.md.
 
         Args:
             to: "earliest", "latest", a datetime, a timedelta before now, an offset of every partition, or the
@@ -527,10 +494,9 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
                 runs.
             LockException: another client uses the state directory.
             ConfigException: `topics` has an internal topic.
-            StreamsException: Kafka or the checkpoints cannot be reached.
+            StreamsException: Kafka cannot be reached.
 
-        Source: Kafka's tool kafka-streams-application-reset. Differs: the new start positions are stored
-        beside the checkpoints; checkpoints and local state are reset too.
+        Source: Kafka's tool kafka-streams-application-reset. Differs: local state is reset too.
         """
         if not (self.state.has_not_started or self.state.has_completed_shutdown):
             raise IllegalStateException(
@@ -541,7 +507,6 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self._parts,
             Reset(to, inputs=topics, force=force),
             topology=self._topology,
-            spark=self._spark,
             dry_run=dry_run,
         )
 

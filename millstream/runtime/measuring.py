@@ -14,7 +14,7 @@ from functools import cache
 from millstream.clock import Clock
 from millstream.group.codes import AssignorError
 from millstream.group.userdata import Assignment
-from millstream.metrics.batches import Keepers, Readers, Writers, forget_pipeline, record_batch
+from millstream.metrics.batches import Readers, Writers, forget_pipeline, record_batch
 from millstream.metrics.meter import Meter, Reading
 from millstream.metrics.metrics_table import COORDINATOR, FAILURES, GROUP, THREAD
 from millstream.metrics.restoring import RestoreMetrics, UpdaterWatch
@@ -29,7 +29,7 @@ from millstream.runtime.view import ClientView
 from millstream.states import State, ThreadState
 from millstream.topology.topology import Topology
 
-__all__ = ["Measuring", "Watches", "keepers_of", "readers_of", "writers_of"]
+__all__ = ["Measuring", "Watches", "readers_of", "writers_of"]
 
 log = logging.getLogger(__name__)
 
@@ -74,19 +74,8 @@ def writers_of(topology: Topology, application_id: str) -> Writers:
     return writer
 
 
-def keepers_of(topology: Topology) -> Keepers:
-    """Which store is the only state of a pipeline, if it is one that Kafka Streams would have in RocksDB."""
-    only = {pipeline.name: pipeline.only_state for pipeline in topology.pipelines}
-    kept = {name: (store.name, store.kind) for name, store in only.items() if store and store.persistent}
-    return kept.get
-
-
 class Measuring:
-    """The measurements of one client.
-
-    Args:
-        interval_ms: the shortest time between two micro-batches.
-    """
+    """The measurements of one client."""
 
     def __init__(
         self,
@@ -96,16 +85,13 @@ class Measuring:
         *,
         client_id: str,
         application_id: str,
-        interval_ms: int,
         clock: Clock,
     ) -> None:
         self._client_id = client_id
         self._clock = clock
         self._crew = crew
-        self._interval_ms = interval_ms
         self._readers = readers_of(topology, application_id)
         self._writers = writers_of(topology, application_id)
-        self._keepers = keepers_of(topology)
         self._meter = Meter(clock)
         self._restoring = RestoreMetrics(self._meter, view.is_standby)
         self._threads: dict[str, str] = {}  # by pipeline
@@ -133,8 +119,6 @@ class Measuring:
                 thread=thread,
                 readers=self._readers,
                 writers=self._writers,
-                keepers=self._keepers,
-                interval_ms=self._interval_ms,
                 at_ms=self._clock.epoch_ms(),
             )
         except Exception:

@@ -16,10 +16,8 @@ import logging
 import threading
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from millstream.checkpoints.checkpoints import fingerprint
-from millstream.config import runs_tasks
 from millstream.errors import (
     LostTopicException,
     MissingSourceTopicException,
@@ -57,7 +55,8 @@ from millstream.runtime.topics.preparation import source_topics
 from millstream.runtime.topics.topic_news import source_patterns
 from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
-from millstream.topology.nodes import Source
+from millstream.topology.nodes import Aggregate, Node, Repartition, Source, Store, Suppress
+from millstream.topology.pipeline import Pipeline, input_label
 from millstream.topology.topology import Topology
 
 __all__ = ["Participation", "topology_fingerprint"]
@@ -73,9 +72,27 @@ _CLOSE_S = 2.0
 
 def topology_fingerprint(topology: Topology) -> str:
     """Equal for two clients whose programs can share work: a hash of what they read, store and
-    repartition."""
-    parts = [asdict(fingerprint(pipeline)) for pipeline in topology.pipelines]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    repartition. Stateless steps and output topics may differ."""
+    parts = [_fingerprint(pipeline) for pipeline in topology.pipelines]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _fingerprint(pipeline: Pipeline) -> tuple[list[str], list[str], list[str]]:
+    return (
+        [input_label(node) for node in pipeline.inputs],
+        [_fills(node, store) for node in pipeline.nodes for store in node.stores],
+        [node.topic for node in pipeline.outputs if isinstance(node, Repartition)],
+    )
+
+
+def _fills(node: Node, store: Store) -> str:
+    # Values of other windows, or held back for another time, would be mixed with those of this program.
+    filled = f"{type(node).__name__} {store.name}"
+    if isinstance(node, Aggregate) and node.windows is not None:
+        filled += f" by {node.windows}" + (", when they close" if node.on_close else "")
+    elif isinstance(node, Suppress):
+        filled += f" {node.delay_ms} ms after " + ("windows end" if node.until_close else "updates")
+    return filled
 
 
 class Participation:
@@ -281,19 +298,9 @@ class Participation:
     def failed(self, error: StreamsException) -> None:
         self._owner.post(GroupFailed(error))
 
-    def offsets(self) -> Mapping[TopicPartition, int]:
+    def tick(self) -> None:
         if self._owner.state.is_wanted:
-            self.report_warm()  # once a second: one that has warmed up may have waited long enough for others
-        plan = self._owner.state.plan
-        if plan is None or runs_tasks():
-            return {}  # tasks commit what they have done themselves; what they have read is more
-        return {
-            partition: offset
-            for thread in self._crew.metadata()
-            for pipeline in thread.pipelines
-            for partition, offset in pipeline.position.items()
-            if partition.topic in plan.sources
-        }
+            self.report_warm()  # one that has warmed up may have waited long enough for others
 
     # --- inside ------------------------------------------------------------------------------------------
 
@@ -305,7 +312,6 @@ class Participation:
             threads=len(state.live),
             pipelines=frozenset(held.pipelines),
             stopping=frozenset(held.pipelines) - frozenset(state.roster.pipelines),
-            claims=self._assembly.proofs(self._process_id),
             tasks=task_offsets(
                 held,
                 self._crew.lags(),
@@ -315,7 +321,6 @@ class Participation:
             up_to_date=self._up_to_date(state),
             endpoint=self._assembly.config.application_server,
             topology=self._fingerprint,
-            checkpoint=self._assembly.checkpoint_identity,
             warm=self._assembly.is_warm,
             serdes=state.serdes,
             program=Program(facts.pipelines, facts.tasks, facts.standby_replicas),
@@ -331,7 +336,6 @@ class Participation:
             max_warmups=int(self._assembly.config["max.warmup.replicas"]),
             missing_topics=self.missing_topics(),
             topology=self._fingerprint,
-            owner_of=self._assembly.owner_of,
         )
 
     def _source_partitions(self, pipelines: Iterable[str]) -> Iterable[TopicPartition]:

@@ -22,16 +22,15 @@ from millstream.runtime.state.events import (
     CallHook,
     DropTopics,
     FailThread,
-    ForgetClaims,
     ForgetThread,
     Give,
+    GrowTopics,
     Instruction,
     InterruptEngine,
     KeepWarm,
     Lose,
     MakeThread,
     Moved,
-    NoteTopics,
     Open,
     PauseThread,
     Rejoin,
@@ -109,15 +108,14 @@ class Performer:
                 self._crew[name].pause(paused)
             case DropTopics(name, gone, number):
                 self._crew[name].drop(gone, number)
-            case NoteTopics(name, topics):
-                self._crew[name].note(topics)
+            case GrowTopics(name, topics):
+                self._crew[name].grow(topics)
             case StopGlobal():
                 if self._global is not None:
                     self._global.stop()
             case Rejoin(reason):
                 self._participation.rejoin(reason)
-            case TakeAgreement(assignment, generation):
-                self._assembly.generation = generation
+            case TakeAgreement(assignment):
                 if not assignment.pipelines:
                     self._assembly.end_ahead()
                 self._view.serdes_known(
@@ -127,8 +125,6 @@ class Performer:
                     }
                 )
                 self._participation.report_warm()
-            case ForgetClaims(pipelines):
-                self._assembly.let_go_of_claims(pipelines)
             case KeepWarm():
                 self._participation.keep_warm()
             case InterruptEngine():

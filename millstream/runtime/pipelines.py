@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from millstream.errors import StreamsException
 from millstream.model import BatchReport
-from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd, RunningPipeline
+from millstream.ports import CompiledPipeline, Engine, PipelineEnd, RunningPipeline
 from millstream.runtime.threads.store_thread import Stopped
 from millstream.topology.nodes import FrameTable
 from millstream.topology.pipeline import Pipeline, writers_first
@@ -25,7 +25,7 @@ class Pipelines:
     """Compiles all pipelines before any starts, so that a mistake in one shows before another has written.
 
     Starting Spark takes seconds, so it has a thread of its own, and threads that need Spark wait. When the
-    client closes, no one waits any longer and nothing is claimed: the waiting threads get `Stopped`, and
+    client closes, no one waits any longer and no query starts: the waiting threads get `Stopped`, and
     Spark ends as soon as it can be stopped.
 
     Args:
@@ -33,7 +33,6 @@ class Pipelines:
         pipelines: all pipelines of the client.
         partitions: the partition count of each internal topic, without the application id.
         on_compiled: called once, before any pipeline starts.
-        claim: claims a pipeline's checkpoint for this client, once the engine has started, and reconciles it.
         name: the name of the thread that starts Spark.
     """
 
@@ -43,14 +42,12 @@ class Pipelines:
         pipelines: Sequence[Pipeline],
         partitions: Mapping[str, int],
         on_compiled: Callable[[Mapping[str, CompiledPipeline]], None],
-        claim: Callable[[CompiledPipeline, Engine], CheckpointClaim],
         name: str = "SparkStart",
     ) -> None:
         self._make_engine = engine
         self._pipelines = tuple(pipelines)
         self._partitions = dict(partitions)
         self._on_compiled = on_compiled
-        self._claim = claim
         self._name = name
         self._changed = threading.Condition()
         self._starter: threading.Thread | None = None
@@ -96,18 +93,15 @@ class Pipelines:
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
-        """Claim one pipeline's checkpoint and start its query. The first call starts Spark and compiles all.
+        """Start one pipeline's query. The first call starts Spark and compiles all.
 
         Raises:
             TopologyException: a lambda or a serde of any pipeline is wrong.
-            TaskMigratedException: the checkpoint belongs to another client by now.
             Stopped: the client closes.
         """
         engine, compiled = self._ready()
         try:
-            claim = self._claim(compiled[name], engine)
-            self._raise_if_closing()
-            running = engine.start(compiled[name], claim, on_end, on_batch)
+            running = engine.start(compiled[name], on_end, on_batch)
         except StreamsException:
             self._raise_if_closing()  # it gave up for that reason, and no handler is to decide about it
             raise

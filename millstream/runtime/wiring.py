@@ -8,18 +8,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.client_keys import COMMON_KEYS, MEMBER_KEYS
 from millstream.clock import Clock, SystemClock
-from millstream.config import StreamsConfig, as_text, reset_of, runs_tasks
+from millstream.config import StreamsConfig, as_text, reset_of
 from millstream.errors import ConfigException, TopologyException
 from millstream.permissions import umask_of_children
 from millstream.ports import BytesStore, ChangelogConsumer, Engine, GroupMember, Groups, Membership, Topics
 from millstream.registry.registry_settings import RegistrySettings
-from millstream.runtime.modes import modes_of
 from millstream.topology.nodes import OffsetReset, OffsetResetByDuration, OffsetResetPolicy, Store
 
 __all__ = ["Broker", "Parts", "QueryServing", "default_extractor", "offset_reset", "real_parts", "serde_of"]
@@ -119,16 +117,11 @@ def _engine(config: StreamsConfig, closing: threading.Event, spark: Any) -> Engi
             default_value_serde=serde_of(config.default_value_serde),
             cached=config.has_cache,
             offset_reset=offset_reset(config),
-            max_records_per_batch=config.get("max.batch.records"),
-            batch_interval=config.commit_interval,
             handlers=RecordHandlers.of(config),
-            transaction_timeout_ms=config.transaction_timeout_ms if config.exactly_once else None,
             timestamp_extractor=default_extractor(config),
             registry=RegistrySettings.of(config.given, config.application_id),
-            modes=modes_of(config),
-            real_time_batch=timedelta(milliseconds=config["real.time.batch.ms"]),
-            checkpoints=config.checkpoint_location,
-            tasks=_tasks(config) if runs_tasks() else None,
+            checkpoints=config.checkpoints,
+            tasks=_tasks(config),
         ),
         spark,
         closing=closing,
@@ -151,8 +144,7 @@ def _tasks(config: StreamsConfig) -> Any:
     timeout = {"transaction.timeout.ms": str(config.transaction_timeout_ms)}
     return TaskSettings(
         exactly_once=config.exactly_once,
-        # 0 means, for batches, one after another.
-        commit_ms=round(config.commit_interval.total_seconds() * 1000) or 100,
+        commit_ms=config["commit.interval.ms"],
         idle_ms=config["max.task.idle.ms"],
         offset_reset=offset_reset(config),
         directory=str(Path(config.state_dir, config.application_id, TASKS)),

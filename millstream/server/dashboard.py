@@ -29,7 +29,6 @@ from millstream.metrics.metrics_table import (
     GROUP,
     NODE,
     SPARK,
-    SPARK_STATE,
     STATE,
     STORES,
 )
@@ -175,7 +174,6 @@ _BATCH = (
     "batch-duration-last",
     "batch-duration-avg",
     "batch-duration-max",
-    "batch-interval",
     "input-rows-total",
     "input-rows-rate",
     "input-rows-per-second",
@@ -189,17 +187,13 @@ def batches_of(metrics: ClientMetrics) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
 
     def of(pipeline: str) -> dict[str, Any]:
-        return found.setdefault(
-            pipeline, {"pipeline": pipeline, **dict.fromkeys(_BATCH), "parts": {}, "operators": {}}
-        )
+        return found.setdefault(pipeline, {"pipeline": pipeline, **dict.fromkeys(_BATCH), "parts": {}})
 
     for name, tags, value in _numbers(metrics, SPARK):
         if name in _BATCH:
             of(tags["pipeline"])[name] = value
         elif name == "part-duration-avg":
             of(tags["pipeline"])["parts"][tags["part"]] = value
-    for name, tags, value in _numbers(metrics, SPARK_STATE):
-        of(tags["pipeline"])["operators"].setdefault(tags["operator"], {})[name] = value
     return [found[pipeline] for pipeline in sorted(found)]
 
 

@@ -9,9 +9,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,34 +19,32 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.dsl.timestamps import Extractor
-from millstream.errors import StreamsException, TopologyException
-from millstream.locations import ClaimKind, kind_of, scheme_of
+from millstream.errors import ConfigException, StreamsException, TopologyException
 from millstream.model import BatchReport
 from millstream.periodic import PeriodicThread
-from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
+from millstream.ports import CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.serde import Serde
-from millstream.spark.compile.compiler import CompileContext, Compiled, compile_pipeline
+from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.frame_columns import (
     StaticFrame,
+    UserWriter,
     changes,
     dataframe_of,
     last_rows,
     pause_s,
     refuse_doubles,
 )
-from millstream.spark.compile.rebuild import rebuild
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
-from millstream.spark.compile.sink import FORMAT, Transactions, refusal_options, sink_options
-from millstream.spark.compile.source import kafka_options, read_kafka, read_topic
+from millstream.spark.compile.sink import refusal_options
+from millstream.spark.compile.source import kafka_options, read_topic
+from millstream.spark.compile.spark_query import compile_query, topic_of
 from millstream.spark.compile.task_compiler import CompiledTask, compile_task
 from millstream.spark.jvm.executors import Executors, is_cluster, slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
+from millstream.spark.jvm.spark_settings import launch_defaults
 from millstream.spark.rehearsal import rehearse
-from millstream.spark.run.backlog import Backlog
-from millstream.spark.run.checkpoint_files import HadoopCheckpointFiles, check_location, checkpoint_files
-from millstream.spark.run.damage import find_damage
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.ending import of_ended_jvm
 from millstream.spark.run.failures import (
@@ -55,41 +52,23 @@ from millstream.spark.run.failures import (
     first_line,
     is_fenced,
     is_jvm_lost,
-    may_be_damage,
+    report_of_java,
     translate,
     without_plan,
 )
-from millstream.spark.run.moved import put_right
-from millstream.spark.run.real_time_batches import (
-    SQL,
-    RealTimeRun,
-    has_clock,
-    has_python,
-    is_of_micro_batches,
-    launch_defaults,
-    tasks_behind_shuffles,
-)
-from millstream.spark.run.streaming_query import IdlePipeline, QueryPipeline
+from millstream.spark.run.streaming_query import QueryPipeline
 from millstream.spark.run.task_run import TaskRun, TaskSettings, is_up_to_date, task_rows, task_writer
-from millstream.spark.run.transactions import (
-    check_session,
-    end_run,
-    report_of_java,
-    take_over,
-    written,
-)
 from millstream.spark.worker.programs import end_query, python_program
-from millstream.topology.names import internal_topic, markers_topic
+from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
     FrameTable,
     OffsetReset,
     OffsetResetPolicy,
     Repartition,
     Source,
-    TableSource,
+    SparkTopic,
 )
 from millstream.topology.pipeline import Pipeline
-from millstream.topology.real_time import Mode, Modes, refusal, twice
 
 log = logging.getLogger(__name__)
 
@@ -104,24 +83,20 @@ class SparkSettings:
         spark: `spark.*` settings.
         consumer, producer: Kafka client options in Kafka's names, security included.
         default_key_serde, default_value_serde: the default serdes, or None.
-        cached: only a key's last value of each micro-batch is emitted, unless its store says otherwise.
+        cached: only a key's last value up to a commit is emitted, unless its store says otherwise.
         offset_reset: where sources start that have no setting of their own.
-        max_records_per_batch: bound of a micro-batch, for all sources of a pipeline together; None: the
-            default.
-        batch_interval: the shortest time from one micro-batch to the next.
         handlers: which failed records are dropped.
-        transaction_timeout_ms: write exactly once, in transactions that the broker aborts after this time;
-            None: at least once.
         timestamp_extractor: for sources without one of their own; None: Kafka's default.
         registry: the schema registry, or None.
-        modes: which pipelines run in Real-Time Mode.
-        real_time_batch: how long a batch lasts in Real-Time Mode.
-        tasks: run subtopologies as tasks, which commit by themselves; None: in Spark's own batches.
-        checkpoints: the configured location of checkpoints; None: on this machine.
+        tasks: how tasks commit.
+        checkpoints: the application's directory or URI for the checkpoints of `to_spark()`; each query has
+            its own in it, named after its topic.
     """
 
     application_id: str
     bootstrap_servers: str
+    tasks: TaskSettings
+    checkpoints: str
     spark: Mapping[str, str] = field(default_factory=dict)
     consumer: Mapping[str, str] = field(default_factory=dict)
     producer: Mapping[str, str] = field(default_factory=dict)
@@ -129,20 +104,13 @@ class SparkSettings:
     default_value_serde: Serde | None = None
     cached: bool = True
     offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
-    max_records_per_batch: int | None = None
-    batch_interval: timedelta = timedelta(0)
     handlers: RecordHandlers = FAIL
-    transaction_timeout_ms: int | None = None
     timestamp_extractor: Extractor | None = None
     registry: RegistrySettings | None = None
-    modes: Modes = field(default_factory=Modes)
-    real_time_batch: timedelta = timedelta(minutes=1)
-    tasks: TaskSettings | None = None
-    checkpoints: str | None = None
 
 
 class SparkEngine:
-    """Runs pipelines on Spark Structured Streaming, in micro-batches or in Real-Time Mode. Thread-safe."""
+    """Runs pipelines as tasks of Spark, and the queries of `to_spark()`. Thread-safe."""
 
     def __init__(
         self,
@@ -162,32 +130,26 @@ class SparkEngine:
         self._settings = settings
         self._lock = threading.Lock()
         self._running: list[QueryPipeline] = []
-        self._partitions: Mapping[str, int] = {}
         self._repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self._written_serdes: dict[str, tuple[Serde, Serde]] = {}
         self._frames: dict[str, StaticFrame] = {}
-        self._in_batches: dict[str, CompiledPipeline] = {}
         self._refreshing = threading.Lock()
         self._slots_taken: dict[str, int] = {}
         self._closing = closing or threading.Event()
         # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
         self._session = SharedSession(
-            {**(SQL if settings.modes.any or settings.tasks else {}), **settings.spark},
+            settings.spark,
             settings.application_id,
             spark,
             self._closing,
-            defaults=launch_defaults() if settings.modes.any or settings.tasks else {},
-            object_store=kind_of(settings.checkpoints or "") is ClaimKind.OBJECTS,
+            defaults=launch_defaults(),
         )
-        if settings.checkpoints is not None and scheme_of(settings.checkpoints):
-            try:
-                check_location(self.spark, settings.checkpoints)
-            except BaseException:
-                self._session.close()
-                raise
-        if settings.transaction_timeout_ms is not None:
-            check_session(self.spark)
+        try:
+            _check_session(self.spark)
+        except BaseException:
+            self._session.close()
+            raise
         self._executors = Executors(self.spark)
         self._silence_s = self._patience_ms / 1000
         self._watch_s = min(_WATCH_SECONDS, self._silence_s / 4)
@@ -237,67 +199,30 @@ class SparkEngine:
         return self._session.is_alive
 
     def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
-        self._partitions = partitions
+        context = self._context(partitions)
         with self._lock:
-            self._in_batches.pop(pipeline.name, None)
-            # The query of to_spark() is Spark's: it has Spark's batches, and a checkpoint.
-            if self._settings.tasks is not None and pipeline.spark_sink is None:
-                return self._compiled_task(pipeline, partitions)
-            return _with_plan(pipeline, self._compiled(pipeline, partitions))
+            if pipeline.spark_sink is not None:
+                return CompiledPipeline(pipeline, {}, compile_query(pipeline, context, self._read))
+            return self._compiled_task(pipeline, context)
 
-    def _compiled_task(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
+    def _compiled_task(self, pipeline: Pipeline, context: CompileContext) -> CompiledPipeline:
         read = partial(task_rows, self.spark, self._run(pipeline.name))
-        plan = compile_task(pipeline, self._context(pipeline, partitions), read)
+        plan = compile_task(pipeline, context, read)
         return CompiledPipeline(pipeline, plan.store_serdes, plan)
-
-    def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
-        if isinstance(compiled.plan, CompiledTask):
-            return compiled
-        if compiled.plan.run is None or not is_of_micro_batches(self.checkpoint_files(claim.path)):
-            return compiled
-        pipeline = compiled.pipeline
-        why = "its checkpoint was written by micro-batches, in a format that Real-Time Mode cannot continue"
-        if self._settings.modes.of(pipeline) is Mode.REAL_TIME:
-            raise TopologyException(
-                f"pipeline {pipeline.name} cannot run in Real-Time Mode: {why}. Give "
-                f"processing.mode.{pipeline.name}=micro-batch, or processing.mode=auto, which leaves it in "
-                "micro-batches; or process everything again: stop all clients, and reset the application "
-                "with `millstream reset`"
-            )
-        with self._lock:
-            if pipeline.name not in self._in_batches:
-                log.info("pipeline %s runs in micro-batches: %s", pipeline.name, why)
-                plan = compile_pipeline(pipeline, self._context(pipeline, self._partitions))
-                self._in_batches[pipeline.name] = _with_plan(pipeline, plan)
-            return self._in_batches[pipeline.name]
-
-    def _compiled(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> Compiled:
-        modes = self._settings.modes
-        if modes.is_real_time(pipeline):
-            run = self._run(pipeline.name)
-            compiled = compile_pipeline(pipeline, self._context(pipeline, partitions, is_real_time=True))
-            why = _seen_now(compiled)
-            if not why:
-                return replace(compiled, run=None if compiled.rows is None else run)
-            if modes.of(pipeline) is Mode.REAL_TIME:
-                raise TopologyException(refusal(pipeline.name, why))
-            log.info("pipeline %s runs in micro-batches: %s", pipeline.name, " ".join(why))
-        elif modes.of(pipeline) is Mode.AUTO and (why := modes.why_not(pipeline)):
-            log.info("pipeline %s runs in micro-batches: %s", pipeline.name, " ".join(why))
-        return compile_pipeline(pipeline, self._context(pipeline, partitions))
 
     def _run(self, pipeline: str) -> str:
         """The name of a pipeline's runs, under which the kernel's sources and sink meet."""
         return f"{self._token}-{pipeline}"
 
-    def _context(
-        self, pipeline: Pipeline, partitions: Mapping[str, int], *, is_real_time: bool = False
-    ) -> CompileContext:
+    def _read(self, topic: SparkTopic) -> DataFrame:
+        """The records of the topic of a `to_spark()`."""
+        options = {**kafka_options(self._consumer_options), "startingOffsets": "earliest"}
+        return read_topic(self.spark, internal_topic(self._settings.application_id, topic.topic), options)
+
+    def _context(self, partitions: Mapping[str, int]) -> CompileContext:
         return CompileContext(
             application_id=self._settings.application_id,
             partitions=partitions,
-            read=partial(self._read, run=self._run(pipeline.name), is_real_time=is_real_time),
-            real_time=is_real_time,
             default_key_serde=self._settings.default_key_serde,
             default_value_serde=self._settings.default_value_serde,
             handlers=self._settings.handlers,
@@ -307,15 +232,10 @@ class SparkEngine:
             patience_ms=self._patience_ms,
             timestamp_extractor=self._settings.timestamp_extractor,
             config=self._settings.handlers.configs,
-            clock=self._clock,
             registry=self._settings.registry,
             frame=self._frame,
             written_serdes=self._written_serdes,
         )
-
-    def _clock(self) -> DataFrame:
-        """A stream with one row each second."""
-        return self.spark.readStream.format("rate").option("rowsPerSecond", "1").load()
 
     def _frame(self, table: FrameTable) -> StaticFrame:
         """The DataFrame of a table. Pipelines share it."""
@@ -327,19 +247,6 @@ class SparkEngine:
     def _patience_ms(self) -> int:
         return int(self._settings.consumer.get("max.poll.interval.ms", 300_000))
 
-    def _read(self, node: Source | TableSource | Repartition, run: str, is_real_time: bool) -> DataFrame:
-        settings = self._settings
-        return read_kafka(
-            self.spark,
-            node,
-            application_id=settings.application_id,
-            options=kafka_options(self._consumer_options),
-            default_reset=settings.offset_reset,
-            default_extractor=settings.timestamp_extractor,
-            run=run,
-            is_real_time=is_real_time,
-        )
-
     @property
     def _consumer_options(self) -> dict[str, str]:
         settings = self._settings
@@ -349,21 +256,7 @@ class SparkEngine:
             "bootstrap.servers": settings.bootstrap_servers,
         }
 
-    def _sink_options(
-        self, compiled: CompiledPipeline | None = None, transactions: Transactions | None = None
-    ) -> dict[str, str]:
-        settings = self._settings
-        return sink_options(
-            {**settings.producer, "bootstrap.servers": settings.bootstrap_servers},
-            {} if compiled is None else compiled.plan.partitions,
-            handlers=settings.handlers,
-            run=uuid.uuid4().hex,
-            transactions=transactions,
-            asking=None if compiled is None else self._asking(compiled.plan),
-            real_time=None if compiled is None else compiled.plan.run,
-        )
-
-    def _asking(self, plan: Compiled | CompiledTask) -> str | None:
+    def _asking(self, plan: CompiledTask) -> str | None:
         """What calls the user's own handlers, for the kernel."""
         if plan.asking is None:
             return None
@@ -376,17 +269,6 @@ class SparkEngine:
                 "of an instance, and create what cannot be pickled in its configure()"
             ) from error
         return str(program.text())
-
-    def _transactions(self, claim: CheckpointClaim) -> Transactions | None:
-        settings = self._settings
-        if settings.transaction_timeout_ms is None:
-            return None
-        return Transactions(
-            prefix=f"{settings.application_id}-{claim.pipeline}",
-            marker_topic=markers_topic(settings.application_id),
-            epoch=claim.epoch,
-            timeout_ms=settings.transaction_timeout_ms,
-        )
 
     def refresh(self, table: FrameTable, start_of: str | None = None) -> int:
         topic = internal_topic(self._settings.application_id, table.topic)
@@ -464,109 +346,38 @@ class SparkEngine:
         `close`."""
         if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
             return  # executors come and go; there is no point in warming them
-        rehearse(
-            self.spark, kafka_options(self._consumer_options), self._sink_options(), topic, self._closing
-        )
+        rehearse(self.spark, kafka_options(self._consumer_options), topic, self._closing)
 
     def start(
         self,
         compiled: CompiledPipeline,
-        claim: CheckpointClaim,
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
-        name = compiled.pipeline.name
         if isinstance(compiled.plan, CompiledTask):
-            return self._start_task(compiled.pipeline, compiled.plan, claim, on_end, on_batch)
-        compiled = self.fitting(compiled, claim)
-        plan: Compiled = compiled.plan
-        rows = plan.rows_at(claim.epoch)
-        user = plan.user_writer
-        if rows is None and user is None:
-            return IdlePipeline(name, on_end)
-        for table in compiled.pipeline.frame_tables:
-            self.refresh(table, start_of=name)
-        put_right(self.checkpoint_files(claim.path), claim.path)
-        topics = _topics(compiled.pipeline)
-        # A user's writer writes nothing to Kafka.
-        transactions = self._transactions(claim) if user is None else None
-        sink = self._sink_options(compiled, transactions)
-        if transactions is not None:
-            take_over(self.spark, sink, self.checkpoint_files(claim.path), claim)
-        query_name = f"{self._settings.application_id}-{name}"
-        run = None
-        backlog = None
+            return self._start_task(compiled.pipeline, compiled.plan, on_end, on_batch)
+        return self._start_query(compiled.pipeline, compiled.plan, on_end, on_batch)
+
+    def _start_query(
+        self,
+        pipeline: Pipeline,
+        writer: UserWriter,
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None],
+    ) -> RunningPipeline:
+        name, topics = pipeline.name, _topics(pipeline)
+        location = f"{self._settings.checkpoints.rstrip('/')}/{topic_of(pipeline).topic}"
         try:
-            if plan.run is None:
-                backlog = Backlog(
-                    self.spark,
-                    self._run(name),
-                    self._settings.max_records_per_batch,
-                    self._settings.batch_interval,
-                    self.checkpoint_files(claim.path),
-                )
-            if rows is not None and plan.run is not None:
-                slots = slots_of(self.spark, self._closing)
-                behind = tasks_behind_shuffles(rows, self.checkpoint_files(claim.path))
-                run = RealTimeRun(self.spark, plan.run, name, slots, behind)
-            if user is not None:
-                query = user.start(claim.path, query_name)
-            else:
-                assert rows is not None
-                query = (
-                    rows.writeStream.format(FORMAT)
-                    .options(**sink)
-                    .option("checkpointLocation", claim.path)
-                    .trigger(**self._trigger(plan))
-                    .outputMode("update")
-                    .queryName(query_name)
-                    .start()
-                )
+            query = writer.start(location, f"{self._settings.application_id}-{name}")
         except (PySparkException, Py4JError, OSError) as error:
-            _forget(run or backlog)
-            said = without_plan(error)
-            report = Report.of_text(str(said))
-            if may_be_damage(report):
-                report = replace(report, damage=find_damage(self.checkpoint_files(claim.path)))
-            raise translate(name, topics, said, claim=claim, report=report)  # noqa: B904 - it has a cause
-        handlers = self._settings.handlers
-
-        def initial(source: int) -> str:
-            content = self.checkpoint_files(claim.path).read(f"sources/{source}/0")
-            return (content or b"").decode(errors="replace")
-
-        drops = DropWatch(
-            name,
-            handlers.max_ratio if user is None or plan.drops else 1.0,
-            handlers.dead_letter_topic,
-            own=handlers.own,
-            report=on_batch,
-            initial=initial,
-            real_time_ms=None if plan.run is None else self._real_time_ms,
-        )
+            raise _not_started(name, topics, error)  # noqa: B904 - it has a cause
 
         def ended(end: PipelineEnd) -> None:
-            _forget(run or backlog)
-            self._tidied(end, tidy)
+            self._tidied(end, lambda: end_query(self.spark, query.id))
             on_end(end)
 
-        def tidy() -> None:
-            if transactions is not None:
-                end_run(self.spark, sink)
-            end_query(self.spark, query.id)
-
-        running = QueryPipeline(
-            name,
-            topics,
-            query,
-            ended,
-            claim,
-            lambda: self.checkpoint_files(claim.path),
-            drops,
-            self._executors.recent,
-            run,
-            backlog,
-        )
+        drops = DropWatch(name, report=on_batch)
+        running = QueryPipeline(name, topics, query, ended, drops, self._executors.recent)
         self._note_running(running)
         return running
 
@@ -587,12 +398,10 @@ class SparkEngine:
         self,
         pipeline: Pipeline,
         plan: CompiledTask,
-        claim: CheckpointClaim,
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None],
     ) -> RunningPipeline:
         settings = self._settings
-        assert settings.tasks is not None
         name, topics = pipeline.name, _topics(pipeline)
         if is_cluster(str(self.spark.sparkContext.master)):
             raise TopologyException(
@@ -619,8 +428,7 @@ class SparkEngine:
         except (PySparkException, Py4JError, OSError) as error:
             _forget(run)
             shutil.rmtree(scratch, ignore_errors=True)
-            said = without_plan(error)
-            raise translate(name, topics, said, claim=claim, report=Report.of_text(str(said)))  # noqa: B904
+            raise _not_started(name, topics, error)  # noqa: B904 - it has a cause
         except BaseException:
             _forget(run)
             shutil.rmtree(scratch, ignore_errors=True)
@@ -640,7 +448,6 @@ class SparkEngine:
             handlers.dead_letter_topic,
             own=handlers.own,
             report=on_batch,
-            initial=lambda source: "",
             real_time_ms=3_600_000,
         )
         running = QueryPipeline(
@@ -648,8 +455,6 @@ class SparkEngine:
             topics,
             query,
             ended,
-            claim,
-            lambda: self.checkpoint_files(claim.path),
             drops,
             self._executors.recent,
             run,
@@ -673,51 +478,6 @@ class SparkEngine:
             )
         self._slots_taken[name] = tasks
 
-    @property
-    def _real_time_ms(self) -> int:
-        return self._settings.real_time_batch // timedelta(milliseconds=1)
-
-    def _trigger(self, plan: Compiled) -> dict[str, Any]:
-        if plan.run is not None:
-            return {"realTime": f"{self._real_time_ms} milliseconds"}
-        interval_ms = self._settings.batch_interval // timedelta(milliseconds=1)
-        return {"processingTime": f"{interval_ms} milliseconds"}
-
-    def check_reach(self, root: str) -> None:
-        self._executors.check_reach(root, self._closing)
-
-    def rebuild(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
-    ) -> None:
-        try:
-            put_right(self.checkpoint_files(claim.path), claim.path)
-            rebuild(
-                self.spark,
-                compiled,
-                self._context(compiled.pipeline, self._partitions),
-                claim,
-                frozenset(changelogs),
-                self._sink_options(compiled),
-                self._closing,
-            )
-        except (PySparkException, Py4JError, OSError) as error:
-            raise translate(claim.pipeline, (), error, claim=claim)  # noqa: B904 - translate has set the cause
-
-    def written(self, claim: CheckpointClaim) -> int:
-        transactions = self._transactions(claim)
-        if transactions is None:
-            return 0
-        return written(
-            self.spark,
-            self._sink_options(transactions=transactions),
-            self.checkpoint_files(claim.path),
-            claim,
-        )
-
-    def checkpoint_files(self, root: str) -> HadoopCheckpointFiles:
-        """The checkpoints under a directory or URI, with Spark's settings and permissions."""
-        return checkpoint_files(self.spark, root)
-
     def close(self) -> None:
         with self._lock:
             running, self._running = self._running, []
@@ -739,27 +499,21 @@ _LONG_MS = "900000"
 """The longest transaction that a broker allows by default: a large table takes time."""
 
 
-def _with_plan(pipeline: Pipeline, compiled: Compiled) -> CompiledPipeline:
-    return CompiledPipeline(pipeline, compiled.store_serdes, compiled, compiled.scans, compiled.layouts)
-
-
-def _seen_now(compiled: Compiled) -> tuple[str, ...]:
-    """The obstacles to Real-Time Mode that show only in the compiled plan."""
-    why = [
-        f"It reads '{each}' more than once, because not all of its aggregations can be computed from parts."
-        for each in twice(compiled.scans)
-    ]
-    if compiled.rows is not None and has_python(compiled.rows):
-        why.append("It has a Python function that Spark calls with batches of records: a UDF, or a serde.")
-    if compiled.rows is not None and has_clock(compiled.rows):
-        why.append(
-            "It uses the current time (current_timestamp(), WallclockTimestampExtractor), which Spark reads "
-            "once for each batch; record.timestamp is each record's own."
+def _check_session(spark: SparkSession) -> None:
+    """Raises a ConfigException where the session has a setting that tasks do not go with."""
+    if str(spark.sparkContext.getConf().get("spark.speculation")).lower() == "true":
+        raise ConfigException(
+            "'spark.speculation' is true: two attempts at a task would take its transaction from each other; "
+            "leave it out"
         )
-    return tuple(why)
 
 
-def _forget(run: RealTimeRun | TaskRun | Backlog | None) -> None:
+def _not_started(pipeline: str, topics: tuple[str, ...], error: Exception) -> StreamsException:
+    said = without_plan(error)
+    return translate(pipeline, topics, said, report=Report.of_text(str(said)))
+
+
+def _forget(run: TaskRun | None) -> None:
     if run is None:
         return
     try:

@@ -1,7 +1,6 @@
 """A pipeline over memory instead of Kafka: the same compiled plan, fed by hand, for TopologyTestDriver.
 
-Records go in through Spark's MemoryStream and come out through its memory sink, with no Python in between.
-Each call of `process` is one micro-batch.
+Each call of `process` hands records to the task, and returns what it has written of them.
 """
 
 from __future__ import annotations
@@ -17,47 +16,39 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.config import runs_tasks
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import PipelineException, StreamsException, TopologyException
 from millstream.kernel.constants import ANSWER_FAIL
 from millstream.model import KafkaRecord
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.serde import Serde
-from millstream.spark.compile.compiler import CompileContext, Compiled, compile_pipeline
+from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
-from millstream.spark.compile.frame_columns import StaticFrame, dataframe_of, refuse_doubles
+from millstream.spark.compile.frame_columns import StaticFrame, UserWriter, dataframe_of, refuse_doubles
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
-from millstream.spark.compile.sink import LETTER
 from millstream.spark.compile.source import in_range
+from millstream.spark.compile.spark_query import compile_query
 from millstream.spark.compile.task_compiler import CompiledTask, compile_task
 from millstream.spark.jvm.executors import slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
 from millstream.spark.run.dropped import DropWatch
-from millstream.spark.run.failures import Report, first_line, report_of, translate, unreadable
-from millstream.spark.run.progress import new_reports
-from millstream.spark.run.real_time_batches import SQL
+from millstream.spark.run.failures import Report, first_line, report_of, report_of_java, translate, unreadable
 from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, task_writer
-from millstream.spark.run.transactions import report_of_java
 from millstream.spark.worker.handler_calls import Asking, HandlerError, Question
 from millstream.spark.worker.programs import end_query
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
-__all__ = ["MemoryEngine", "MemoryPipeline", "MemoryTaskPipeline"]
+__all__ = ["MemoryEngine", "MemoryPipeline", "MemoryQuery"]
 
 Input = Source | TableSource | Repartition
 _RECORD = (
-    "i int, k string, v string, t string, p int, o bigint, s bigint, "
-    "h array<struct<key: string, value: string>>"
+    "k string, v string, t string, p int, o bigint, s bigint, h array<struct<key: string, value: string>>"
 )
-
-_CLOCK = -1
-"""Used in place of an input's number."""
 
 _SETTINGS: Mapping[str, str] = {
     # Tiny batches: the cost is in starting tasks and compiling code, not in running it. Without Java's second
@@ -74,9 +65,7 @@ class MemoryEngine:
 
     def __init__(self, spark: SparkSession | None = None, settings: Mapping[str, str] | None = None) -> None:
         # A driver is used for a second and closed; Spark takes five to start. So it is never stopped.
-        self._session = SharedSession(
-            {**_SETTINGS, **(SQL if runs_tasks() else {}), **(settings or {})}, "millstream-test", spark
-        )
+        self._session = SharedSession({**_SETTINGS, **(settings or {})}, "millstream-test", spark)
         self.repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = {}
         self.written_serdes: dict[str, tuple[Serde, Serde]] = {}
         self._frames: dict[str, StaticFrame] = {}
@@ -165,17 +154,15 @@ class MemoryEngine:
         timestamp_extractor: Extractor | None = None,
         config: Mapping[str, Any] | None = None,
         registry: RegistrySettings | None = None,
-    ) -> MemoryPipeline | MemoryTaskPipeline:
+    ) -> MemoryPipeline | MemoryQuery:
         """Compile a pipeline and start its query.
 
         Raises:
             TopologyException: a function is wrong, or a serde does not fit.
         """
-        stream = _MemoryStream(self._session.spark)
         context = CompileContext(
             application_id,
             partitions,
-            stream.read,
             default_key_serde,
             default_value_serde,
             handlers,
@@ -183,103 +170,23 @@ class MemoryEngine:
             cached,
             timestamp_extractor=timestamp_extractor,
             config=config or {},
-            clock=stream.clock,
             is_timed=True,
             registry=registry,
             frame=self.frame,
             written_serdes=self.written_serdes,
         )
-        if runs_tasks() and pipeline.spark_sink is None:
-            self._tasks += 1
-            self._need_slots(self._tasks)
-            name = f"memory-{uuid.uuid4().hex}"
-            task = compile_task(pipeline, context, partial(task_rows, self.spark, name))
-            return MemoryTaskPipeline(pipeline, self.spark, task, checkpoint, name, handlers, application_id)
-        compiled = compile_pipeline(pipeline, context)
-        # Without an epoch: no one else can claim a pipeline in memory.
-        return MemoryPipeline(pipeline, stream, compiled, checkpoint, handlers)
+        if pipeline.spark_sink is not None:
+            stream = _MemoryStream(self.spark)
+            writer = compile_query(pipeline, context, lambda topic: stream.records())
+            return MemoryQuery(pipeline, stream, writer, checkpoint)
+        self._tasks += 1
+        self._need_slots(self._tasks)
+        name = f"memory-{uuid.uuid4().hex}"
+        task = compile_task(pipeline, context, partial(task_rows, self.spark, name))
+        return MemoryPipeline(pipeline, self.spark, task, checkpoint, name, handlers, application_id)
 
 
 class MemoryPipeline:
-    """A running query over memory."""
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        stream: _MemoryStream,
-        compiled: Compiled,
-        checkpoint: str,
-        handlers: RecordHandlers = FAIL,
-    ) -> None:
-        self.pipeline = pipeline
-        self.drops = DropWatch(
-            pipeline.name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own
-        )
-        self._asking = compiled.asking
-        self._counts_drops = handlers.any or compiled.drops
-        self.store_serdes = compiled.store_serdes
-        self._stream = stream
-        self._has_processors = compiled.processes
-        self.goes_by_clock = compiled.by_clock
-        self._query = None
-        rows = compiled.rows_at(None)
-        self._gives_records = rows is not None
-        if compiled.user_writer is not None:
-            try:
-                name = f"millstream_{uuid.uuid4().hex}"
-                self._query = compiled.user_writer.start(checkpoint, name)
-            except PySparkException as error:
-                raise translate(pipeline.name, (), error)  # noqa: B904 - it has its cause
-        elif rows is not None:
-            self._query = (
-                rows.select(_written(asks=LETTER in rows.columns))
-                .writeStream.format("memory")
-                .queryName(f"millstream_{uuid.uuid4().hex}")
-                .outputMode("update")
-                .option("checkpointLocation", checkpoint)
-                .start()
-            )
-
-    def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:
-        """Run one micro-batch over these records; returns what was written, in order.
-
-        The offset of a returned record is -1.
-
-        Args:
-            now_ms: the time of day, for processors.
-
-        Raises:
-            StreamsException: the query failed; the exception that a client's thread would see.
-        """
-        if self._query is None:
-            return []
-        self._stream.add(records, now_ms if self._has_processors else None)
-        try:
-            self._query.processAllAvailable()
-        except Exception as error:
-            topics = tuple({record.topic for batch in records.values() for record in batch})
-            report = report_of(self._query, error)
-            raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
-        if self._counts_drops:
-            too_many = self.drops.look(new_reports(self._query, self.drops.seen))
-            if too_many is not None:
-                raise too_many
-        if not self._gives_records:
-            return []
-        sink = self._query._jsq.streamingQuery().sink()
-        # One call for all rows, each of them a text in brackets: the cost is in the call, not in its length.
-        lines: str = sink.allData().mkString("\n")
-        sink.clear()
-        rows = [json.loads(line[1:-1]) for line in lines.split("\n") if line]
-        return _all_answered(self.pipeline.name, rows, self._asking)
-
-    def close(self) -> None:
-        if self._query is not None:
-            self._query.stop()
-            end_query(self._stream.spark, self._query.id)
-
-
-class MemoryTaskPipeline:
     """A task over memory."""
 
     def __init__(
@@ -308,10 +215,18 @@ class MemoryTaskPipeline:
         self._query = task_writer(task.rows, checkpoint, in_batches=task.in_batches).start()
 
     def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:
-        """As MemoryPipeline.process."""
-        lines = [_encoded(0, record) for batch in records.values() for record in batch]
-        text = java_class(self._spark._jvm, "java.io.StringReader")("\n".join(lines))
-        rows = java_class(self._spark._jvm, "org.apache.commons.io.IOUtils").readLines(text)
+        """Have the task process these records; returns what it has written, in order.
+
+        The offset of a returned record is -1.
+
+        Args:
+            now_ms: the time of day, for processors.
+
+        Raises:
+            StreamsException: the query failed; the exception that a client's thread would see.
+        """
+        lines = [_encoded(record) for batch in records.values() for record in batch]
+        rows = _lines(self._spark._jvm, lines)
         written = self._task.process(self._run.name, rows, now_ms, self._in_batches, 60_000)
         if written is None:
             topics = tuple({record.topic for batch in records.values() for record in batch})
@@ -334,34 +249,63 @@ class MemoryTaskPipeline:
         end_query(self._spark, self._query.id)
 
 
-class _MemoryStream:
-    """Spark's MemoryStream, with one string per record, because a string reaches the JVM unchanged.
+class MemoryQuery:
+    """The query of a `to_spark()` over memory; each call of `process` is one micro-batch."""
 
-    All inputs of a pipeline share it, so that records for several of them form one micro-batch.
-    """
+    goes_by_clock = False
+
+    def __init__(
+        self, pipeline: Pipeline, stream: _MemoryStream, writer: UserWriter, checkpoint: str
+    ) -> None:
+        self.pipeline = pipeline
+        self.store_serdes: Mapping[str, tuple[Serde, Serde]] = {}
+        self.drops = DropWatch(pipeline.name)
+        self._stream = stream
+        try:
+            self._query = writer.start(checkpoint, f"millstream_{uuid.uuid4().hex}")
+        except PySparkException as error:
+            raise translate(pipeline.name, (), error)  # noqa: B904 - it has its cause
+
+    def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:
+        """Have the query read these records; it writes none to Kafka.
+
+        Raises:
+            StreamsException: the query failed; the exception that a client's thread would see.
+        """
+        self._stream.add(record for batch in records.values() for record in batch)
+        try:
+            self._query.processAllAvailable()
+        except Exception as error:
+            topics = tuple({record.topic for batch in records.values() for record in batch})
+            report = report_of(self._query, error)
+            raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
+        return []
+
+    def close(self) -> None:
+        self._query.stop()
+
+
+class _MemoryStream:
+    """Spark's MemoryStream, with one string per record, because a string reaches the JVM unchanged."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
         self._jvm = jvm
         self.spark = spark
-        self._inputs: dict[Input, int] = {}
         text = java_class(jvm, "org.apache.spark.sql.Encoders").STRING()
         companion = java_class(jvm, "org.apache.spark.sql.execution.streaming.runtime.MemoryStream$")
         self._stream = getattr(companion, "MODULE$").apply(text, spark._jsparkSession)
 
-    def read(self, node: Input) -> DataFrame:
-        """The records of one input."""
-        number = self._inputs.setdefault(node, len(self._inputs))
+    def records(self) -> DataFrame:
+        """What was added: `key`, `value` binary, and the columns of flow.CONTEXT."""
         record = F.col("r")
         headers = F.transform(
             record["h"], lambda h: F.struct(h["key"].alias("key"), F.unhex(h["value"]).alias("value"))
         )
         rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
-        mine = record["i"] == number
-        # What follows the filter may be computed before it (decision 0008), and then gets NULL.
-        return rows.where(mine).select(
-            F.when(mine, F.unhex(record["k"])).alias("key"),
-            F.when(mine, F.unhex(record["v"])).alias("value"),
+        return rows.select(
+            F.unhex(record["k"]).alias("key"),
+            F.unhex(record["v"]).alias("value"),
             record["t"].alias(TOPIC),
             record["p"].alias(PARTITION),
             record["o"].alias(OFFSET),
@@ -369,43 +313,17 @@ class _MemoryStream:
             headers.cast(HEADERS_TYPE).alias(HEADERS),
         )
 
-    def clock(self) -> DataFrame:
-        """The times of day that were added."""
-        record = F.col("r")
-        rows = DataFrame(self._stream.toDF(), self.spark).select(F.from_json("value", _RECORD).alias("r"))
-        rows = rows.where(record["i"] == _CLOCK)
-        return rows.select(in_range(record["s"]).alias("timestamp"))
-
-    def add(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int | None) -> None:
-        """Add records, and the time of day if anyone uses it."""
-        lines = [] if now_ms is None else [json.dumps({"i": _CLOCK, "s": now_ms})]
-        lines += [
-            _encoded(self._inputs[node], record)
-            for node, batch in records.items()
-            if node in self._inputs
-            for record in batch
-        ]
-        if lines:  # JSON contains no line breaks, so all of them go over in one call
-            text = java_class(self._jvm, "java.io.StringReader")("\n".join(lines))
-            rows = java_class(self._jvm, "org.apache.commons.io.IOUtils").readLines(text)
+    def add(self, records: Iterable[KafkaRecord]) -> None:
+        lines = [_encoded(record) for record in records]
+        if lines:
+            rows = _lines(self._jvm, lines)
             self._stream.addData(java_class(self._jvm, "org.apache.spark.api.python.PythonUtils").toSeq(rows))
 
 
-def _written(*, asks: bool) -> Column:
-    """A row to write as one JSON text; `asks`: including the question to a handler."""
-    headers = F.transform(
-        "headers", lambda h: F.struct(h["key"].alias("key"), F.hex(h["value"]).alias("value"))
-    )
-    row = F.struct(
-        F.hex("key").alias("k"),
-        F.hex("value").alias("v"),
-        F.col("topic").alias("t"),
-        F.col("partition").alias("p"),
-        F.col("timestamp").alias("s"),
-        headers.alias("h"),
-        *([_asked().alias("l")] if asks else []),
-    )
-    return F.to_json(row).alias("record")
+def _lines(jvm: Any, lines: Sequence[str]) -> Any:
+    """These lines as a list of Java's: JSON contains no line breaks, so all of them go over in one call."""
+    text = java_class(jvm, "java.io.StringReader")("\n".join(lines))
+    return java_class(jvm, "org.apache.commons.io.IOUtils").readLines(text)
 
 
 def _all_answered(pipeline: str, rows: Iterable[dict[str, Any]], asking: Asking | None) -> list[KafkaRecord]:
@@ -444,14 +362,6 @@ def _failed(pipeline: str, said: str) -> PipelineException:
     return PipelineException(f"pipeline {pipeline}: its query failed: {said}", pipeline=pipeline)
 
 
-def _asked() -> Column:
-    letter = F.col(LETTER)
-    texts = [letter[name].alias(name) for name in ("topic", "place", "asked", "exception", "message")]
-    numbers = [letter[name].alias(name) for name in ("partition", "offset")]
-    data = [F.hex(letter[name]).alias(name) for name in ("key", "value", "failed_key", "failed_value")]
-    return F.when(letter["asked"].isNotNull(), F.struct(*texts, *numbers, *data))
-
-
 def _question(row: dict[str, Any]) -> Question:
     asked = row["l"]
     return Question(
@@ -486,10 +396,9 @@ def _bytes(digits: str | None) -> bytes | None:
     return None if digits is None else bytes.fromhex(digits)
 
 
-def _encoded(number: int, record: KafkaRecord) -> str:
+def _encoded(record: KafkaRecord) -> str:
     return json.dumps(
         {
-            "i": number,
             "k": None if record.key is None else record.key.hex(),
             "v": None if record.value is None else record.value.hex(),
             "t": record.topic,

@@ -1,9 +1,7 @@
-"""Runs a warm-up query, so that the first real one does not wait for Java to load and compile classes.
+"""Runs a task once, so that the first real one does not wait for Java to load and compile classes.
 
-In a fresh JVM the first micro-batch takes 4 to 7 s on two busy cores, the second one 0.2 s. A client that
-keeps Spark warm (`keep.spark.warm`) rehearses while it is idle: a stateful query like those of pipelines,
-from generated rows to nowhere; a look at a source topic; a write of no records. No topic, checkpoint or
-function of the user's is touched.
+A client that keeps Spark warm (`keep.spark.warm`) rehearses while it is idle: a task with a store, over
+memory, and a look at a source topic. No topic, state or function of the user's is touched.
 """
 
 from __future__ import annotations
@@ -11,100 +9,71 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from millstream.spark.compile.flow import HEADERS_TYPE
-from millstream.spark.compile.serde_columns import write_number
-from millstream.spark.compile.sink import FORMAT
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.options import Consumed, Produced
+from millstream.errors import StreamsException
+from millstream.model import KafkaRecord
+from millstream.serdes.serdes import Serdes
+from millstream.spark.memory_engine import MemoryEngine
 
 __all__ = ["rehearse"]
 
 log = logging.getLogger(__name__)
 
-_BATCHES = 3
-_PATIENCE_S = 60.0
-_LOOK_EVERY_S = 0.05
+_NAME = "millstream-rehearsal"
 
 
 def rehearse(
-    spark: SparkSession,
-    kafka: Mapping[str, str],
-    sink: Mapping[str, str],
-    topic: str | None,
-    closing: threading.Event,
+    spark: SparkSession, kafka: Mapping[str, str], topic: str | None, closing: threading.Event
 ) -> None:
     """Run everything once; failures are only logged.
 
     Args:
         kafka: options of the Kafka source, with the prefix `kafka.`.
-        sink: options of the sink.
         topic: an existing topic; None: Kafka is left out.
         closing: ends it early.
     """
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
-        ("a stateful query", lambda: _count_nothing(spark, closing)),
+        ("a task", lambda: _count_once(spark)),
         ("a look at Kafka", lambda: _look_at(spark, kafka, topic)),
-        ("a write to Kafka", lambda: _write_nothing(spark, sink)),
     )
     for what, run in steps:
         if closing.is_set():
             return
         try:
             run()
-        except PySparkException as error:
+        except (PySparkException, Py4JError, StreamsException) as error:
             log.debug("rehearsing %s failed: %s", what, error)
 
 
-def _count_nothing(spark: SparkSession, closing: threading.Event) -> None:
-    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "8").load()
-    keyed = rows.select(F.explode(F.split(F.concat_ws(" ", "value", F.lit("word")), " ")).alias("key"))
-    counted = keyed.where(F.col("key").isNotNull()).groupBy("key").agg(F.count(F.lit(1)).alias("count"))
-    with tempfile.TemporaryDirectory(prefix="millstream-rehearsal-") as checkpoint:
-        query = (
-            _records(counted)
-            .writeStream.format("noop")
-            .outputMode("update")
-            .option("checkpointLocation", checkpoint)
-            .trigger(processingTime="0 seconds")
-            .start()
+def _count_once(spark: SparkSession) -> None:
+    builder, text = StreamsBuilder(), Serdes.string()
+    words = builder.stream("words", Consumed.with_(text, text))
+    words.group_by_key().count().to_stream().to("counts", Produced.with_(text, Serdes.long()))
+    (pipeline,) = builder.build().queries
+    # As in a client's session; the test driver has another setting.
+    engine = MemoryEngine(spark, {"spark.sql.codegen.wholeStage": "true"})
+    with tempfile.TemporaryDirectory(prefix=f"{_NAME}-") as directory:
+        running = engine.pipeline(
+            pipeline,
+            application_id=_NAME,
+            partitions={f"{store.name}-changelog": 1 for store in pipeline.stores},
+            default_key_serde=None,
+            default_value_serde=None,
+            checkpoint=directory,
         )
         try:
-            deadline = time.monotonic() + _PATIENCE_S
-            while query.isActive and time.monotonic() < deadline and not closing.wait(_LOOK_EVERY_S):
-                progress = query._jsq.lastProgress()
-                if progress is not None and progress.batchId() >= _BATCHES:
-                    return
+            running.process({pipeline.inputs[0]: [KafkaRecord("words", 0, 0, b"word", b"", 0)]})
         finally:
-            query.stop()
-
-
-def _records(counted: DataFrame) -> DataFrame:
-    """Records as in sink.py: an array with one record for each target, exploded."""
-    key = F.encode("key", "UTF-8")
-    record = F.struct(
-        F.lit("nowhere").alias("topic"),
-        key.alias("key"),
-        write_number("long", F.col("count")).alias("value"),
-        F.lit(None).cast("int").alias("partition"),
-        key.alias("route"),
-        F.lit(None).cast("bigint").alias("timestamp"),
-        F.lit(None).cast(HEADERS_TYPE).alias("headers"),
-    )
-    records = F.array(F.when(F.col("count") > 0, record), F.when(F.col("count") > 1, record))
-    return counted.select(F.explode(records).alias("record")).where("record IS NOT NULL").select("record.*")
+            running.close()
 
 
 def _look_at(spark: SparkSession, kafka: Mapping[str, str], topic: str | None) -> None:
     if topic is not None:
         spark.read.format("kafka").options(**kafka).option("subscribe", topic).load().limit(1).collect()
-
-
-def _write_nothing(spark: SparkSession, sink: Mapping[str, str]) -> None:
-    """Write no records; this creates the producer that pipelines will use."""
-    counted = spark.range(1).where("id > 1").select(F.lit("word").alias("key"), F.col("id").alias("count"))
-    _records(counted).write.format(FORMAT).options(**sink).mode("append").save()

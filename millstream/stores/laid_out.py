@@ -69,11 +69,6 @@ class LaidOutStore:
         """The changelog offset up to which this store is complete; None if nothing was ever applied."""
         return self._inner.position
 
-    @property
-    def epoch(self) -> int:
-        """The highest epoch of the applied records; 0 if none had one. Saved with the position."""
-        return self._inner.epoch
-
     def close(self) -> None:
         """Release all resources, including iterators. Idempotent."""
         self._inner.close()

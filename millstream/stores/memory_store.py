@@ -124,7 +124,6 @@ class MemoryStore:
         self._task_id = task_id
         self._map: _SortedMap | None = _SortedMap.empty()  # None: closed
         self._position: int | None = None
-        self._epoch = 0
         self._writing = threading.Lock()
         self._gate = ReaderGate(name)
         self._iterators = OpenIterators(name, max_iterators)
@@ -147,21 +146,14 @@ class MemoryStore:
         self._current()
         return self._position
 
-    @property
-    def epoch(self) -> int:
-        """The highest epoch of the applied records; 0 if none had one."""
-        self._current()
-        return self._epoch
-
     def apply(
         self,
         entries: Sequence[tuple[bytes, bytes | None, int]],
         next_offset: int,
-        epoch: int = 0,
         *,
         drop: KeyRange | None = None,
     ) -> None:
-        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
+        """Put and delete, and save `next_offset`, in one atomic write.
 
         `drop`: a range to delete first, in the same write.
         """
@@ -175,7 +167,6 @@ class MemoryStore:
                 current = current.without(*drop)
             self._map = current.with_changes(changes) if changes else current
             self._position = next_offset
-            self._epoch = max(self._epoch, epoch)
 
     def get(self, key: bytes) -> bytes | None:
         """Timestamp and value of a key."""
@@ -240,12 +231,11 @@ class MemoryStore:
             self._iterators.end_all()
 
     def wipe(self) -> None:
-        """Delete all entries, the position and the epoch; the store stays open."""
+        """Delete all entries and the position; the store stays open."""
         with self._writing:
             self._current()
             self._map = _SortedMap.empty()
             self._position = None
-            self._epoch = 0
 
     def _current(self) -> _SortedMap:
         current = self._map

@@ -1,7 +1,7 @@
 """A key-value store on disk. The only file that imports the RocksDB binding.
 
-Layout: entries in the default column family; in the column family `millstream` position, epoch, format, and
-the id of the topic that fills the store. `apply` writes everything in one batch, with RocksDB's write-ahead
+Layout: entries in the default column family; in the column family `millstream` position, format, and the
+id of the topic that fills the store. `apply` writes everything in one batch, with RocksDB's write-ahead
 log enabled but not synced, and the two families are flushed together. So nothing is lost after `kill -9` once
 `apply` has returned. After a power failure, the newest batches may be missing, but always with their
 positions, and the changelog has them.
@@ -67,7 +67,6 @@ _log = logging.getLogger(__name__)
 
 _META = "millstream"
 _POSITION = b"position"
-_EPOCH = b"epoch"
 _TOPIC = b"topic"
 _FORMAT = b"format"
 _FORMAT_VERSION = b"1"
@@ -152,7 +151,6 @@ class RocksDBStore:
         self._gate = ReaderGate(name)
         self._iterators = OpenIterators(name, max_iterators)
         self._position: int | None = None
-        self._epoch = 0
         # Any: the binding's own annotations are those of its pickling mode, in which keys may be numbers.
         self._db: Any = self._open()
         program_end.leave_to_parent(self, keeps_threads=True)
@@ -183,13 +181,6 @@ class RocksDBStore:
         if not self._is_open:
             raise ClosedStoreError(self._name)
         return self._position
-
-    @property
-    def epoch(self) -> int:
-        """The highest epoch of the applied records; 0 if none had one. Saved with the position."""
-        if not self._is_open:
-            raise ClosedStoreError(self._name)
-        return self._epoch
 
     # --- reads -------------------------------------------------------------------------------------------
 
@@ -332,11 +323,10 @@ class RocksDBStore:
         self,
         entries: Sequence[tuple[bytes, bytes | None, int]],
         next_offset: int,
-        epoch: int = 0,
         *,
         drop: KeyRange | None = None,
     ) -> None:
-        """Put and delete, and save `next_offset` and the epoch (if it is higher), in one atomic write.
+        """Put and delete, and save `next_offset`, in one atomic write.
 
         `drop`: a range to delete first, in the same write.
 
@@ -358,8 +348,6 @@ class RocksDBStore:
                     else:
                         put(key, pack(timestamp) + value)
                 put(_POSITION, next_offset.to_bytes(8, "big"), self._meta)
-                if epoch > self._epoch:
-                    put(_EPOCH, epoch.to_bytes(8, "big"), self._meta)
                 try:
                     self._db.write(batch, self._write_options)
                 except Exception as error:
@@ -368,7 +356,6 @@ class RocksDBStore:
                     stalled = error  # compaction is behind; readers continue
                 else:
                     self._position = next_offset
-                    self._epoch = max(self._epoch, epoch)
                     break
             else:
                 raise self._translated(stalled, "written") from stalled
@@ -377,7 +364,7 @@ class RocksDBStore:
         time.sleep(0)
 
     def wipe(self) -> None:
-        """Delete entries, position and epoch; the store stays open. Open iterators keep their snapshot."""
+        """Delete entries and position; the store stays open. Open iterators keep their snapshot."""
         with self._writing:
             if not self._is_open:
                 raise ClosedStoreError(self._name)
@@ -386,7 +373,6 @@ class RocksDBStore:
             except Exception as error:
                 raise self._translated(error, "wiped") from error
             self._position = None
-            self._epoch = 0
 
     def _wipe(self) -> None:
         ends = self._db.iter()
@@ -400,7 +386,6 @@ class RocksDBStore:
         if first is not None and last is not None:
             batch.delete_range(first, last + b"\0")
         batch.delete(_POSITION, self._meta)
-        batch.delete(_EPOCH, self._meta)
         self._db.write(batch)
         if first is not None:
             self._db.compact_range(None, None)  # otherwise every scan would step over the deleted entries
@@ -467,13 +452,10 @@ class RocksDBStore:
         db = Rdict(str(self._path), _options(), column_families={_META: _options()})
         try:
             meta = db.get_column_family(_META)
-            saved_format, position, epoch = meta.get(_FORMAT), meta.get(_POSITION), meta.get(_EPOCH)
-            if saved_format not in (None, _FORMAT_VERSION) or any(
-                number is not None and len(number) != 8 for number in (position, epoch)
-            ):
+            saved_format, position = meta.get(_FORMAT), meta.get(_POSITION)
+            if saved_format not in (None, _FORMAT_VERSION) or (position is not None and len(position) != 8):
                 raise _DamageError(
-                    f"format {saved_format!r}, position {position!r} or epoch {epoch!r} is not from this "
-                    "version"
+                    f"format {saved_format!r} or position {position!r} is not from this version"
                 )
             if saved_format is None:
                 meta.put(_FORMAT, _FORMAT_VERSION)
@@ -488,7 +470,6 @@ class RocksDBStore:
             db.close()
             raise
         self._position = None if position is None else int.from_bytes(position, "big")
-        self._epoch = 0 if epoch is None else int.from_bytes(epoch, "big")
         return db
 
     def _translated(self, error: Exception, what: str) -> Exception:

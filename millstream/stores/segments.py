@@ -134,10 +134,8 @@ class _SegmentedStore(LaidOutStore):
 
     # --- writes ------------------------------------------------------------------------------------------
 
-    def apply(
-        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
-    ) -> None:
-        """Put and delete, drop expired segments, and save `next_offset` and the epoch, in one atomic write.
+    def apply(self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int) -> None:
+        """Put and delete, drop expired segments, and save `next_offset`, in one atomic write.
 
         `entries` are changelog records, with Kafka's keys. Records older than the retention are dropped, and,
         with a warning, those whose keys are not of this kind of store.
@@ -156,7 +154,7 @@ class _SegmentedStore(LaidOutStore):
                 local += [(lowest + each, b"", time) for each in _FLOOR]
             if time != before or self._inner.position is None:
                 local.append((MARK, self._layout, time))
-            self._inner.apply(local, next_offset, epoch, drop=drop)
+            self._inner.apply(local, next_offset, drop=drop)
             # Last, so that no reader applies the new time to the old entries, and takes them for expired.
             self._time = time
         if expired or wrong:

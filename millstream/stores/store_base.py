@@ -104,7 +104,6 @@ class OrderedBytesStore(KeyValueBytesStore, Protocol):
         self,
         entries: Sequence[tuple[bytes, bytes | None, int]],
         next_offset: int,
-        epoch: int = 0,
         *,
         drop: KeyRange | None = None,
     ) -> None:

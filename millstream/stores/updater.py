@@ -40,7 +40,6 @@ _LAG_WAIT_S = 2.0
 """How long to wait for end offsets; the stores are not updated in the meantime."""
 _LAG_AGAIN_S = 10.0
 """When to request end offsets again that did not arrive in time."""
-_LOG_DROPPED_S = 10.0
 _LOG_PROGRESS_S = 10.0
 
 
@@ -114,9 +113,6 @@ class _Follower:
     total_restored: int = 0
     started: bool = False
     restored: bool = False
-    dropped: int = 0
-    """Records of an older epoch that were dropped and not yet reported."""
-    logged_at: float = float("-inf")
 
 
 @dataclass(slots=True)
@@ -150,9 +146,8 @@ class StoreUpdater:
     `on_failure` is called once, on that thread, which then ends. `on_restored` is called there for each
     partition that has become up to date. `on_restoring` is called before such a partition is restored again,
     because its changelog was truncated or recreated; from then on, the store should not be read.
-    `check_epoch` is called there before a record with a new highest epoch is applied, with the epoch and the
-    record's offset. It raises if such a claim is impossible. `readable` is called there for each batch, and
-    gives the entries that go into the store. The updater owns the consumer, not the stores.
+    `readable` is called there for each batch, and gives the entries that go into the store. The updater owns
+    the consumer, not the stores.
     """
 
     def __init__(
@@ -168,13 +163,11 @@ class StoreUpdater:
         poll_timeout_s: float = 0.05,
         max_records: int = MAX_RECORDS,
         clock: Clock | None = None,
-        check_epoch: Callable[[TopicPartition, int, int], None] = lambda partition, epoch, offset: None,
         readable: Callable[[BytesStore, ChangelogBatch], Sequence[Entry]] = lambda store, batch: (
             batch.entries
         ),
     ) -> None:
         self._consumer = consumer
-        self._check_epoch = check_epoch
         self._readable = readable
         self._on_failure = on_failure
         self._listener = listener
@@ -396,10 +389,7 @@ class StoreUpdater:
             ends = self._consumer.end_offsets(fresh)
             for partition, follower in fresh.items():
                 self._begin(partition, follower, beginnings[partition], ends[partition])
-        self._consumer.assign(
-            {partition: follower.position for partition, follower in served.items()},
-            {partition: follower.store.epoch for partition, follower in served.items()},
-        )
+        self._consumer.assign({partition: follower.position for partition, follower in served.items()})
 
     def _begin(self, partition: TopicPartition, follower: _Follower, beginning: int, end: int) -> None:
         store = follower.store
@@ -449,12 +439,8 @@ class StoreUpdater:
                 return  # removed since the poll
         if batch.next_offset <= follower.position:
             return
-        if batch.rose_at >= 0:
-            self._check_epoch(batch.partition, batch.epoch, batch.rose_at)
         entries = self._readable(follower.store, batch)
-        follower.store.apply(entries, batch.next_offset, batch.epoch)
-        if batch.dropped:
-            self._log_dropped(batch, follower)
+        follower.store.apply(entries, batch.next_offset)
         self._records_applied += len(batch.entries)
         follower.position = batch.next_offset
         follower.end = max(follower.end, batch.next_offset)
@@ -470,26 +456,6 @@ class StoreUpdater:
             name, end, count = follower.store.name, batch.next_offset, len(batch.entries)
             self._notify(lambda: listener.on_batch_restored(batch.partition, name, end, count))
         self._check_restored(batch.partition, follower)
-
-    def _log_dropped(self, batch: ChangelogBatch, follower: _Follower) -> None:
-        """Log dropped records, at first immediately, then at most every ten seconds."""
-        follower.dropped += batch.dropped
-        now = self._clock.now()
-        if now - follower.logged_at < _LOG_DROPPED_S:
-            return
-        _log.warning(
-            "changelog '%s': skipped %d records of epoch %d up to offset %d, because epoch %d came before "
-            "them: a client that had lost the pipeline wrote them after another took it over; store '%s' of "
-            "task %s does not have them",
-            batch.partition,
-            follower.dropped,
-            batch.dropped_epoch,
-            batch.next_offset,
-            batch.epoch,
-            follower.store.name,
-            follower.store.task_id,
-        )
-        follower.dropped, follower.logged_at = 0, now
 
     def _check_restored(self, partition: TopicPartition, follower: _Follower) -> None:
         if follower.position < follower.restore_until:

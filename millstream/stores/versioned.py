@@ -347,10 +347,8 @@ class VersionedStore(LaidOutStore):
 
     # --- writes ------------------------------------------------------------------------------------------
 
-    def apply(
-        self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int, epoch: int = 0
-    ) -> None:
-        """Put versions, drop expired ones, and save `next_offset` and the epoch, in one atomic write."""
+    def apply(self, entries: Sequence[tuple[bytes, bytes | None, int]], next_offset: int) -> None:
+        """Put versions, drop expired ones, and save `next_offset`, in one atomic write."""
         with self._writing:
             before, forget_from = self._mark, self._forget_from
             newest = max((timestamp for _, _, timestamp in entries), default=_NEVER)
@@ -373,7 +371,7 @@ class VersionedStore(LaidOutStore):
             # First, because a reader of the new entries with the old mark would miss dropped versions.
             self._mark = mark
             try:
-                self._inner.apply(local, next_offset, epoch, drop=drop)
+                self._inner.apply(local, next_offset, drop=drop)
             except BaseException:
                 self._mark, self._forget_from = before, forget_from  # nothing of the batch was written
                 raise

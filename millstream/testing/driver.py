@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from millstream.clock import SystemClock
-from millstream.config import StreamsConfig, runs_tasks
+from millstream.config import StreamsConfig
 from millstream.dsl.frames import DataFrameTable, StreamDataFrame
 from millstream.dsl.timestamps import extractor
 from millstream.errors import IllegalStateException, SerializationException, TopologyException
@@ -45,7 +45,7 @@ from millstream.serdes.registered import bound
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.spark.compile.record_handlers import RecordHandlers
-from millstream.spark.memory_engine import Input, MemoryEngine, MemoryPipeline, MemoryTaskPipeline
+from millstream.spark.memory_engine import Input, MemoryEngine, MemoryPipeline, MemoryQuery
 from millstream.states import State, ThreadState
 from millstream.stores.opening import open_store as open_bytes_store
 from millstream.topology.internal_topics import plan_internal_topics
@@ -126,8 +126,6 @@ class TopologyTestDriver:
         max_rounds: int = 50,
     ) -> None:
         config = dict(config or {})
-        if not runs_tasks():
-            topology = topology.in_batches()
         self._topology = topology
         self._application_id = str(config.get("application.id", "test"))
         self._now = (
@@ -177,7 +175,7 @@ class TopologyTestDriver:
             SystemClock(),
         )
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
-        self._pipelines: list[MemoryPipeline | MemoryTaskPipeline] = []
+        self._pipelines: list[MemoryPipeline | MemoryQuery] = []
         try:
             if topology.queries:  # tables alone need no Spark
                 settings = {k: str(v) for k, v in config.items() if k.startswith("spark.")}

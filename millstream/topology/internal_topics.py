@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from millstream.errors import MissingSourceTopicException
 from millstream.model import TaskId
 from millstream.topology.copartition import settle_partitions
-from millstream.topology.names import changelog_topic, internal_topic, markers_topic
+from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import Process, Repartition, Store
 from millstream.topology.subtopology import Subtopology
 from millstream.topology.topology import Topology
@@ -114,13 +114,11 @@ def plan_internal_topics(
     source_partitions: Mapping[str, int],
     *,
     additional_retention_ms: int = ADDITIONAL_RETENTION_MS,
-    exactly_once: bool = False,
 ) -> InternalTopics:
     """The plan for this topology, with sources of so many partitions. Global tables add nothing to it.
 
     `source_partitions` has every source topic, and those that match the topology's patterns; others in it
     are ignored. `additional_retention_ms`: how much longer a changelog keeps windows than their store.
-    `exactly_once`: with the topic of the markers.
 
     Raises:
         MissingSourceTopicException: a source topic is not in `source_partitions`, or a pattern that a
@@ -173,8 +171,6 @@ def plan_internal_topics(
                     topics.append(InternalTopic(topic, count, configs))
             is_source = store.source_topic is not None
             stores[store.name] = StoreSource(store, subtopology.id, count, topic, is_source)
-    if exactly_once and topology.queries:
-        topics.append(InternalTopic(markers_topic(application_id), 1, dict(CHANGELOG_CONFIGS)))
     return InternalTopics(tuple(sorted(topics, key=lambda topic: topic.name)), partitions, tasks, stores)
 
 

@@ -22,14 +22,12 @@ __all__ = [
     "internal_pattern",
     "internal_topic",
     "is_internal_topic",
-    "markers_topic",
     "repartition_names",
     "validate_name",
     "validate_topic",
 ]
 
 MAX_NAME_LENGTH = 249
-_MARKERS = "millstream-markers"
 # Topics of foreign-key joins, which do not end with a word for their type.
 _FOREIGN_KEYS = (
     "(?:-subscription-re(?:gistration|sponse)"
@@ -128,8 +126,8 @@ def internal_topic(application_id: str, name: str) -> str:
 
 
 def is_internal_topic(application_id: str, topic: str) -> bool:
-    """Whether a topic is, by its name, a changelog, a repartition topic, a foreign-key join's topic or the
-    markers topic of this application.
+    """Whether a topic is, by its name, a changelog, a repartition topic or a foreign-key join's topic of this
+    application.
 
     Source: StreamsResetter.isInferredInternalTopic.
     """
@@ -138,12 +136,7 @@ def is_internal_topic(application_id: str, topic: str) -> bool:
 
 def internal_pattern(application_id: str) -> str:
     """The pattern of an application's internal topic names, for Python and Java."""
-    return rf"{re.escape(application_id)}-(?:.+-(?:changelog|repartition)|.*{_FOREIGN_KEYS}|{_MARKERS})"
-
-
-def markers_topic(application_id: str) -> str:
-    """The full name of the topic for which exactly-once sinks commit offsets. It has no records."""
-    return internal_topic(application_id, _MARKERS)
+    return rf"{re.escape(application_id)}-(?:.+-(?:changelog|repartition)|.*{_FOREIGN_KEYS})"
 
 
 def changelog_topic(application_id: str, store: str) -> str:

@@ -1,14 +1,12 @@
 """What a reset will do, decided from the facts. Pure: facts in, a plan out, which can be printed as text.
 
 Source: org.apache.kafka.tools.StreamsResetter.
-Differs: input topics that are not named are found from the checkpoints or the program; the new
-    positions are kept beside the checkpoints too; internal topics are distinguished from those of another
-    application whose id begins like this one's.
+Differs: input topics that are not named are those of the program, or those that the group has offsets of;
+    internal topics are distinguished from those of another application whose id begins like this one's.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,7 +20,6 @@ __all__ = [
     "To",
     "internal_topics",
     "parse_offsets",
-    "pipelines_in",
     "point_in_time",
     "positions",
 ]
@@ -50,23 +47,22 @@ class ResetPlan:
     Attributes:
         application_id: the application's id.
         positions: the new positions of input topics.
-        topic_ids: the ids of these topics.
         missing: input topics that do not exist.
         internal: changelogs and repartition topics to delete.
         foreign: topics that look like these but belong to another application, with its id.
-        location: where checkpoints are; pipelines: the ones whose checkpoints are deleted.
+        checkpoints: where queries of to_spark() have theirs; has_checkpoints: whether there are any; None:
+            that is not on this machine.
         state: the local directory; tasks: how many tasks have state there.
         members: a description of each group member, by member id.
     """
 
     application_id: str
     positions: tuple[NewPosition, ...] = ()
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     internal: tuple[str, ...] = ()
     foreign: Mapping[str, str] = field(default_factory=dict)
-    location: str = ""
-    pipelines: tuple[str, ...] = ()
+    checkpoints: str = ""
+    has_checkpoints: bool | None = False
     state: str = ""
     tasks: int = 0
     members: Mapping[str, str] = field(default_factory=dict)
@@ -91,11 +87,13 @@ class ResetPlan:
         ]
         if not self.internal:
             lines.append("  internal topics: none")
-        lines += [
-            f"  delete the checkpoint of pipeline '{name}' in '{self.location}'" for name in self.pipelines
-        ]
-        if not self.pipelines:
-            lines.append(f"  checkpoints: none in '{self.location}'")
+        if self.has_checkpoints is None:
+            lines.append(
+                f"  leave '{self.checkpoints}' alone: if the program has to_spark(), delete it with the "
+                f"tools of its file system"
+            )
+        elif self.has_checkpoints:
+            lines.append(f"  delete the checkpoints of to_spark() in '{self.checkpoints}'")
         local = f"delete the state of {self.tasks} task{'' if self.tasks == 1 else 's'} in '{self.state}'"
         lines.append(f"  {local}" if self.tasks else f"  local state: none in '{self.state}'")
         return tuple(lines)
@@ -122,12 +120,6 @@ def internal_topics(
         else:
             foreign[name] = owner
     return tuple(mine), foreign
-
-
-def pipelines_in(names: Iterable[str]) -> tuple[str, ...]:
-    """The pipelines that have entries among the names at a checkpoint location, in order."""
-    found = {match[1] for name in names if (match := re.fullmatch(r"(p[0-9]+)(?:\..+)?", name))}
-    return tuple(sorted(found, key=lambda name: int(name[1:])))
 
 
 def positions(

@@ -1,9 +1,8 @@
 """Resets an application: sets its input topics to the given positions, and deletes everything that it had.
 
-reset_plan.py decides what is done. The order is safe against interruption. First it is noted that a reset is
-in progress, which keeps every client from starting (starts.py). Then clients that may still be running are
-fenced out of the checkpoints. Then things are deleted. The note of where to begin is written last. An
-interrupted reset continues when it is run again.
+reset_plan.py decides what is done. An interrupted reset continues when it is run again, and no client
+continues between the two: its tasks find the ids of deleted topics in their committed offsets, which are
+changed last.
 
 Source: org.apache.kafka.tools.StreamsResetter.
 """
@@ -11,27 +10,23 @@ Source: org.apache.kafka.tools.StreamsResetter.
 from __future__ import annotations
 
 import logging
-import threading
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from millstream.checkpoints.checkpoints import Checkpoints, read_notes
-from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles, places
-from millstream.checkpoints.identity import TopicRole
-from millstream.checkpoints.object_fencing import claims_of, live_of
-from millstream.checkpoints.starts import STARTS, Starts, TopicStart
 from millstream.config import StreamsConfig
-from millstream.errors import ConfigException, IllegalStateException
+from millstream.errors import ConfigException, IllegalStateException, ProcessorStateException
+from millstream.locations import scheme_of
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointFiles, Groups, Topics
+from millstream.ports import Groups, Topics
 from millstream.runtime.reset.reset_plan import (
     ResetPlan,
     To,
     internal_topics,
-    pipelines_in,
     point_in_time,
     positions,
 )
@@ -45,8 +40,6 @@ __all__ = ["Reset", "raise_if_alive", "reset_application"]
 
 log = logging.getLogger(__name__)
 
-_HOLDER = "reset"
-
 
 @dataclass(frozen=True)
 class Reset:
@@ -55,9 +48,9 @@ class Reset:
     Attributes:
         to: the new position of the input topics.
         shift: alternatively, how many records to move on from the group's position.
-        inputs: the input topics; None: those of the program, or else those that the checkpoints know.
+        inputs: the input topics; None: those of the program, or else those that the group has offsets of.
         internals: the internal topics; None: all whose names belong to the application.
-        force: remove members from the group after they have been fenced, as Kafka's tool does.
+        force: remove members from the group, as Kafka's tool does.
     """
 
     to: To = "earliest"
@@ -73,7 +66,6 @@ def reset_application(
     asked: Reset,
     *,
     topology: Topology | None = None,
-    spark: Any = None,
     dry_run: bool = False,
     report: Callable[[str], None] = log.info,
 ) -> ResetPlan:
@@ -81,20 +73,18 @@ def reset_application(
 
     Args:
         topology: the program, if available.
-        spark: a session for checkpoints that are not on this machine; None: one is started for them.
         report: called for each step.
 
     Raises:
         IllegalStateException: a client of the application is running.
         LockException: a client is using the state directory.
         ConfigException: the request does not fit the application.
-        StreamsException: Kafka or the checkpoints cannot be reached.
+        StreamsException: Kafka cannot be reached.
     """
     with ExitStack() as held:
         directory = StateDirectory(
             config.state_dir, config.application_id, group_writes=config.lets_group_write
         )
-        checkpoints = Checkpoints(config, directory.path)
         if config.embedded or not dry_run:
             held.enter_context(directory)
         if config.embedded:
@@ -105,20 +95,12 @@ def reset_application(
         held.callback(topics.close)
         groups = parts.groups(config)
         held.callback(groups.close)
-        files: CheckpointFiles
-        if checkpoints.is_local:
-            files = LocalCheckpointFiles(checkpoints.root)
-        else:
-            report(f"starting Spark for the checkpoints in '{checkpoints.root}'")
-            engine = parts.engine(config, threading.Event(), spark)
-            held.callback(engine.close)
-            files = engine.checkpoint_files(checkpoints.root)
         now = datetime.fromtimestamp(parts.clock.epoch_ms() / 1000, UTC)
-        job = _Job(config, checkpoints.root, topics, groups, files, directory, topology, now, report)
+        job = _Job(config, topics, groups, directory, topology, now, report)
         plan = job.plan(asked)
         if not dry_run:
             raise_if_alive(plan, asked.force)
-            job.perform(plan, claims_of(files, checkpoints.root, clock=parts.clock))
+            job.perform(plan)
         return plan
 
 
@@ -127,10 +109,8 @@ class _Job:
     """One reset, with the resources it needs."""
 
     config: StreamsConfig
-    root: str
     topics: Topics
     groups: Groups
-    files: CheckpointFiles
     directory: StateDirectory
     topology: Topology | None
     now: datetime
@@ -141,10 +121,7 @@ class _Job:
         application_id = self.config.application_id
         existing = self.topics.names()
         mine, foreign = internal_topics(application_id, existing, self.groups.names())
-        pipelines = pipelines_in(self.files.list())
-        wanted = list(
-            dict.fromkeys(self._inputs(pipelines, existing) if asked.inputs is None else asked.inputs)
-        )
+        wanted = list(dict.fromkeys(self._inputs(existing) if asked.inputs is None else asked.inputs))
         internal = mine if asked.internals is None else tuple(sorted(set(asked.internals) & set(existing)))
         _raise_if_mixed_up(application_id, wanted, asked.internals or ())
         found = self.topics.confirm(wanted)
@@ -165,76 +142,69 @@ class _Job:
                 committed=self.topics.committed(application_id, partitions),
                 shift=asked.shift,
             ),
-            {name: topic.topic_id for name, topic in found.items()},
             tuple(sorted(set(wanted) - found.keys())),
             internal,
             foreign if asked.internals is None else {},
-            self.root,
-            tuple(name for name in pipelines if live_of(name, self.files) is not None),
+            self.config.checkpoints,
+            None if (path := _local_path(self.config.checkpoints)) is None else path.exists(),
             str(self.directory.path),
             len(self.directory.tasks()) + self.directory.global_path.exists(),
             self.groups.members(application_id),
         )
 
-    def perform(self, plan: ResetPlan, claims: CheckpointClaims) -> None:
+    def perform(self, plan: ResetPlan) -> None:
         """Carry out the plan."""
-        self.files.write(STARTS, Starts(self._at, complete=False).to_bytes())
-        for name in plan.pipelines:
-            self.report(f"fencing any client that may still run pipeline {name}")
-            claims.claim(name, 0, _HOLDER)
         if plan.members:
             self.report(f"removing {len(plan.members)} members from the group")
             self.groups.remove_members(plan.application_id, plan.members)
         if plan.internal:
             self.report(f"deleting {len(plan.internal)} internal topics")
             self.topics.delete(plan.internal)
-        names = self.files.list()
-        for name in pipelines_in(names):
-            self.report(f"deleting the checkpoint of pipeline {name}")
-            there = places(name, names)
-            # The last owner file is kept, so that epochs continue to grow, and the fences against other
-            # clients.
-            for path in sorted(names):
-                is_its = path == name or path.startswith(f"{name}.")
-                if is_its and (names[path] or path.endswith(".json") or path in there.aside):
-                    self.files.delete(path)
+        if plan.has_checkpoints:
+            self.report(f"deleting the checkpoints of to_spark() in '{plan.checkpoints}'")
+            _delete(_local_path(plan.checkpoints))
         self.report(f"deleting the local state in '{plan.state}'")
         self.directory.clean_all()
         self.report(f"setting the group's offsets of {len(plan.positions)} partitions")
         self.topics.delete_group(plan.application_id)
         self.groups.commit(plan.application_id, {each.at: each.offset for each in plan.positions})
-        self.files.write(STARTS, self._starts(plan).to_bytes())
 
-    @property
-    def _at(self) -> str:
-        return self.now.isoformat(timespec="milliseconds")
-
-    def _starts(self, plan: ResetPlan) -> Starts:
-        offsets: dict[str, dict[int, int]] = {}
-        for each in plan.positions:
-            offsets.setdefault(each.at.topic, {})[each.at.partition] = each.offset
-        starts = {name: TopicStart(plan.topic_ids[name], each) for name, each in offsets.items()}
-        return Starts(self._at, True, starts)
-
-    def _inputs(self, pipelines: Iterable[str], existing: Iterable[str]) -> Iterable[str]:
-        """The input topics of the program, or else those that the checkpoints know."""
+    def _inputs(self, existing: Iterable[str]) -> Iterable[str]:
+        """The input topics of the program, or else those that its group has committed offsets of."""
         application_id = self.config.application_id
         if self.topology is not None:
             patterns = source_patterns(self.topology.pipelines)
             own = set(self.topology.global_topics)
             named = [name for name in self.topology.source_topics if name not in own]
             return [*named, *matching_topics(patterns, existing, application_id)]
-        return [name for pipeline in pipelines for name in self._noted(pipeline)]
-
-    def _noted(self, pipeline: str) -> Iterable[str]:
-        notes = read_notes(pipeline, self.files)
-        if notes is None:
-            if self.files.exists(f"{pipeline}.topics.json"):
-                log.warning("the inputs of pipeline %s are unknown: its record cannot be read", pipeline)
-            return []
-        return [
-            name for name, each in notes.topics.items() if each.role in (TopicRole.SOURCE, TopicRole.TABLE)
+        others = [name for name in existing if not is_internal_topic(application_id, name)]
+        partitions = [
+            TopicPartition(name, each)
+            for name, topic in self.topics.look(others, patient=True).items()
+            for each in range(topic.partitions)
         ]
+        return sorted({at.topic for at in self.topics.committed(application_id, partitions)})
+
+
+def _local_path(location: str) -> Path | None:
+    """The path of a location on this machine; None: it is elsewhere."""
+    match scheme_of(location):
+        case "":
+            return Path(location).expanduser().absolute()
+        case "file":
+            return Path(unquote(urlsplit(location).path))
+        case _:
+            return None
+
+
+def _delete(folder: Path | None) -> None:
+    try:
+        if folder is not None and folder.exists():
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise ProcessorStateException(
+            f"the checkpoints in '{folder}' cannot be deleted: {error}; delete the folder, then reset again"
+        ) from error
 
 
 def raise_if_alive(plan: ResetPlan, force: bool) -> None:
@@ -282,6 +252,5 @@ def _raise_if_mixed_up(application_id: str, inputs: Iterable[str], internals: It
     if strange:
         raise ConfigException(
             f"internal topics {', '.join(map(repr, strange))}: those of application '{application_id}' "
-            f"begin with '{application_id}-' and end with -changelog, -repartition or -millstream-markers. "
-            "Nothing was deleted"
+            f"begin with '{application_id}-' and end with -changelog or -repartition. Nothing was deleted"
         )

@@ -8,7 +8,7 @@ group and of the topics.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from millstream.errors import (
@@ -20,7 +20,6 @@ from millstream.errors import (
 )
 from millstream.foreign import listed, printable
 from millstream.group.codes import AssignorError
-from millstream.group.trust import unknown_work
 from millstream.group.userdata import MOST_REASON_CHARS, Assignment
 from millstream.model import TaskId
 from millstream.ports import TopicDescription
@@ -29,9 +28,8 @@ from millstream.runtime.state.events import (
     Assigned,
     DropTopics,
     FailThread,
-    ForgetClaims,
+    GrowTopics,
     KeepWarm,
-    NoteTopics,
     Reported,
     TakeAgreement,
     TopicsDropped,
@@ -166,7 +164,7 @@ def assigned(turn: Turn, event: Assigned) -> None:
         reaction = react(event.assignment, turn.state.about.client_id)
     if isinstance(reaction, TakeWork):
         tasks = turn.state.plan.tasks if turn.state.plan is not None else ()
-        strange = unknown_work(reaction.assignment, turn.state.about.pipelines, tasks)
+        strange = _unknown_work(reaction.assignment, turn.state.about.pipelines, tasks)
         reaction = reaction if strange is None else FailThreads(strange)
     turn.set_group(took_part=isinstance(reaction, TakeWork))
     match reaction:
@@ -189,7 +187,7 @@ def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
     plan, state = turn.state.plan, turn.state
     threads = state.group.reported_threads if assignment.threads is None else assignment.threads
     turn.set_group(agreed=assignment, placement=event.placement, agreed_threads=threads, refused=False)
-    turn.do(TakeAgreement(assignment, event.generation))
+    turn.do(TakeAgreement(assignment))
     turn.say(
         logging.INFO,
         f"generation {event.generation}: pipelines {_all_of(assignment.pipelines)}, tasks "
@@ -274,15 +272,38 @@ def failed(turn: Turn, error: StreamsException) -> None:
 def _let_all_go(turn: Turn) -> None:
     roster, instructions = turn.state.roster.losing()
     turn.set(roster=roster)
-    turn.do(*instructions, ForgetClaims())
+    turn.do(*instructions)
+
+
+def _unknown_work(
+    assignment: Assignment, pipelines: Collection[str], tasks: Iterable[TaskId]
+) -> TaskAssignmentException | None:
+    """Why an assignment cannot be done here: it names pipelines or subtopologies that this topology lacks.
+
+    A partition that this client does not know yet is not a reason: topics grow, and members notice it at
+    different times.
+    """
+    subtopologies = {task.subtopology for task in tasks}
+    strange: list[object] = [name for name in assignment.pipelines if name not in pipelines]
+    strange += sorted(
+        task for task in {*assignment.active, *assignment.standby} if task.subtopology not in subtopologies
+    )
+    if not strange:
+        return None
+    return TaskAssignmentException(
+        f"the group's leader, client {listed([assignment.leader or '(not named)'])}, assigned work to this "
+        f"client that its topology does not have: {listed(strange)}. It runs a different program: run the "
+        f"same version on all clients, or stop that one; this client resumes once another client leads the "
+        f"group"
+    )
 
 
 # --- topics ------------------------------------------------------------------------------------------------
 
 
 def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) -> None:
-    """Spark reads new partitions, and new topics that match a pattern, by itself. The plan includes them, so
-    that Kafka's tools show their reader; and the client that runs a pipeline notes them at its checkpoint.
+    """There are new partitions, or new topics that match a pattern. The plan includes them, so that Kafka's
+    tools show their reader; and the client that runs a query restarts it, so that tasks read them.
     """
     plan = turn.state.plan
     if plan is None:
@@ -291,21 +312,18 @@ def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) 
     turn.set(plan=replace(plan, sources={**plan.sources, **topics}))
     turn.say(
         logging.INFO,
-        "source topics have more partitions, which Spark now reads too: "
+        "source topics have more partitions, which are now read too: "
         + ", ".join(f"{name} {old} to {now.partitions}" for name, (old, now) in sorted(grown.items())),
     )
     for entry in turn.state.live:
         if turn.state.roster.given.get(entry.name, Share()).pipelines:
-            turn.do(NoteTopics(entry.name, topics))
+            turn.do(GrowTopics(entry.name, frozenset(topics)))
     if turn.state.roster.held_pipelines:
         turn.rejoin("source topics have more partitions")
 
 
 def topics_dropped(turn: Turn, dropped: TopicsDropped) -> None:
-    """Sources continue with what their patterns match. Spark's queries do not, because their checkpoints have
-    offsets in the lost topics: the client that runs a query restarts it, which removes these offsets
-    (reconcile.py).
-    """
+    """Sources continue with what their patterns match: the client that runs a query restarts it."""
     plan = turn.state.plan
     if plan is None:
         return

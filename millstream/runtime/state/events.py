@@ -40,13 +40,13 @@ __all__ = [
     "Created",
     "Event",
     "FailThread",
-    "ForgetClaims",
     "ForgetThread",
     "Give",
     "GlobalMoved",
     "GroupFailed",
     "GroupJoined",
     "GroupLost",
+    "GrowTopics",
     "Instruction",
     "InterruptEngine",
     "KeepWarm",
@@ -209,7 +209,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class PipelineMigrated:
-    """Another client has claimed the pipeline's checkpoint; its thread has dropped it."""
+    """Another client runs the pipeline; its thread has dropped it."""
 
     thread: str
     pipeline: str
@@ -468,11 +468,11 @@ class DropTopics:
 
 
 @dataclass(frozen=True)
-class NoteTopics:
-    """Have the thread note these topics at its pipelines' checkpoints: queries may read them from now on."""
+class GrowTopics:
+    """Have the thread restart its pipelines that read these topics: they have more partitions, or are new."""
 
     name: str
-    topics: Mapping[str, TopicDescription]
+    topics: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -489,17 +489,9 @@ class Rejoin:
 
 @dataclass(frozen=True)
 class TakeAgreement:
-    """Take from the assignment what is not work: the group's generation, and serdes of stores."""
+    """Take from the assignment what is not work: the serdes of stores."""
 
     assignment: Assignment
-    generation: int
-
-
-@dataclass(frozen=True)
-class ForgetClaims:
-    """These checkpoints (None: all) may belong to another client by now."""
-
-    pipelines: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -530,13 +522,12 @@ Instruction = (
     | FailThread
     | PauseThread
     | DropTopics
-    | NoteTopics
+    | GrowTopics
     | Give
     | Lose
     | StopGlobal
     | Rejoin
     | TakeAgreement
-    | ForgetClaims
     | KeepWarm
     | InterruptEngine
     | BeginClosing

@@ -24,7 +24,6 @@ from millstream.runtime.state.events import (
     ClosingDone,
     Created,
     Event,
-    ForgetClaims,
     ForgetThread,
     GlobalMoved,
     GroupFailed,
@@ -244,7 +243,6 @@ def _settled(turn: Turn, event: Settled) -> None:
 
 
 def _migrated(turn: Turn, event: PipelineMigrated) -> None:
-    turn.do(ForgetClaims((event.pipeline,)))
     turn.set(roster=turn.state.roster.dropping(event.thread, event.pipeline))
     turn.rejoin(event.reason)
 

@@ -11,7 +11,6 @@ import logging
 import queue
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 from millstream.clock import Clock
@@ -29,7 +28,7 @@ from millstream.model import (
     ThreadMetadata,
     TopicPartition,
 )
-from millstream.ports import BytesStore, PipelineEnd, RunningPipeline, TopicDescription
+from millstream.ports import BytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.state.assignment import Share, StorePart
 from millstream.runtime.state.events import PipelineMigrated, Settled, ThreadMoved
 from millstream.runtime.threads.store_thread import (
@@ -56,7 +55,7 @@ class Resources(Updaters, Protocol):
         """Open one task's part of a store."""
 
     def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
-        """Claim a pipeline's checkpoint and start its query; the first one starts Spark.
+        """Start a pipeline's query; the first one starts Spark.
 
         Raises:
             Stopped: the client closes, and no one waits for Spark any longer.
@@ -65,25 +64,8 @@ class Resources(Updaters, Protocol):
     def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
         """The topics among these that a pattern of the pipeline's sources matches."""
 
-    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> bool:
-        """Note at a pipeline's checkpoint the topics among these that its query reads, if this client has it.
-
-        Returns:
-            Whether the query has to be restarted to read what is new.
-
-        Raises:
-            StreamsException: they could not be noted.
-        """
-
-    def note_read(self, pipeline: str, without: Iterable[str]) -> None:
-        """Note at a pipeline's checkpoint the topics that its query has read by a pattern, if not noted yet.
-
-        Args:
-            without: topics that were deleted; a topic of that name is now another one.
-
-        Raises:
-            StreamsException: they could not be noted.
-        """
+    def reads(self, pipeline: str, topics: Iterable[str]) -> bool:
+        """Whether the pipeline's sources read any of these topics, by name or by a pattern."""
 
 
 class Application(Protocol):
@@ -152,10 +134,10 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Note:
-    """These source topics are new, or have more partitions."""
+class Grow:
+    """These topics have more partitions, or are new."""
 
-    topics: Mapping[str, TopicDescription]
+    topics: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -166,7 +148,7 @@ class QueryEnded:
     run: int
 
 
-Inbox = Stop | Given | Lost | Fail | Pause | Drop | Note | QueryEnded | UpdaterFailed | StoreRestored
+Inbox = Stop | Given | Lost | Fail | Pause | Drop | Grow | QueryEnded | UpdaterFailed | StoreRestored
 
 
 class StreamThread(StoreThread[ThreadState]):
@@ -221,7 +203,6 @@ class StreamThread(StoreThread[ThreadState]):
         self._running: dict[str, RunningPipeline] = {}
         self._runs: dict[str, int] = {}
         self._lost_before: dict[str, int] = {}
-        self._without: dict[str, frozenset[str]] = {}
 
     # --- for its client, from any thread -----------------------------------------------------------------
 
@@ -270,9 +251,9 @@ class StreamThread(StoreThread[ThreadState]):
         """Have pipelines continue without these topics, which only patterns matched."""
         self._inbox.put(Drop(topics, number))
 
-    def note(self, topics: Mapping[str, TopicDescription]) -> None:
-        """Note these topics at the checkpoints of its pipelines."""
-        self._inbox.put(Note(topics))
+    def grow(self, topics: frozenset[str]) -> None:
+        """Have pipelines read these topics anew: they have more partitions, or are new."""
+        self._inbox.put(Grow(topics))
 
     def ending(self) -> None:
         """Its end is decided, after a failure or a `stop`: from now on it is not live."""
@@ -332,14 +313,11 @@ class StreamThread(StoreThread[ThreadState]):
                 self._start_due()
             case Drop(topics, number):
                 self._drop(topics, number)
-            case Note(topics):
-                # Also for one that is not running: it may have read them before it was stopped. But a topic
-                # that replaced a lost one is not what it has read.
-                for name in self.share.pipelines:
-                    without = self._without.get(name, frozenset())
-                    new = {topic: each for topic, each in topics.items() if topic not in without}
-                    if new and self._resources.note_topics(name, new) and name in self._running:
-                        self._stop_pipelines((name,))
+            case Grow(topics):
+                # The tasks of a query read the partitions that there were when it began.
+                self._stop_pipelines(
+                    tuple(name for name in self._running if self._resources.reads(name, topics))
+                )
                 self._start_due()
             case StoreRestored(partition):
                 self._unrestored -= {partition}
@@ -383,13 +361,11 @@ class StreamThread(StoreThread[ThreadState]):
         self._post(Settled(self.name, held, ticket))
 
     def _drop(self, topics: tuple[str, ...], number: int) -> None:
-        """Restart the pipelines that read these topics; their checkpoints then continue without them
-        (reconcile.py)."""
+        """Restart the pipelines that read these topics, which then continue without them."""
         for name in self.share.pipelines:
             lost = self._resources.read_by_pattern(name, topics)
             if not lost or (name in self._running and self._lost_before[name] >= number):
                 continue  # it was started after that
-            self._without[name] = self._without.get(name, frozenset()) | lost
             if name in self._running:
                 self._log_unread(name, lost)
                 self._stop_pipelines((name,))
@@ -423,7 +399,6 @@ class StreamThread(StoreThread[ThreadState]):
                 pipeline,
                 error,
             )
-            self._without[pipeline] = self._without.get(pipeline, frozenset()) | lost
             del self._running[pipeline]
             self._due[pipeline] = float("-inf")
             self._start_due()
@@ -469,7 +444,6 @@ class StreamThread(StoreThread[ThreadState]):
                 self._migrated(name, error)
             else:
                 del self._due[name]
-                self._without.pop(name, None)  # what it reads is noted now
         self._run_if_ready()
 
     def _migrated(self, name: str, error: TaskMigratedException) -> None:
@@ -485,9 +459,6 @@ class StreamThread(StoreThread[ThreadState]):
             running = self._running.pop(name)
             self._runs[name] += 1
             self._closing(f"pipeline {name}", running.stop)
-            # The query may have noticed a topic before the client's watch did.
-            without = self._without.get(name, frozenset())
-            self._closing(f"notes of pipeline {name}", partial(self._resources.note_read, name, without))
             if name in self.share.pipelines:
                 self._due[name] = float("-inf")
 

@@ -92,9 +92,8 @@ def check_internal(wanted: InternalTopic, found: TopicDescription) -> None:
     Differs: Kafka Streams checks only the partition count, unless the topics are set up by hand.
     """
     way_out = (
-        f"If the application may start afresh, delete the topic '{wanted.name}' and call "
-        "KafkaStreams.clean_up(checkpoints=True); otherwise restore the topology and its source topics to "
-        "their previous shape"
+        "If the application may start afresh, reset it with `millstream reset` or KafkaStreams.reset(); "
+        "otherwise restore the topology and its source topics to their previous shape"
     )
     if found.partitions != wanted.partitions:
         raise InternalTopicException(

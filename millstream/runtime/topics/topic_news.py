@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from millstream.checkpoints.identity import TopicRole, topics_of
 from millstream.errors import LostTopicException, MissingSourceTopicException
 from millstream.ports import TopicDescription
+from millstream.runtime.topics.topic_uses import TopicRole, topics_of
 from millstream.topology.names import internal_pattern
 from millstream.topology.nodes import Source
 from millstream.topology.pipeline import Pipeline
@@ -280,9 +280,8 @@ def _way_out(role: TopicRole, *, again: bool) -> str:
     match role:
         case TopicRole.CHANGELOG:
             return (
-                f"a new changelog does not have the old one's content, but Spark's state still has it: close "
-                f"all clients of the application and start again with changelog.lost.policy=rebuild, which "
-                f"rewrites it; or {_START_AFRESH}"
+                f"a new changelog does not have the old one's content: close all clients of the application "
+                f"and {_START_AFRESH}"
             )
         case TopicRole.REPARTITION:
             return (

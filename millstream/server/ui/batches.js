@@ -1,6 +1,6 @@
 // Spark's micro-batches: how long they take and of what, and how much they read.
 
-import { bytes, card, facts, h, moment, number, refill, table } from "./dom.js";
+import { card, facts, h, moment, number, refill, table } from "./dom.js";
 import { chart, meter } from "./drawing.js";
 
 const KEPT = 120;
@@ -39,21 +39,13 @@ function pipeline(name) {
     ["Time", "number", (row) => number(row.took, "ms")],
     ["", "", (row) => meter(row.took, row.most)],
   ], "no batch ran in the last minute");
-  const operators = table("Spark's own state, by operator", [
-    ["Operator", "mono", (row) => row.operator],
-    ["Memory", "number", (row) => bytes(row.memory)],
-    ["Rows updated", "number", (row) => number(row["rows-updated-total"])],
-    ["Rows removed", "number", (row) => number(row["rows-removed-total"])],
-    ["Commit", "number", (row) => number(row["commit-time-avg"], "ms")],
-  ], "no state in Spark");
   const past = { rate: [], took: [] };
   let last = null;
 
   const node = card(`Pipeline ${name}`, "", figures, h("div", { class: "cards" },
     h("div", { class: "card half" }, h("h3", null, "Records per second"), rates),
     h("div", { class: "card half" }, h("h3", null, "Duration of a batch"), times)),
-    h("div", { class: "cards" }, h("div", { class: "card half" }, parts.node),
-      h("div", { class: "card half" }, operators.node)));
+    h("div", { class: "cards" }, h("div", { class: "card half" }, parts.node)));
 
   function update(each) {
     if (last !== JSON.stringify(each)) {
@@ -70,7 +62,6 @@ function pipeline(name) {
       ["Batches per second", number(each["batch-rate"])],
       ["Records in total", number(each["input-rows-total"])],
       ["Read per second", number(each["input-rows-rate"])],
-      ...(each["batch-interval"] ? [["Shortest interval", number(each["batch-interval"], "ms")]] : []),
     ], "figures"));
     refill(rates, past.rate, () => [chart(past.rate, `Records per second of ${name}`),
       h("p", { class: "quiet" }, `now ${number(past.rate.at(-1))}, at most ${number(Math.max(...past.rate))}`)]);
@@ -81,7 +72,6 @@ function pipeline(name) {
     const most = Math.max(...took.map(([, value]) => value ?? 0), 0);
     parts.fill(took.filter(([, value]) => value !== null).sort(([, one], [, other]) => other - one)
       .map(([part, value]) => ({ part, took: value, most })));
-    operators.fill(Object.entries(each.operators).map(([operator, all]) => ({ operator, ...all })));
   }
   return { node, update };
 }

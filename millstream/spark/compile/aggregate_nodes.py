@@ -98,7 +98,6 @@ def item_of_aggregation(building: Building, pending: Pending) -> Item:
     key_serde = pending.group_key_serde or building.settle(
         declared, lane.key_serde, building.context.default_key_serde, key_type
     )
-    partitions = building.buckets(node)
     using = _fold_serdes(building, pending) if pending.is_fold else None
     is_cached = building.context.cached and (store is None or store.cached)
     item = item_of(
@@ -106,7 +105,6 @@ def item_of_aggregation(building: Building, pending: Pending) -> Item:
         flow.df,
         building.names,
         key_serde if using is None else using.key,
-        partitions,
         at_once=not is_cached or is_joined(building, building.stands_for.get(node, node)),
         using=using,
     )

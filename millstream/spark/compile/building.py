@@ -2,16 +2,17 @@
 
 Every `visit_<node>` gets the `Building` of its compilation, and its node. These functions are in
 topic_nodes.py, stream_nodes.py, table_nodes.py, aggregate_nodes.py, join_nodes.py and foreign_key_nodes.py;
-compiler.py has the table of them.
+task_compiler.py has the table of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -21,17 +22,14 @@ from millstream.model import StoreKind
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.registered import RegistrySerde, bound, reading
 from millstream.serdes.serde import Serde
-from millstream.serdes.windowed_serdes import WindowedSerde
 from millstream.spark.compile import registry_serdes, serde_columns
 from millstream.spark.compile.flow import Flow, Lane, Names
-from millstream.spark.compile.frame_columns import StaticFrame, UserWriter
+from millstream.spark.compile.frame_columns import StaticFrame
 from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
-from millstream.spark.compile.restore import RestoredAggregate
 from millstream.spark.compile.sink import Output
-from millstream.spark.compile.timestamp_columns import stamp
 from millstream.spark.worker.handler_calls import FailurePlace
-from millstream.topology.names import changelog_topic, internal_topic
+from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
     FrameTable,
     GlobalRead,
@@ -41,20 +39,15 @@ from millstream.topology.nodes import (
     Source,
     Store,
     StreamGlobalTableJoin,
-    StreamJoin,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline, Scan, global_read, global_stores_of, input_label
+from millstream.topology.pipeline import Pipeline, global_read, global_stores_of
 
 __all__ = [
     "Building",
     "CompileContext",
     "StoreInput",
 ]
-
-
-_GLOBAL_BUCKETS = 32
-"""The number of parts that hold a global table's rows, however many partitions its topic has."""
 
 
 @dataclass(frozen=True)
@@ -64,45 +57,33 @@ class CompileContext:
     Attributes:
         application_id: prefix of internal topics.
         partitions: partition count of each internal topic, by its name without the application id.
-        read: the records of an input: `key`, `value` binary, and the columns of flow.CONTEXT.
         default_key_serde, default_value_serde: from the configuration, or None.
         handlers: which failed records are dropped.
         repartition_serdes: filled by the pipeline that writes a repartition topic, for the one that reads it.
-        cached: only a key's last value of each micro-batch is emitted, unless its store says otherwise.
+        cached: only a key's last value up to a commit is emitted, unless its store says otherwise.
         patience_ms: how long a fold in Python may take for one record.
-        only: the only changelogs that are written (rebuild.py); None: everything is.
-        state_of: with `only`, the kernel's state of a name (Shelf.java), in place of the results of records.
-        restored: the state that operators begin with on a new checkpoint, by changelog (restore.py).
         timestamp_extractor: for sources without one of their own; None: Kafka's default.
         config: the part of the configuration that processors can see.
-        clock: the time of day, as a stream with a column `timestamp`, or None.
-        is_timed: processors take the time of day from `clock`, not from the machine; for tests.
+        is_timed: processors take the time of day from the task, not from the machine; for tests.
         registry: the configured schema registry, or None.
         frame: returns the DataFrame of a table; called once for each table.
         written_serdes: filled with the key and value serdes of the topics that are written.
-        real_time: rows are processed as they come: nothing may wait for all rows of a batch.
     """
 
     application_id: str
     partitions: Mapping[str, int]
-    read: Callable[[Source | TableSource | Repartition], DataFrame]
     default_key_serde: Serde | None = None
     default_value_serde: Serde | None = None
     handlers: RecordHandlers = FAIL
     repartition_serdes: dict[Repartition, tuple[Serde, Serde]] = field(default_factory=dict)
     cached: bool = True
     patience_ms: int = 300_000
-    only: Collection[str] | None = None
-    state_of: Callable[[str], DataFrame] | None = None
-    restored: Callable[[str, RestoredAggregate], DataFrame] | None = None
     timestamp_extractor: Extractor | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
-    clock: Callable[[], DataFrame] | None = None
     is_timed: bool = False
     registry: RegistrySettings | None = None
     frame: Callable[[FrameTable], StaticFrame] | None = None
     written_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
-    real_time: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +99,7 @@ class StoreInput(Node):
 
 
 @dataclass
-class Building:
+class Building(ABC):
     """What all steps of one compilation share. Used once.
 
     A visit takes the lane of a parent (`take`), adds columns to its flow, and puts a lane of its own (`put`).
@@ -127,22 +108,17 @@ class Building:
     pipeline: Pipeline
     context: CompileContext
     names: Names = field(default_factory=Names)
-    flows: list[Flow] = field(default_factory=list)
+    flow: Flow = field(init=False)
+    """What is built so far."""
     pending: list[Node] = field(default_factory=list)
     """The nodes that wait to become items of an operator."""
     outputs: dict[Node, Output] = field(default_factory=dict)
     """The outputs of pinned lanes."""
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
-    layouts: dict[str, str] = field(default_factory=dict)
-    """The layout of each store's state, in words."""
-    parts: dict[Node, str] = field(default_factory=dict)
-    """For aggregations, the columns with their inputs, in bytes."""
     choices: dict[Node, str] = field(default_factory=dict)
     """For branches, the columns with the number of the branch that a row takes."""
     sides: dict[Node, tuple[Side, ...]] = field(default_factory=dict)
     """What the waiting joins keep of their parents."""
-    found_by: dict[Node, tuple[Lane, str]] = field(default_factory=dict)
-    """For joins with global tables, the stream's lane, and the column with the positions of its records."""
     carried: dict[Node, tuple[str, ...]] = field(default_factory=dict)
     """For foreign-key joins, the columns that an operator keeps of the rows that refer to a row."""
     stands_for: dict[Node, Node] = field(default_factory=dict)
@@ -161,27 +137,28 @@ class Building:
     """The group that each processor shares an operator with (processors.Linked)."""
     forwarded: dict[tuple[Node, Node], Node] = field(default_factory=dict)
     """The owner of the lane, by processor and the step behind it."""
-    by_clock: bool = False
-    """Whether there are processors that use the time of day."""
     visiting: Node | None = None
     """The node that is being visited."""
     uses: dict[Node, int] = field(default_factory=dict)
     """How many visits still have to take a node's lane."""
-    user_writer: UserWriter | None = None
-    """What writes everything the pipeline reads, if not Kafka."""
     failures: int = 0
     """The number of flags for dropped records."""
     places: list[FailurePlace] = field(default_factory=list)
     """The places of records that may fail and that the user's own handlers decide about."""
 
-    owns_sources = True
-    """Whether each source has a flow of its own, whose bytes can be dropped when they have been read."""
-
+    @abstractmethod
     def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
-        """The flow with the records of an input, and a lane of these: `key` and `value` in bytes."""
-        flow = Flow(self.context.read(node), self.names, scans=(Scan(input_label(node)),))
-        self.flows.append(flow)
-        return flow, Lane("key", "value")
+        """The flow with the records of an input, and a lane of these, in bytes."""
+
+    @abstractmethod
+    def stamp(
+        self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]
+    ) -> str | None:
+        """As timestamp_columns.stamp."""
+
+    @abstractmethod
+    def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
+        """Have a store keep what a node passes on."""
 
     def count_uses(self, nodes: Iterable[Node]) -> None:
         """Note how many of these nodes take each node's lane."""
@@ -205,17 +182,7 @@ class Building:
         assert read is not None
         return read
 
-    def stamp(
-        self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]
-    ) -> str | None:
-        """As timestamp_columns.stamp."""
-        return stamp(node.name, extractor, flow, lane, traced)
-
     # --- lanes ---------------------------------------------------------------------------------------
-
-    def flow_of(self, node: Node) -> Flow:
-        lane = self.before(node)
-        return next(flow for flow in self.flows if lane in flow.lanes)
 
     def before(self, parent: Node) -> Node:
         """The node whose lane stands in for a parent's, for the node being visited."""
@@ -223,8 +190,7 @@ class Building:
 
     def take(self, parent: Node) -> tuple[Flow, Lane, bool]:
         """The parent's lane, and whether this is the last lane that needs its rows."""
-        parent = self.before(parent)
-        flow = self.flow_of(parent)
+        parent, flow = self.before(parent), self.flow
         lane = flow.lanes[parent]
         self.uses[parent] -= 1
         if not self.uses[parent] and parent not in flow.pinned:
@@ -257,50 +223,6 @@ class Building:
         flow.lanes[node] = lane
         self.pending.append(node)
 
-    def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
-        aggregated = node.parents[0] if isinstance(node, StoreInput) else node
-        windowed = store.kind is not StoreKind.KEY_VALUE
-        key_column, key_type, inherited = F.col(lane.key), flow.type_of(lane.key), lane.key_serde
-        if windowed:  # the serde of a windowed store is the keys' own
-            assert isinstance(key_type, T.StructType)
-            key_column, key_type = key_column["key"], key_type["key"].dataType
-            inherited = inherited.inner if isinstance(inherited, WindowedSerde) else None
-        key = self.settle(store.key_serde, inherited, self.context.default_key_serde, key_type)
-        value = self.settle(
-            store.value_serde, lane.value_serde, self.context.default_value_serde, flow.type_of(lane.value)
-        )
-        changelog = internal_topic(self.context.application_id, f"{store.name}-changelog")
-        key, value = self.bound(key, changelog, is_key=True), self.bound(value, changelog)
-        self.store_serdes[store.name] = (key, value)
-        if not store.logged:
-            return
-        topic = f"{store.name}-changelog"
-        route = None
-        if isinstance(key, WindowedSerde) and isinstance(key_type, T.StructType):  # of a suppress
-            where = f"{node.name}: the key of store '{store.name}'"
-            route = serde_columns.to_bytes(key.inner, key_column["key"], key_type["key"].dataType, where)
-        plain_key = serde_columns.to_bytes(
-            key, key_column, key_type, f"{node.name}: the key of store '{store.name}'"
-        )
-        self.pin(
-            node,
-            flow,
-            lane,
-            Output(
-                topic=self.internal(topic),
-                key=_windowed_bytes(store, plain_key, F.col(lane.key)["window"]) if windowed else plain_key,
-                value=serde_columns.to_bytes(
-                    value,
-                    F.col(lane.value),
-                    flow.type_of(lane.value),
-                    f"{node.name}: the value of store '{store.name}'",
-                ),
-                route=plain_key if route is None else route,
-                fenced=True,
-                parts=F.col(self.parts[aggregated]) if aggregated in self.parts else None,
-            ),
-        )
-
     # --- topics and serdes ---------------------------------------------------------------------------
 
     def internal(self, topic: str) -> Column:
@@ -317,39 +239,6 @@ class Building:
                 f"the partition count of the internal topic '{topic}' is not known; "
                 "this is a bug, please report it"
             ) from None
-
-    def buckets(self, node: Node) -> int:
-        """The number of partitions of a node's keys."""
-        if isinstance(node, StreamGlobalTableJoin):
-            return _GLOBAL_BUCKETS
-        first = node
-        while node.store is None and not isinstance(node, Repartition | StreamJoin):
-            if not node.parents:
-                # A table without a store is remembered for one behind it, which has the same partitions.
-                node = next(each for each in self._behind(first) if each.store is not None)
-                break
-            node = node.parents[-1]
-        if isinstance(node, Repartition):
-            return max(1, self.partitions(node.topic))
-        store = node.this_stored if isinstance(node, StreamJoin) else node.store
-        assert store is not None
-        return max(1, self.partitions(f"{store.name}-changelog"))
-
-    def _behind(self, node: Node) -> Iterator[Node]:
-        """The node, and all that follow it in the pipeline."""
-        found = [node]
-        for each in found:
-            yield each
-            found += [other for other in self.pipeline.nodes if each in other.parents and other not in found]
-
-    def is_wanted(self, node: Node) -> bool:
-        """Whether a node's output is written at all (`CompileContext.only`)."""
-        if self.context.only is None:
-            return True
-        store = node.store
-        return store is not None and (
-            changelog_topic(self.context.application_id, store.name) in self.context.only
-        )
 
     def settle(
         self, declared: Serde | None, inherited: Serde | None, default: Serde | None, type_: T.DataType
@@ -402,12 +291,3 @@ class Building:
             (key, lambda column: serde_columns.to_bytes(key, column, key_type, "the key")),
             (value, lambda column: serde_columns.to_bytes(value, column, value_type, "the value")),
         )
-
-
-def _windowed_bytes(store: Store, key: Column, window: Column) -> Column:
-    """The key of a windowed store's changelog, in the format of Kafka's WindowKeySchema and
-    SessionKeySchema."""
-    start = serde_columns.write_number("long", F.unix_millis(window["start"]))
-    if store.kind is StoreKind.SESSION:
-        return F.concat(key, serde_columns.write_number("long", F.unix_millis(window["end"])), start)
-    return F.concat(key, start, F.lit(bytearray(4)))  # a sequence number, which is 0

@@ -1,12 +1,17 @@
-"""Lanes: how the branches of a topology share one DataFrame, so that its source is read once.
+"""Lanes: how the branches of a subtopology share one DataFrame, with the records of all its topics.
 
-A *flow* is one DataFrame under construction. A *lane* is one stream of the topology in it: the names of its
+The *flow* is one DataFrame under construction. A *lane* is one stream of the topology in it: the names of its
 key and value columns, and of a flag for the rows that belong to it. A filter only narrows the lane's flag
 while other lanes share the rows, a map adds columns, and a branch is another lane over the same rows. In the
-end, each lane that is written to a topic becomes one element of an array per row, and the array is exploded
-(sink.py). So a topology with ten branches still reads its source once.
+end, each lane that is written to a topic becomes one column. So a topology with ten branches still reads its
+source once.
 
 A flow also has columns with the origin of each row, under the fixed names below.
+
+Some of its rows are no records but controls, with which a task commits: they pass every step, and belong to
+no lane. So each lane has a flag, and no step removes a row without looking at `control`. Rows of records that
+were dropped stay as well, up to the sink, which counts them. Other rows were processed earlier, and come
+again to fill the stores that follow from tables: they belong to lanes of tables.
 """
 
 from __future__ import annotations
@@ -19,13 +24,23 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.serdes.serde import Serde
-from millstream.spark.run.dropped import METRICS, metric
 from millstream.topology.columns import RecordContext
 from millstream.topology.nodes import Node
-from millstream.topology.pipeline import Scan
 
-__all__ = ["CONTEXT", "HEADERS_TYPE", "RAW_KEY", "RAW_VALUE", "DroppedRows", "Flow", "Lane", "Names"]
+__all__ = [
+    "CONTEXT",
+    "CONTROL",
+    "HEADERS_TYPE",
+    "RAW_KEY",
+    "RAW_VALUE",
+    "DroppedRows",
+    "Flow",
+    "Lane",
+    "Names",
+]
 
+CONTROL = "control"
+"""The column that is 0 in rows that are new records."""
 TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS = "_topic", "_partition", "_offset", "_timestamp", "_headers"
 HEADERS_TYPE = T.ArrayType(
     T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
@@ -39,11 +54,11 @@ CONTEXT: dict[str, T.DataType] = {
 }
 """The columns of every flow, in addition to those of its lanes."""
 RAW_KEY, RAW_VALUE = "_key", "_value"
-"""Key and value as they were read; only present if a dead letter may need them."""
+"""Key and value as they were read; behind an operator only present if something there needs them."""
 
 
 class Names:
-    """Column names that are unique across flows, so that flows can be united without renaming."""
+    """Column names that are unique."""
 
     def __init__(self) -> None:
         self._next = count()
@@ -114,9 +129,14 @@ class Flow:
     pinned: set[Node] = field(default_factory=set)
     """Lanes that the sink still needs after everything else is built."""
     uncounted: list[DroppedRows] = field(default_factory=list)
-    """Dropped rows to count. `count_dropped` counts them before rows are removed or repeated."""
-    scans: tuple[Scan, ...] = ()
-    """The sources of its rows, in the order in which Spark finds them."""
+    """Dropped rows, which the sink counts."""
+    unopened: int = 0
+    """How many inputs have no lane yet: their rows stay, too."""
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether the rows of records are needed behind an operator; otherwise only controls are."""
+        return bool(self.lanes or self.unopened or self.uncounted)
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -143,50 +163,31 @@ class Flow:
         self.df = self.df.withColumn(name, column)
         return name
 
-    def count_dropped(self) -> None:
-        """Make Spark count the rows dropped so far; its progress reports have the counts per micro-batch."""
-        if not self.uncounted:
-            return
-        counts = []
-        for failure in self.uncounted:
-            flag = F.col(failure.flag)
-            place = F.when(flag, F.concat(F.col(TOPIC), F.lit("-"), F.col(PARTITION).cast("string")))
-            name = (failure.number, failure.kind, failure.node)
-            counts += [F.count_if(flag).alias(metric(*name))]
-            if failure.late is None:
-                counts += [F.collect_set(place).alias(metric(*name, where=True))]
-            else:
-                counts += [F.max(failure.late).alias(metric(*name, latest=True))]
-        self.uncounted.clear()
-        self.df = self.df.observe(self.names.new(METRICS), *counts)
-
     def narrow(self, lane: Lane, condition: Column, *, alone: bool) -> Lane:
         """The lane's rows for which `condition` is true. NULL is not true.
 
-        `alone`: no other lane needs the dropped rows, so they are removed now. The lane has a flag even so:
-        Spark moves later filters in front of this one if it can, but not an expression that depends on the
-        flag (`own`).
+        `alone`: no other lane needs the dropped rows, so they are removed now, unless an input is unopened.
+        The lane has a flag even so: Spark moves later filters in front of this one if it can, but not an
+        expression that depends on the flag (`own`).
         """
         # Not `keep & condition`: Spark evaluates the cheaper side of a conjunction first, and moves it down.
         keep = self.with_column("f", F.coalesce(self.own(lane, condition), F.lit(False)))
-        if alone:
-            self.count_dropped()
-            self.df = self.df.where(F.col(keep))
+        if alone and not self.unopened:
+            self._keep(F.col(keep))
         return replace(lane, keep=keep)
 
-    def explode(self, lane: Lane, array: Column, *, alone: bool) -> tuple[Lane, str]:
+    def _keep(self, condition: Column) -> None:
+        for each in self.uncounted:
+            condition |= F.col(each.flag)
+        self.df = self.df.where(condition | (F.col(CONTROL) != 0))
+
+    def explode(self, lane: Lane, array: Column) -> tuple[Lane, str]:
         """Make one row of each element of `array`; returns the lane and the name of the element's column.
 
-        Rows of other lanes must not be repeated: they get the row of an extra first element, which does not
-        belong to this lane.
+        Controls and rows of other lanes must not be repeated: they get the row of an extra first element,
+        which does not belong to this lane.
         """
-        self.count_dropped()
-        element = self.names.new("e")
-        if alone:
-            df = self.df if lane.keep is None else self.df.where(F.col(lane.keep))
-            self.df = df.select("*", F.explode(self.own(lane, array)).alias(element))
-            return lane, element
-        position = self.names.new("n")
+        element, position = self.names.new("e"), self.names.new("n")
         items = self.with_column("a", self.own(lane, array))
         type_ = self.type_of(items)
         mine = F.coalesce(F.col(items), F.array().cast(type_))
@@ -202,35 +203,17 @@ class Flow:
 
         Other lanes have only the row of index 0.
         """
-        self.count_dropped()
         index = self.names.new("n")
-        self.df = self.df.select("*", F.explode(self._copies(len(lanes))).alias(index))
+        copies = F.array(*(F.lit(i) for i in range(len(lanes))))
+        copies = F.when(F.col(CONTROL) != 0, F.array(F.lit(0))).otherwise(copies)
+        self.df = self.df.select("*", F.explode(copies).alias(index))
         self._on_first_only(index)
         return index
 
-    def _copies(self, count: int) -> Column:
-        """The numbers of the copies that there will be of a row."""
-        return F.array(*(F.lit(i) for i in range(count)))
-
     def _on_first_only(self, position: str) -> None:
+        first = F.col(position) == 0
         for node, lane in list(self.lanes.items()):
-            self.lanes[node] = replace(
-                lane, keep=self.with_column("f", self.belongs_to(lane) & (F.col(position) == 0))
-            )
-
-    def united(self, other: Flow) -> Flow:
-        """The rows of both flows, with the lanes of both."""
-        for flow in (self, other):
-            flow.count_dropped()
-            for node, lane in list(flow.lanes.items()):
-                if lane.keep is None:  # so far all rows are its own; those of the other flow are not
-                    flow.lanes[node] = replace(lane, keep=flow.with_column("f", F.lit(True)))
-        df = self.df.unionByName(other.df, allowMissingColumns=True)
-        flow = Flow(df, self.names, {**self.lanes, **other.lanes}, self.pinned | other.pinned)
-        flow.scans = self.scans + other.scans
-        for node, lane in list(flow.lanes.items()):
-            assert lane.keep is not None
-            flow.lanes[node] = replace(
-                lane, keep=flow.with_column("f", F.coalesce(F.col(lane.keep), F.lit(False)))
-            )
-        return flow
+            self.lanes[node] = replace(lane, keep=self.with_column("f", self.belongs_to(lane) & first))
+        self.uncounted[:] = [
+            replace(each, flag=self.with_column("d", F.col(each.flag) & first)) for each in self.uncounted
+        ]

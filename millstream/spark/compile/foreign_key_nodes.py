@@ -93,7 +93,7 @@ def visit_foreign_key_changes(building: Building, node: ForeignKeyChanges) -> No
 def visit_foreign_key_join(building: Building, node: ForeignKeyJoin) -> None:
     answers, left = node.parents
     side = side_of(building, node, left, is_left=True, shared=True)
-    flow = building.flow_of(side)
+    flow = building.flow
     key_serde, _ = _serdes_of(building, left, flow, flow.lanes[side])
     _wait_for_answers(building, node, answers, key_serde)
     building.sides[node] = (side,)
@@ -102,7 +102,7 @@ def visit_foreign_key_join(building: Building, node: ForeignKeyJoin) -> None:
 def visit_foreign_key_lookup(building: Building, node: ForeignKeyLookup) -> None:
     subscription, right = node.parents
     side = side_of(building, node, right, is_left=False, shared=False)
-    flow = building.flow_of(side)
+    flow = building.flow
     key_serde, value_serde = _serdes_of(building, right, flow, flow.lanes[side])
     for topic in (subscription, _topic_behind(building, node)):
         assert isinstance(topic, Repartition)
@@ -195,7 +195,7 @@ def _send_changes(building: Building, node: ForeignKeySubscribe, flow: Flow, fou
     content = [flow.with_column("b", flow.own(lane, each)) for each in (hashed, name)]
     nothing = F.array().cast("array<struct<key: binary, code: binary>>")
     asked = F.coalesce(_asked(node.type, (there[0], new), (there[1], old)), nothing)
-    lane, element = flow.explode(lane, asked, alone=False)
+    lane, element = flow.explode(lane, asked)
     hashed, name = (F.col(each) for each in content)
     value = _framed(hashed, F.col(element)["code"], name)
     key = flow.with_column("k", F.col(element)["key"])
@@ -316,5 +316,5 @@ def _send(
 ) -> None:
     where = building.internal(topic.topic)
     lane, key, value = writable(building, node, flow, lane, key, value, where)
-    output = Output(topic=where, key=key, value=value, route=key, headers=True, letter=node.name)
+    output = Output(topic=where, key=key, value=value, headers=True, letter=node.name)
     building.pin(node, flow, lane, output)

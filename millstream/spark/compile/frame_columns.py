@@ -39,7 +39,6 @@ __all__ = [
     "last_rows",
     "pause_s",
     "place_of_record",
-    "record_columns",
     "refuse_doubles",
     "user_writer",
 ]
@@ -297,7 +296,7 @@ def _wrong_with(made: Any) -> str | None:
     if location is not None:
         return (
             f"its writer has the option checkpointLocation, '{location}'; leave it out: the query's "
-            "checkpoint is with those of the application's other pipelines, and is taken over with them"
+            "checkpoint is in the application's checkpoint.location"
         )
     trigger = str(_private(made, "trigger", lambda value: value.toString()) or "")
     if any(kind in trigger for kind in ("OneTimeTrigger", "AvailableNow")):
@@ -328,24 +327,19 @@ def _private(writer: DataStreamWriter, name: str, read: Callable[[Any], Any]) ->
 # --- records -----------------------------------------------------------------------------------------------
 
 
-def record_columns(key: Column, value: Column) -> list[Column]:
-    """The columns of a DataFrame of records, as the user's program sees it."""
-    return [
-        key.alias("key"),
-        value.alias("value"),
-        F.col(TIMESTAMP).alias("timestamp"),
-        F.col(PARTITION).alias("partition"),
-        F.col(OFFSET).alias("offset"),
-        F.col(HEADERS).alias("headers"),
-    ]
-
-
 def dataframe_of(records: DataFrame, key_serde: Serde, value_serde: Serde) -> DataFrame:
     """Records as they were read, in the form that the user's program sees."""
     where = place_of_record()
     key = serde_columns.from_bytes(key_serde, F.col("key"), F.concat(where, F.lit(" key")))
     value = serde_columns.from_bytes(value_serde, F.col("value"), F.concat(where, F.lit(" value")))
-    return records.select(*record_columns(key, value))
+    return records.select(
+        serde_columns.once(key_serde, key).alias("key"),
+        serde_columns.once(value_serde, value).alias("value"),
+        F.col(TIMESTAMP).alias("timestamp"),
+        F.col(PARTITION).alias("partition"),
+        F.col(OFFSET).alias("offset"),
+        F.col(HEADERS).alias("headers"),
+    )
 
 
 def pause_s(took_s: float, fenced: int, chance: float) -> float:

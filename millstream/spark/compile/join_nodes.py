@@ -16,9 +16,9 @@ from pyspark.sql import types as T
 
 from millstream.errors import TopologyException
 from millstream.kernel.constants import SIDE_LEFT
-from millstream.spark.compile.applying import add_result, apply
+from millstream.spark.compile.applying import add_result
 from millstream.spark.compile.building import Building
-from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
+from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TOPIC, Flow, Lane
 from millstream.spark.compile.kernel_joins import (
     ForeignKey,
     Join,
@@ -29,7 +29,7 @@ from millstream.spark.compile.kernel_joins import (
     is_quiet,
     links_of,
 )
-from millstream.spark.compile.kernel_operators import Item, item_of, largest_so_far
+from millstream.spark.compile.kernel_operators import Item, item_of
 from millstream.spark.compile.record_failures import computable, computed, of_before
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.compile.spark_aggregates import Pending
@@ -39,7 +39,6 @@ from millstream.topology.functions import arity, describe_function
 from millstream.topology.nodes import (
     JoinType,
     Node,
-    StreamGlobalTableJoin,
     StreamJoin,
     StreamTableJoin,
     TableJoin,
@@ -54,7 +53,6 @@ __all__ = [
     "join_values",
     "joined",
     "side_of",
-    "visit_stream_global_table_join",
     "visit_stream_join",
     "visit_stream_table_join",
     "visit_table_join",
@@ -81,19 +79,6 @@ def visit_stream_table_join(building: Building, node: StreamTableJoin) -> None:
     _check_keys(building, node, flow, lane, right)
 
 
-def visit_stream_global_table_join(building: Building, node: StreamGlobalTableJoin) -> None:
-    right = side_of(building, node, building.global_read(node), is_left=False, shared=False)
-    flow, lane, _ = building.take(node.parents[0])
-    selected = apply(node, node.selector, flow, lane)
-    lane, looked_up = computed(building, node, node.selector, flow, lane, "k", selected)
-    so_far = largest_so_far(F.lit(0), F.unix_millis(F.col(TIMESTAMP)))
-    place = flow.with_column("o", F.struct(so_far.alias("time"), F.monotonically_increasing_id().alias("id")))
-    building.found_by[node] = (lane, place)
-    building.wait(node, flow, replace(lane, key=looked_up, key_serde=None))
-    building.sides[node] = (right,)
-    _check_keys(building, node, flow, flow.lanes[node], right)
-
-
 def visit_stream_join(building: Building, node: StreamJoin) -> None:
     if len(node.parents) == 1:  # a stream joined with itself
         building.uses[building.before(node.parents[0])] += 1
@@ -114,7 +99,7 @@ def _two_sides(building: Building, node: StreamJoin | TableJoin) -> None:
     right = side_of(building, node, node.parents[-1], is_left=False, shared=False)
     building.pending.append(node)
     building.sides[node] = (left, right)
-    flow = building.flow_of(left)
+    flow = building.flow
     _check_keys(building, node, flow, flow.lanes[left], right)
 
 
@@ -143,7 +128,7 @@ def side_of(building: Building, join: Join, parent: Node, *, is_left: bool, shar
 
 
 def _check_keys(building: Building, join: Join, flow: Flow, lane: Lane, right: Side) -> None:
-    other = building.flow_of(right)
+    other = building.flow
     check_keys(join, flow.type_of(lane.key), other.type_of(other.lanes[right].key))
 
 
@@ -180,7 +165,7 @@ def item_of_join(building: Building, pending: Pending) -> Item:
     join = node.join if isinstance(node, Side) else node
     # One serde for both sides, because the written bytes are compared.
     right = building.sides[join][-1]
-    other = building.flow_of(right)
+    other = building.flow
     key_serde = building.key_serde_of(
         join.parents[-1], other.lanes[right].key_serde or lane.key_serde, flow.type_of(lane.key)
     )
@@ -188,15 +173,11 @@ def item_of_join(building: Building, pending: Pending) -> Item:
     carried = [HEADERS] if waits else []  # otherwise the kernel emits those of the record at hand
     if waits or _asks_for_context(building.context.handlers, building.pipeline):
         carried += [TOPIC, PARTITION, OFFSET]
-    if isinstance(node, StreamGlobalTableJoin):
-        before, place = building.found_by[node]
-        carried += [before.key, place]
     item = item_of(
         pending,
         flow.df,
         building.names,
         key_serde,
-        building.buckets(join),
         at_once=not (isinstance(join, TableJoin) and _is_cached(building, node.parents[0])),
         carried=carried if isinstance(node, Lookup) else building.carried.get(node, ()),
     )
@@ -229,11 +210,7 @@ def joined(building: Building, node: Join, flow: Flow, found: JoinColumns) -> No
     left, right = F.col(found.left), F.col(found.right)
     lane = Lane(found.key, found.left, found.flag, found.key_serde)
     if isinstance(node, Lookup) and node.type is JoinType.INNER:
-        lane = flow.narrow(lane, right.isNotNull(), alone=isinstance(node, StreamGlobalTableJoin))
-    if isinstance(node, StreamGlobalTableJoin):
-        before, place = building.found_by[node]
-        lane = replace(lane, key=before.key, key_serde=before.key_serde)
-        flow.df = flow.df.repartition(before.key).sortWithinPartitions(place)
+        lane = flow.narrow(lane, right.isNotNull(), alone=False)
     if isinstance(node, TableJoin):
         building.put(node, flow, _joined_rows(building, node, flow, lane, found))
         return

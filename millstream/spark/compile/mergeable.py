@@ -61,14 +61,11 @@ class Mergeable:
         parts: its parts.
         result: the expression over columns named like the parts.
         type: of the result.
-        of_result: computes the only part from the result and its time; None: the result does not determine
-            it.
     """
 
     parts: list[Part] = field(default_factory=list)
     result: Column = field(default_factory=lambda: F.lit(None))
     type: T.DataType = field(default_factory=T.NullType)
-    of_result: Callable[[Column, Column], Column] | None = None
 
 
 # --- when the topology is compiled -----------------------------------------------------------------------
@@ -96,17 +93,7 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
         raise NotMergeableError(
             f"it has an aggregate function that cannot be. There are {MERGEABLE}"
         ) from without_plan(error)
-    if len(taken.parts) == 1 and _function(expression) == cutter.function:
-        taken.of_result = _INVERTIBLE.get(cutter.function or "")
     return taken
-
-
-def _function(expression: Column) -> str | None:
-    """The function that an expression calls; the expression may have an alias."""
-    node = _node(expression)
-    if node.getClass().getSimpleName() == "Alias":
-        node = node.child()
-    return node.functionName().lower() if node.getClass().getSimpleName() == "UnresolvedFunction" else None
 
 
 class _Cutter:
@@ -118,8 +105,6 @@ class _Cutter:
         self._names = names
         self._parts = parts
         self._jvm: Any = spark._jvm
-        self.function: str | None = None
-        """The function that was cut last. For a count of distinct values it is not "count"."""
 
     def column(self, node: Any) -> Column:
         return Column(java_class(self._jvm, "org.apache.spark.sql.Column")(node))
@@ -136,8 +121,11 @@ class _Cutter:
     def _rebuilt(self, node: Any) -> Any:
         kind = node.getClass().getSimpleName()
         if kind == "UnresolvedFunction":
-            if node.functionName().lower() in _CUTS:
+            name = node.functionName().lower()
+            if name in _CUTS:
                 return _node(self._cut(node))
+            if self._aggregates(name):
+                raise NotMergeableError(f"{name}() cannot be merged from partial results")
             children = [self.rebuilt(child) for child in _items(node.arguments())]
             return self._new_node("UnresolvedFunction")(
                 node.functionName(),
@@ -177,8 +165,14 @@ class _Cutter:
         if node.isDistinct() and name != "count":
             raise NotMergeableError(f"{name}(DISTINCT …) cannot be merged from partial results")
         whole = self._type(self.column(node))
-        self.function = "count(DISTINCT)" if node.isDistinct() else name
         return (_cut_distinct if node.isDistinct() else _CUTS[name])(self, name, arguments, whole)
+
+    def _aggregates(self, name: str) -> bool:
+        """Whether this is one of Spark's aggregate functions."""
+        identifier = java_class(self._jvm, "org.apache.spark.sql.catalyst.FunctionIdentifier")(name)
+        registry = self._df.sparkSession._jsparkSession.sessionState().functionRegistry()
+        found = registry.lookupFunction(identifier)
+        return bool(found.isDefined() and found.get().getGroup() == "agg_funcs")
 
     def _type(self, column: Column) -> T.DataType:
         return self._df.agg(column.alias("x")).schema[0].dataType
@@ -343,17 +337,3 @@ _CUTS: dict[str, Callable[[_Cutter, str, list[Column], T.DataType], Column]] = {
         ("variance", "var_samp", "var_pop", "std", "stddev", "stddev_samp", "stddev_pop"), _cut_variance
     ),
 }
-
-
-def _as_it_is(result: Column, at: Column) -> Column:
-    return result
-
-
-_INVERTIBLE: dict[str, Callable[[Column, Column], Column]] = dict.fromkeys(
-    (
-        *("count", "count_if", "sum", "product", *_SAME, "collect_list", "array_agg", "collect_set"),
-        *("hll_sketch_agg", "hll_union_agg"),
-    ),
-    _as_it_is,
-)
-"""The functions whose only part can be computed from their result, and how."""

@@ -275,10 +275,10 @@ def _shown(
 
 def asking(building: Building) -> Asking | None:
     """Calls the user's own handlers, for all places where records can fail."""
-    handlers, runs = building.context.handlers, building.pipeline.subtopologies
+    handlers = building.context.handlers
     if not handlers.own:
         return None
-    return Asking(handlers.own, handlers.configs, building.places, runs[0] if len(runs) == 1 else None)
+    return Asking(handlers.own, handlers.configs, building.places, building.pipeline.subtopology)
 
 
 def needs_letters(handlers: RecordHandlers) -> bool:

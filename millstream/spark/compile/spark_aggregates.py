@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.errors import TopologyException
 from millstream.serdes.serde import Serde
-from millstream.spark.compile.flow import CONTEXT, HEADERS, TIMESTAMP, Flow, Lane, Names
+from millstream.spark.compile.flow import TIMESTAMP, Flow, Lane
 from millstream.spark.compile.kernel_joins import Lookup, Side, takes_null_keys
-from millstream.spark.compile.trace import as_column, trace, translated
+from millstream.spark.compile.trace import as_column, trace
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
     Aggregate,
@@ -42,9 +39,7 @@ __all__ = [
     "Pending",
     "column_of",
     "fold_of",
-    "group",
     "windowed_key",
-    "with_context",
 ]
 
 FlowLanes = tuple[Flow, dict[Node, Lane]]
@@ -108,52 +103,10 @@ class Pending:
         return windowed_serde(self.windows, key_serde)
 
 
-def group(pending: list[Pending], names: Names) -> FlowLanes:
-    """Aggregations without windows whose functions the kernel cannot merge, by Spark's own operator."""
-    flow = pending[0].flow
-    tag, stamp = names.new("n"), names.new("s")
-    keys, values = [names.new("k") for _ in pending], [names.new("v") for _ in pending]
-    df = flow.df.select("*", F.explode(F.array(*(F.lit(i) for i in range(len(pending))))).alias(tag))
-    mine = [(F.col(tag) == i) & item.belongs for i, item in enumerate(pending)]
-    df = df.where(reduce(or_, mine))
-    # NULL for the rows of the others, so that each expression sees only its own values.
-    columns = {}
-    for i, item in enumerate(pending):
-        columns[keys[i]] = F.when(F.col(tag) == i, F.col(item.lane.key))
-        columns[values[i]] = F.when(F.col(tag) == i, F.col(item.lane.value))
-    df = df.withColumns(columns)
-    results = [names.new("v") for _ in pending]
-    expressions = [F.max(TIMESTAMP).alias(stamp), F.last(HEADERS).alias(HEADERS)]
-    for i, item in enumerate(pending):
-        result, _ = column_of(item, keys[i], values[i])
-        expressions.append(F.when(F.col(tag) == i, result).alias(results[i]))
-    functions = [f for f in (_function(item.node) for item in pending) if f is not None]
-    aggregated = translated(
-        pending[0].node,
-        functions[0] if len(functions) == 1 else None,
-        lambda: df.groupBy(tag, *keys).agg(*expressions),
-    )
-    # Always true. Without a filter in between, Spark merges a projection that follows into the aggregation,
-    # whose results then come in the projection's order. So the code after an aggregation would decide the
-    # layout of its state, and could never change again.
-    aggregated = aggregated.where(F.col(stamp).isNotNull())
-    new = Flow(with_context(aggregated, stamp), names)
-    lanes: dict[Node, Lane] = {}
-    for i, item in enumerate(pending):
-        lanes[item.node] = Lane(keys[i], results[i], new.with_column("f", F.col(tag) == i), item.key_serde)
-    return new, lanes
-
-
 def windowed_key(key: Column, start_ms: Column, end_ms: Column) -> Column:
     """A windowed key, as the user's functions see it."""
     window = F.struct(F.timestamp_millis(start_ms).alias("start"), F.timestamp_millis(end_ms).alias("end"))
     return F.struct(key.alias("key"), window.alias("window"))
-
-
-def _function(node: Node) -> Callable[..., Any] | None:
-    if isinstance(node, Aggregate) and isinstance(node.aggregation, ColumnAggregation):
-        return node.aggregation.expression
-    return None
 
 
 def column_of(item: Pending, key: str, value: str) -> tuple[Column, Function | None]:
@@ -211,13 +164,6 @@ def _analyses(make: Callable[[], DataFrame]) -> bool:
     except AnalysisException:
         return False
     return True
-
-
-def with_context(df: DataFrame, stamp: str) -> DataFrame:
-    """Give an aggregation's rows the columns of flow.CONTEXT. They have only timestamp and headers so far."""
-    there = (TIMESTAMP, HEADERS)
-    nulls = {name: F.lit(None).cast(type_) for name, type_ in CONTEXT.items() if name not in there}
-    return df.withColumnRenamed(stamp, TIMESTAMP).withColumns(nulls)
 
 
 def fold_of(node: Node) -> Fold | TableFold:

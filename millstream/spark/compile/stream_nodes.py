@@ -77,21 +77,21 @@ def visit_map(building: Building, node: nodes.Map) -> None:
 
 
 def visit_flat_map_values(building: Building, node: nodes.FlatMapValues) -> None:
-    flow, lane, alone = building.take(node.parents[0])
+    flow, lane, _ = building.take(node.parents[0])
     array = array_of(node, node.mapper, flow, apply(node, node.mapper, flow, lane))
     lane, (array,) = computable(building, node, node.mapper, flow, lane, array)
-    lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
+    lane, element = flow.explode(lane, array)
     building.put(node, flow, replace(lane, value=element, value_serde=None))
 
 
 def visit_flat_map(building: Building, node: nodes.FlatMap) -> None:
-    flow, lane, alone = building.take(node.parents[0])
+    flow, lane, _ = building.take(node.parents[0])
     result = apply(node, node.mapper, flow, lane)
     if isinstance(result, list):
         result = [_pair(item) for item in result]
     array = array_of(node, node.mapper, flow, result)
     lane, (array,) = computable(building, node, node.mapper, flow, lane, array)
-    lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
+    lane, element = flow.explode(lane, array)
     type_ = flow.type_of(element)
     if not (isinstance(type_, T.StructType) and len(type_) == 2):
         raise TopologyException(
@@ -140,17 +140,9 @@ def visit_merge(building: Building, node: nodes.Merge) -> None:
     left, right = node.parents[0], node.parents[-1]
     if len(node.parents) == 1:  # a stream merged with itself: each record is there twice
         building.uses[building.before(left)] += 1
-    if building.flow_of(left) is not building.flow_of(right):
-        one, other = building.flow_of(left), building.flow_of(right)
-        building.flows = [flow for flow in building.flows if flow is not one and flow is not other]
-        building.flows.append(one.united(other))
-        apart = True  # a row comes from one of the two
-    else:
-        flow = building.flow_of(left)
-        lanes = [flow.lanes[building.before(parent)] for parent in (left, right)]
-        apart = left is not right and lanes[0].disjoint(lanes[1])
     flow, first, _ = building.take(left)
-    flow, second, _ = building.take(right)
+    _, second, _ = building.take(right)
+    apart = left is not right and first.disjoint(second)
     for side in ("key", "value"):
         types = [flow.type_of(getattr(lane, side)) for lane in (first, second)]
         if types[0] != types[1]:

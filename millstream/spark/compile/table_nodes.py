@@ -19,7 +19,7 @@ from millstream.spark.compile.record_failures import computable, computed, of_be
 from millstream.spark.compile.trace import as_column, translated
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Node, Repartition, StreamTableJoin, TableJoin, TableSource
+from millstream.topology.nodes import Node, StreamTableJoin, TableJoin, TableSource
 
 __all__ = [
     "note_remembering",
@@ -76,10 +76,7 @@ def _remember(building: Building, node: Node, *, by_time: bool = False) -> None:
 
 def visit_to_table(building: Building, node: nodes.ToTable) -> None:
     flow, lane, alone = building.take(node.parents[0])
-    parent = node.parents[0]
-    shuffled = isinstance(parent, Repartition) and parent not in building.pipeline.inputs
-    if shuffled or node in building.remembering:
-        # A shuffle mixes source partitions, so which record of a key is the last has to be computed.
+    if node in building.remembering:
         building.wait(node, flow, lane)
         return
     building.put(node, flow, flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone))
@@ -137,7 +134,7 @@ def _behind(node: nodes.TableFilter | nodes.TableMapValues, flow: Flow, lane: La
 
 
 def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
-    flow, lane, alone = building.take(node.parents[0])
+    flow, lane, _ = building.take(node.parents[0])
     if lane.past is not None:  # a group has the last version of each row
         lane = flow.narrow(lane, ~F.col(lane.past), alone=False)
     if lane.old is None:
@@ -162,7 +159,7 @@ def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
     old_key, old_value = of_before(building, flow, lane, *old)
     old = old_key, old_value
     array = translated(node, node.mapper, lambda: _changes(flow, (key, value), old))
-    lane, element = flow.explode(lane, array, alone=alone and not flow.lanes)
+    lane, element = flow.explode(lane, array)
     names = {part: flow.with_column(part[0], F.col(element)[part]) for part in ("key", "value", "old")}
     building.put(
         node,

@@ -17,13 +17,12 @@ from millstream.model import StoreKind
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.building import Building, StoreInput
-from millstream.spark.compile.flow import RAW_KEY, RAW_VALUE, Flow, Lane
+from millstream.spark.compile.flow import CONTROL, RAW_KEY, RAW_VALUE, Flow, Lane
 from millstream.spark.compile.kernel_joins import Side, is_quiet
 from millstream.spark.compile.kernel_operators import Item
-from millstream.spark.compile.task_flow import CONTROL, TaskFlow
-from millstream.spark.compile.timestamp_columns import stamp_by_task
+from millstream.spark.compile.plans import has_clock
+from millstream.spark.compile.timestamp_columns import stamp, stamp_by_task
 from millstream.spark.jvm.java_names import java_class
-from millstream.spark.run.real_time_batches import has_clock
 from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (
@@ -69,14 +68,6 @@ class TaskBuilding(Building):
     """The rows of global tables (task_globals.GlobalRows), by their reads."""
     times: list[Any] = field(default_factory=list)
     """The timestamp extractors that give records the times by which a task orders them (Times.java)."""
-    owns_sources = False
-
-    @property
-    def flow(self) -> TaskFlow:
-        """The only one there is."""
-        (flow,) = self.flows
-        assert isinstance(flow, TaskFlow)
-        return flow
 
     def next_number(self) -> int:
         """A number for one more operator."""
@@ -114,7 +105,7 @@ class TaskBuilding(Building):
         computed = java_class(jvm, "io.millstream.kernel.task.Times").of(times._jdf)
         if computed is None or has_clock(times):
             flow.df = before
-            return super().stamp(node, extractor, flow, lane, traced)
+            return stamp(node.name, extractor, flow, lane, traced)
         self.times.append(computed)
         return skipped
 

@@ -1,8 +1,11 @@
 """From a subtopology's nodes to the DataFrame whose rows its tasks compute, in one stage of Spark.
 
-The visits of the nodes are those of compiler.py. What differs: all topics are one flow (task_flow.py);
-stateful steps become operators of tasks, whose state has its changelogs itself (task_operators.py); and each
-row has a column for each output, which the task's sink writes.
+There is one `visit_<node>` for each node class, in the table `_VISITS`: it takes the lane of its parent
+(flow.py) and adds a lane of its own. All topics are one flow (task_flow.py). Stateful steps wait until
+everything before them is built; then they become one operator of tasks, whose state has its changelogs itself
+(task_operators.py). Each row has a column for each output, which the task's sink writes.
+
+Nothing here reads or writes Kafka: the source is passed in, so the test driver compiles the same plan.
 """
 
 from __future__ import annotations
@@ -17,23 +20,36 @@ from pyspark.sql import functions as F
 
 from millstream.kernel.constants import CONTROL_RESTORED
 from millstream.serdes.serde import Serde
+from millstream.spark.compile import (
+    aggregate_nodes,
+    foreign_key_nodes,
+    join_nodes,
+    processor_nodes,
+    stream_nodes,
+    table_nodes,
+    topic_nodes,
+)
 from millstream.spark.compile.building import CompileContext
-from millstream.spark.compile.compiler import VISITS
-from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, RAW_KEY, RAW_VALUE, TIMESTAMP, TOPIC
-from millstream.spark.compile.foreign_key_nodes import is_ready
-from millstream.spark.compile.processor_nodes import is_ready as is_processor_ready
+from millstream.spark.compile.flow import (
+    CONTROL,
+    HEADERS,
+    OFFSET,
+    PARTITION,
+    RAW_KEY,
+    RAW_VALUE,
+    TIMESTAMP,
+    TOPIC,
+    Flow,
+)
+from millstream.spark.compile.plans import has_python
 from millstream.spark.compile.record_failures import asking
 from millstream.spark.compile.source import in_range
-from millstream.spark.compile.table_nodes import note_remembering
 from millstream.spark.compile.task_building import TaskBuilding
-from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.compile.task_globals import visit_global_read, visit_stream_global_table_join
 from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
 from millstream.spark.compile.task_processors import build_task_processors
-from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.dropped import metric
-from millstream.spark.run.real_time_batches import has_python
 from millstream.spark.run.task_run import TaskStore
 from millstream.spark.worker.handler_calls import Asking
 from millstream.topology import nodes
@@ -43,13 +59,52 @@ from millstream.topology.pipeline import Pipeline
 __all__ = ["CompiledTask", "compile_task"]
 
 
-_VISITS: Mapping[type[Node], Callable[[TaskBuilding, Any], None]] = {
-    **VISITS,
+_VISITS: Mapping[type[Node], Callable[[Any, Any], None]] = {
+    # topics
+    nodes.Source: topic_nodes.visit_source,
+    nodes.TableSource: topic_nodes.visit_table_source,
     nodes.GlobalRead: visit_global_read,
     nodes.FrameRead: visit_global_read,
+    nodes.Repartition: topic_nodes.visit_repartition,
+    nodes.SparkTopic: topic_nodes.visit_repartition,
+    topic_nodes.WrittenBack: topic_nodes.visit_written_back,
+    nodes.Sink: topic_nodes.visit_sink,
+    # streams
+    nodes.Filter: stream_nodes.visit_filter,
+    nodes.MapValues: stream_nodes.visit_map_values,
+    nodes.SelectKey: stream_nodes.visit_select_key,
+    nodes.Map: stream_nodes.visit_map,
+    nodes.FlatMapValues: stream_nodes.visit_flat_map_values,
+    nodes.FlatMap: stream_nodes.visit_flat_map,
+    nodes.Peek: stream_nodes.visit_peek,
+    nodes.Print: stream_nodes.visit_print,
+    nodes.Merge: stream_nodes.visit_merge,
+    nodes.Branch: stream_nodes.visit_branch,
+    nodes.PassThrough: stream_nodes.visit_pass_through,
+    # tables
+    nodes.ToTable: table_nodes.visit_to_table,
+    nodes.TableFilter: table_nodes.visit_table_filter,
+    nodes.TableMapValues: table_nodes.visit_table_map_values,
+    nodes.TableGroupBy: table_nodes.visit_table_group_by,
+    nodes.Suppress: table_nodes.visit_suppress,
+    nodes.ToStream: table_nodes.visit_to_stream,
+    # processors
+    nodes.Process: processor_nodes.visit_process,
+    nodes.TableTransformValues: processor_nodes.visit_process,
+    # aggregations
+    nodes.Aggregate: aggregate_nodes.visit_aggregate,
+    nodes.Cogroup: aggregate_nodes.visit_cogroup,
+    # joins
+    nodes.StreamTableJoin: join_nodes.visit_stream_table_join,
     nodes.StreamGlobalTableJoin: visit_stream_global_table_join,
+    nodes.StreamJoin: join_nodes.visit_stream_join,
+    nodes.TableJoin: join_nodes.visit_table_join,
+    nodes.ForeignKeySubscribe: foreign_key_nodes.visit_foreign_key_subscribe,
+    nodes.ForeignKeyLookup: foreign_key_nodes.visit_foreign_key_lookup,
+    nodes.ForeignKeyChanges: foreign_key_nodes.visit_foreign_key_changes,
+    nodes.ForeignKeyJoin: foreign_key_nodes.visit_foreign_key_join,
 }
-"""The visits that differ are those of what is no part of the flow."""
+"""The function that compiles a node, by the node's class."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +151,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         at = F.when(is_record, in_range(F.col("timestamp")))
         rows = rows.withColumn(TIMESTAMP, at).drop("timestamp")
         opened = [node for node in pipeline.inputs if not isinstance(node, nodes.GlobalRead)]
-        building.flows.append(TaskFlow(rows, building.names, unopened=len(opened)))
+        building.flow = Flow(rows, building.names, unopened=len(opened))
         _visit_all(building)
         rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
@@ -112,21 +167,21 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
 
 def _visit_all(building: TaskBuilding) -> None:
     """Visit each node when its parents are done; when no node is left to visit, build what waits."""
-    own_topics = written_back(building.pipeline)
+    own_topics = topic_nodes.written_back(building.pipeline)
     # Who reads a topic takes the serdes that it is written with.
     written_first: dict[Node, Node] = {each.repartition: each for each in own_topics}
     waiting = [*building.pipeline.nodes, *own_topics]
     inputs = set(building.pipeline.inputs)
     building.count_uses(waiting)
-    note_remembering(building)
+    table_nodes.note_remembering(building)
     done: set[Node] = set()
     while waiting:
         ready = [node for node in waiting if done.issuperset(_before(building, node, inputs, written_first))]
         held = {*building.pending, *building.stands_for.values()}
         ready = [node for node in ready if node not in held]
-        ready = [node for node in ready if is_ready(node, waiting, building.pending)]
+        ready = [node for node in ready if foreign_key_nodes.is_ready(node, waiting, building.pending)]
         ready = [node for node in ready if not isinstance(node, Process)]
-        ready += [node for node in waiting if is_processor_ready(building, node, done)]
+        ready += [node for node in waiting if processor_nodes.is_ready(building, node, done)]
         for node in ready:
             building.visiting = node
             translated(node, None, partial(_VISITS[type(node)], building, node))
@@ -155,7 +210,7 @@ def _before(
 
 
 def _rows(building: TaskBuilding) -> DataFrame:
-    flow = building.flows[0]
+    flow = building.flow
     see_all(building, flow)
     columns = [
         F.when(flow.belongs_to(lane), record_of(building, flow, node)).alias(f"out{number}")

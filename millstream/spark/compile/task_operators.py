@@ -17,7 +17,16 @@ from pyspark.sql import functions as F
 
 from millstream.kernel.constants import CONTROL_RESTORED
 from millstream.spark.compile import serde_columns
-from millstream.spark.compile.flow import CONTEXT, HEADERS, RAW_KEY, RAW_VALUE, TIMESTAMP, TOPIC, Flow
+from millstream.spark.compile.flow import (
+    CONTEXT,
+    CONTROL,
+    HEADERS,
+    RAW_KEY,
+    RAW_VALUE,
+    TIMESTAMP,
+    TOPIC,
+    Flow,
+)
 from millstream.spark.compile.grouped_tables import of_both
 from millstream.spark.compile.kernel_joins import Join, Side, is_quiet
 from millstream.spark.compile.kernel_operators import (
@@ -38,7 +47,6 @@ from millstream.spark.compile.operators import item_of_pending, order_of, pendin
 from millstream.spark.compile.record_failures import count_failures, needs_letters
 from millstream.spark.compile.sink import LETTER, Output, headers_of, letter_of
 from millstream.spark.compile.task_building import TaskBuilding
-from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.dropped import LATE
 from millstream.topology.nodes import Node, Suppress, TableFilter
@@ -62,7 +70,7 @@ _PASSED = -1
 
 def build_task_operator(building: TaskBuilding) -> set[Node]:
     """Turn all that waits into one operator; returns the nodes that are then complete."""
-    flow = building.flows[0]
+    flow = building.flow
     building.pending.sort(key=partial(order_of, building))
     waiting = [pending_of(building, node) for node in building.pending]
     items = sorted((item_of_pending(building, each) for each in waiting), key=lambda item: not item.has_state)
@@ -75,7 +83,7 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     results = _results(building, items, new)
     for late in results.late:
         count_failures(building, late.item.pending.node, new, late.flag, LATE, late.what)
-    building.flows[:] = [new]
+    building.flow = new
     building.pending.clear()
     done: set[Node] = set()
     building.operated = {item.pending.node for item in items if item.has_state}
@@ -98,9 +106,9 @@ def operator(df: DataFrame, description: str, program: Any) -> DataFrame:
     return DataFrame(_node().of(df._jdf, description, program), df.sparkSession)
 
 
-def behind(building: TaskBuilding, flow: Flow, df: DataFrame) -> TaskFlow:
+def behind(building: TaskBuilding, flow: Flow, df: DataFrame) -> Flow:
     """The flow behind an operator, with the lanes that pass it."""
-    new = TaskFlow(df, building.names, unopened=building.flow.unopened)
+    new = Flow(df, building.names, unopened=building.flow.unopened)
     for each in flow.uncounted:
         flag = new.with_column("d", F.coalesce(F.col(each.flag), F.lit(False)))
         new.uncounted.append(replace(each, flag=flag))

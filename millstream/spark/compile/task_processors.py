@@ -26,7 +26,6 @@ from millstream.spark.compile.processor_nodes import (
 )
 from millstream.spark.compile.source import in_range
 from millstream.spark.compile.task_building import TaskBuilding
-from millstream.spark.compile.task_flow import TaskFlow
 from millstream.spark.compile.task_operators import behind, operator, passing, settle_outputs
 from millstream.topology.nodes import Node
 
@@ -62,15 +61,15 @@ def _build(building: TaskBuilding, group: Linked) -> None:
     plan, codecs = planned(building, group)
     settle_outputs(building, flow)
     df, description = _input(building, flow, plan, group, codecs)
-    program = program_of(building, plan, df.sparkSession, has_ticks=True)
+    program = program_of(building, plan, df.sparkSession)
     new = behind(building, flow, operator(df, description, program))
     put_lanes(building, plan, new, _results(building, new))
-    building.flows[:] = [new]
+    building.flow = new
     building.processes_records = True
 
 
 def _input(
-    building: TaskBuilding, flow: TaskFlow, plan: GraphPlan, group: Linked, codecs: Codecs
+    building: TaskBuilding, flow: Flow, plan: GraphPlan, group: Linked, codecs: Codecs
 ) -> tuple[DataFrame, str]:
     """The rows that go into the operator, and its description for the kernel."""
     columns: dict[str, Column] = {}

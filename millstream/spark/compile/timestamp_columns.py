@@ -23,7 +23,6 @@ from millstream.dsl.timestamps import (
 from millstream.errors import TopologyException
 from millstream.model import MAX_TIMESTAMP_MS
 from millstream.spark.compile.flow import OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow, Lane
-from millstream.spark.compile.kernel_operators import largest_so_far
 from millstream.spark.compile.source import in_range
 from millstream.topology.functions import describe_function
 
@@ -67,15 +66,7 @@ def stamp(
             return None
         case LogAndSkipOnInvalidTimestamp():
             return flow.with_column("d", kept & (time < 0))
-        case UsePartitionTimeOnInvalidTimestamp():
-            known = F.when(kept, time).otherwise(F.lit(-1))
-            largest = flow.with_column("s", largest_so_far(F.col(PARTITION), known))
-            unknown = ", and no record of its partition before it in this micro-batch has a valid one; "
-            _refuse(flow, kept & (F.col(largest) < 0), where, time, unknown + _ANOTHER)
-            _set_time(flow, kept & (time < 0), F.timestamp_millis(F.col(largest)))
-            return None
-    _set_time(flow, kept, F.current_timestamp())  # Spark has one time for a micro-batch, in its offset log
-    return None
+    raise AssertionError(f"the task itself has the times of {extractor}")
 
 
 def stamp_by_task(

@@ -22,7 +22,7 @@ from millstream.spark.compile.flow import (
     Flow,
     Lane,
 )
-from millstream.spark.compile.frame_columns import place_of_record, record_columns, user_writer
+from millstream.spark.compile.frame_columns import place_of_record
 from millstream.spark.compile.grouped_tables import change, unframed
 from millstream.spark.compile.kernel_joins import is_between_tables
 from millstream.spark.compile.record_failures import ask, computed, count_failures, drop, writable
@@ -33,20 +33,19 @@ from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import internal_topic
-from millstream.topology.nodes import FrameRead, Function, GlobalRead, Node, Repartition, Source, TableSource
+from millstream.topology.nodes import Function, GlobalRead, Node, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
 __all__ = [
     "WrittenBack",
     "source_serdes",
-    "visit_frame_read",
     "visit_repartition",
     "visit_sink",
     "visit_source",
-    "visit_spark_sink",
     "visit_table_source",
     "visit_written_back",
     "written_back",
+    "written_with",
 ]
 
 
@@ -71,14 +70,6 @@ def visit_table_source(building: Building, node: TableSource) -> None:
     if node in building.remembering:
         building.wait(node, flow, lane)
         return
-    lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
-    building.put(node, flow, lane)
-
-
-def visit_frame_read(building: Building, node: FrameRead) -> None:
-    assert building.context.frame is not None
-    frame = building.context.frame(node.table)
-    flow, lane = _open(building, node, frame.key_serde, frame.value_serde)
     lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
     building.put(node, flow, lane)
 
@@ -112,19 +103,17 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
         if any(isinstance(each, nodes.Process) and node in each.parents for each in building.pipeline.nodes):
             building.raw[key] = flow.with_column("r", F.col(read.key))
             building.raw[value] = flow.with_column("r", F.col(read.value))
-        _forget_raw(building, flow)
         return flow, _stamped(building, node, flow, Lane(key, value, read.keep, key_serde, value_serde))
     tried_key = flow.with_column("t", serde_columns.once(key_serde, attempt(F.lit(True), read_key)))
     tried_value = flow.with_column("t", serde_columns.once(value_serde, attempt(F.lit(True), read_value)))
     key = flow.with_column("k", F.col(tried_key)["r0"])
     value = flow.with_column("v", F.col(tried_value)["r0"])
     failed = flow.with_column("d", F.col(tried_key).isNull() | F.col(tried_value).isNull())
-    raw_key, raw_value = _forget_raw(building, flow)
     exception, message = (
         F.lit(SERIALIZATION_FAILED),
         F.when(
-            F.col(tried_key).isNull(), serde_columns.complaint(key_serde, F.col(raw_key), where_key)
-        ).otherwise(serde_columns.complaint(value_serde, F.col(raw_value), where_value)),
+            F.col(tried_key).isNull(), serde_columns.complaint(key_serde, F.col(RAW_KEY), where_key)
+        ).otherwise(serde_columns.complaint(value_serde, F.col(RAW_VALUE), where_value)),
     )
     if "deserialization" in building.context.handlers.own:
         place = FailurePlace("deserialization", node.name)
@@ -155,17 +144,6 @@ def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
     return flow.narrow(lane, ~F.col(skipped), alone=not flow.lanes)
 
 
-def _forget_raw(building: Building, flow: Flow) -> tuple[str, str]:
-    """Drop the bytes that were read, unless dead letters need them; returns their columns' names."""
-    if not building.owns_sources:
-        return RAW_KEY, RAW_VALUE
-    if building.context.handlers.needs_source:
-        flow.df = flow.df.withColumnsRenamed({"key": RAW_KEY, "value": RAW_VALUE})
-    else:
-        flow.df = flow.df.drop("key", "value")
-    return RAW_KEY, RAW_VALUE
-
-
 # --- repartition topics ------------------------------------------------------------------------------------
 
 
@@ -175,9 +153,9 @@ def visit_repartition(building: Building, node: Repartition) -> None:
         return
     if node in building.pipeline.inputs:
         if isinstance(node.parents[0], nodes.TableGroupBy):
-            _read_changes(building, node, *_written_with(building, node))
+            _read_changes(building, node, *written_with(building, node))
             return
-        flow, lane = _open(building, node, *_written_with(building, node))
+        flow, lane = _open(building, node, *written_with(building, node))
         building.put(node, flow, lane)
         return
     _repartition(building, node, node)
@@ -228,9 +206,6 @@ def _repartition(building: Building, node: Repartition, pinned: Node) -> None:
     lane = replace(
         lane, key_serde=node.key_serde or lane.key_serde, value_serde=node.value_serde or lane.value_serde
     )
-    if node not in building.pipeline.outputs:  # Spark shuffles instead
-        building.put(node, flow, lane)
-        return
     key_serde, value_serde = _settled(building, node, flow, lane)
     building.context.repartition_serdes[node] = (key_serde, value_serde)
     lane, output = _output(building, node, flow, lane, key_serde, value_serde, building.internal(node.topic))
@@ -240,7 +215,7 @@ def _repartition(building: Building, node: Repartition, pinned: Node) -> None:
         where = f"{node.name}: the old value"
         old = serde_columns.to_bytes(value_serde, F.col(lane.old), old_type, where)
         output = replace(output, value=change(output.value, old))
-    building.pin(pinned, flow, lane, replace(output, route=output.key))
+    building.pin(pinned, flow, lane, output)
 
 
 def _visit_between_tables(building: Building, node: Repartition) -> None:
@@ -250,7 +225,7 @@ def _visit_between_tables(building: Building, node: Repartition) -> None:
         building.put(node, flow, lane)
 
 
-def _written_with(building: Building, node: Repartition) -> tuple[Serde, Serde]:
+def written_with(building: Building, node: Repartition) -> tuple[Serde, Serde]:
     """The serdes of a repartition topic: as the pipeline settled them that writes it."""
     topic = internal_topic(building.context.application_id, node.topic)
     settled = building.context.repartition_serdes.get(node)
@@ -322,13 +297,6 @@ def _write(building: Building, node: nodes.Sink, parent: Node) -> None:
         lane, topic = _topic(building, node, node.topic_function, flow, lane)
     lane, output = _output(building, node, flow, lane, key_serde, value_serde, topic)
     building.pin(node, flow, lane, output)
-
-
-def visit_spark_sink(building: Building, node: nodes.SparkSink) -> None:
-    flow, lane, _ = building.take(node.parents[0])
-    rows = flow.df if lane.keep is None else flow.df.where(F.col(lane.keep))
-    frame = rows.select(*record_columns(F.col(lane.key), F.col(lane.value)))
-    building.user_writer = user_writer(node, frame)
 
 
 def _topic(building: Building, node: Node, function: Function, flow: Flow, lane: Lane) -> tuple[Lane, Column]:

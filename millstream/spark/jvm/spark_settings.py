@@ -7,6 +7,7 @@ configuration.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ __all__ = [
     "has_connector",
     "has_s3a",
     "java_options",
+    "launch_defaults",
     "launch_settings",
     "quiet_options",
     "settings_in_arguments",
@@ -26,7 +28,8 @@ __all__ = [
 _STREAMING = "spark.sql.streaming."
 
 SQL_DEFAULTS: Mapping[str, str] = {
-    # State in RocksDB, with a small file per batch instead of a snapshot: 190 to 81 ms for a small batch.
+    # For the queries of `to_spark()`: state in RocksDB, with a small file per batch: 190
+    # to 81 ms for a small batch.
     f"{_STREAMING}stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -38,7 +41,12 @@ SQL_DEFAULTS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     f"{_STREAMING}pollingDelay": "5ms",
-    f"{_STREAMING}noDataMicroBatches.enabled": "false",
+    # Spark's allow list lacks the kernel's sink and operators.
+    f"{_STREAMING}realTimeMode.allowlistCheck": "false",
+    # Otherwise the log of a batch is written later, and a stop would not know when.
+    f"{_STREAMING}realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
+    f"{_STREAMING}realTimeMode.minBatchDuration": "1",
+    f"{_STREAMING}stateStore.checkpointFormatVersion": "2",
     # A task costs more than the work of a small batch. The first start of a query fixes the number.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
@@ -50,15 +58,7 @@ SQL_DEFAULTS: Mapping[str, str] = {
     "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
     # A function's exception arrives as the text of its traceback; the shortened form omits its causes.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-    # Spark refuses two stateful operators of different kinds, side by side and in a row: a watermark of the
-    # first would drop rows of the second. The kernel's operators have none, and determine lateness
-    # themselves. A topology cannot express the other things that Spark checks here.
-    f"{_STREAMING}unsupportedOperationCheck": "false",
-    # Records are late by the watermark that evicts state, the stream time before the micro-batch. For
-    # consecutive operators Spark would compare them with that of the previous batch.
-    f"{_STREAMING}statefulOperator.allowMultiple": "false",
-    # It only costs here: a map of one record takes 36 to 40 ms without it, 40 to 46 with it. Exactly-once
-    # needs it off, because a batch that is repeated could have other sink partitions.
+    # It only costs here: a map of one record takes 36 to 40 ms without it, 40 to 46 with it.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
 """SQL settings of a client's session, unless the user sets others."""
@@ -73,9 +73,10 @@ clients that write the same batch loses."""
 
 _NEEDED = frozenset(
     (
-        f"{_STREAMING}noDataMicroBatches.enabled",
-        f"{_STREAMING}statefulOperator.allowMultiple",
-        f"{_STREAMING}unsupportedOperationCheck",
+        f"{_STREAMING}realTimeMode.allowlistCheck",
+        f"{_STREAMING}realTimeMode.asyncProgressTrackingByDefault.enabled",
+        f"{_STREAMING}realTimeMode.minBatchDuration",
+        f"{_STREAMING}stateStore.checkpointFormatVersion",
         "spark.sql.adaptive.streaming.stateless.enabled",
         "spark.sql.constraintPropagation.enabled",
         "spark.sql.session.timeZone",
@@ -115,6 +116,10 @@ _COMPILED_LATER = (
     "-XX:Tier4CompileThreshold=45000",
 )
 
+_SLOTS = 256
+"""A slot is a thread that is created when a task needs it. There must be more slots than tasks, which last as
+long as their query; and topics may get more partitions."""
+
 _ARGUMENTS: Mapping[str, str] = {
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -126,6 +131,16 @@ _ARGUMENTS: Mapping[str, str] = {
     "--executor-cores": "spark.executor.cores",
 }
 """Arguments of spark-submit equivalent to a setting that we set or use."""
+
+
+def launch_defaults(cores: int | None = None) -> dict[str, str]:
+    """Defaults for a Spark that is started for tasks."""
+    found = cores or os.cpu_count() or 1
+    return {
+        "spark.master": f"local[{max(_SLOTS, found)}]",
+        # Spark splits data without partitions of its own by it, such as a DataFrame of Python rows.
+        "spark.default.parallelism": str(max(2, found)),
+    }
 
 
 def sql_settings(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

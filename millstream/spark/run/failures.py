@@ -15,17 +15,15 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import AnalysisException
 
 from millstream.errors import (
-    CheckpointException,
     ExecutorLostException,
     LostTopicException,
     MissingSourceTopicException,
@@ -37,8 +35,6 @@ from millstream.errors import (
     TaskMigratedException,
 )
 from millstream.model import TopicPartition
-from millstream.ports import FENCE, CheckpointClaim
-from millstream.spark.run.damage import Damage
 from millstream.spark.run.worker_errors import rebuilt
 from millstream.spark.worker.handler_calls import HandlerError
 from millstream.spark.worker.processing import ProcessorError
@@ -49,12 +45,11 @@ __all__ = [
     "first_line",
     "is_fenced",
     "is_jvm_lost",
-    "may_be_damage",
     "report_of",
+    "report_of_java",
     "translate",
     "unreadable",
     "without_plan",
-    "without_repetition",
 ]
 
 log = logging.getLogger(__name__)
@@ -71,14 +66,9 @@ _MAX_CAUSES = 12
 
 _Kind = tuple[type[PipelineException], str]
 _CHECKPOINT: _Kind = (
-    CheckpointException,
-    "files of its checkpoint are missing or damaged; restore them, or start afresh with "
-    "KafkaStreams.clean_up(checkpoints=True)",
-)
-_NO_METADATA: _Kind = (
-    CheckpointException,
-    "its checkpoint was deleted, or lost its files, while it was in use; it now has only what was written "
-    "since then. Restore it, or start afresh with KafkaStreams.clean_up(checkpoints=True)",
+    PipelineException,
+    "files of its checkpoint (checkpoint.location) are missing or damaged; restore them, or delete the "
+    "checkpoint: the query then reads its topic from the beginning",
 )
 _LOSS: _Kind = (PipelineException, "records were deleted from a source topic before they were read")
 _WORKER: _Kind = (
@@ -93,7 +83,7 @@ _EXECUTORS: _Kind = (
 
 _BY_CLASS: tuple[tuple[str, _Kind], ...] = (
     ("KAFKA_DATA_LOSS", _LOSS),
-    ("STREAMING_CHECKPOINT_MISSING_METADATA_FILE", _NO_METADATA),
+    ("STREAMING_CHECKPOINT_MISSING_METADATA_FILE", _CHECKPOINT),
     ("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY", _CHECKPOINT),
     ("CANNOT_LOAD_STATE_STORE", _CHECKPOINT),
     ("MALFORMED_LOG_FILE", _CHECKPOINT),
@@ -124,8 +114,8 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
         (
             PipelineException,
             "transaction.timeout.ms is larger than the brokers allow: lower producer.transaction.timeout.ms "
-            "to their transaction.max.timeout.ms, or raise the latter. It has to be longer than a "
-            "micro-batch takes",
+            "to their transaction.max.timeout.ms, or raise the latter. It has to be longer than from one "
+            "commit to the next",
         ),
     ),
     (
@@ -142,10 +132,9 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
         "GroupAuthorizationException",
         (
             PipelineException,
-            "this client's Kafka user is not allowed to use the application's groups: with "
-            "exactly_once_v2 allow it Read on groups with the prefix '<application.id>-' (kafka-acls --add "
-            "--allow-principal User:<user> --operation Read --group <application.id>- "
-            "--resource-pattern-type prefixed)",
+            "this client's Kafka user is not allowed to use the application's group: allow it Read on the "
+            "group '<application.id>' (kafka-acls --add --allow-principal User:<user> --operation Read "
+            "--group <application.id>)",
         ),
     ),
     (
@@ -164,9 +153,8 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
         "while awaiting AddOffsetsToTxn",
         (
             PipelineException,
-            "Kafka did not accept the marker of a micro-batch within producer.max.block.ms: the topic "
-            "'<application.id>-millstream-markers' was deleted, or brokers have problems, perhaps those of "
-            "the topic __consumer_offsets. If the topic is gone, restart the client, which creates it",
+            "Kafka did not accept the offsets of a commit within producer.max.block.ms; check its brokers, "
+            "including those of the topic __consumer_offsets",
         ),
     ),
     (
@@ -184,7 +172,6 @@ _BY_MARK: tuple[tuple[str, _Kind], ...] = (
 )
 """The same for the name of a Java class or a message, where no error class says more."""
 
-_DAMAGING = re.compile(r"log file|com\.fasterxml\.jackson|java\.lang\.AssertionError|\[MALFORMED_LOG_FILE")
 # Anchored at the beginning of a word, and no longer than a name: a message may quote a record of megabytes,
 # and matching from each of its characters would take hours.
 _UNREADABLE = re.compile(
@@ -203,7 +190,6 @@ _CALLED_FROM = re.compile(
 """What guarded.py has Spark remember about an expression."""
 _NO_SINK_TOPIC = re.compile(r"Topic (\S+) not present in metadata")
 _EXPIRED = re.compile(r"Expiring \d+ record\(s\) for (\S+)-\d+:")
-_CHANGED = re.compile(r"Partition (\S+)-(\d+) offset was changed from (\d+) to (\d+)")
 _REFUSED = "io.millstream.kernel.sink.RecordRefusedException"
 """What the sink says about a record that Kafka refused: topic, sizes, reason and remedy."""
 _FAILED = "io.millstream.kernel.sink.RecordFailedException"
@@ -215,10 +201,8 @@ _TOPIC_LOST = "io.millstream.kernel.task.TopicLostException"
 _NO_OFFSET = "io.millstream.kernel.task.NoOffsetException"
 _LOST_TOPIC = re.compile(r"topic '([^']+)' (?:(was deleted and made anew)|does not exist(; its id was)?)")
 _UNWRITTEN = "io.millstream.kernel.serdes.UnwritableException"
-_FENCED_BY_KAFKA = "io.millstream.kernel.sink.FencedException"
 _TAKEN_BACK = frozenset(
     (
-        "io.millstream.kernel.sink.TransactionLostException",
         "org.apache.kafka.common.errors.ProducerFencedException",
         "org.apache.kafka.common.errors.InvalidProducerEpochException",
         "org.apache.kafka.common.errors.InvalidPidMappingException",
@@ -227,14 +211,6 @@ _TAKEN_BACK = frozenset(
     )
 )
 """The errors by which a task has migrated. Source: RecordCollectorImpl, StreamsProducer.isRecoverable."""
-_FENCE = FENCE.decode().strip()
-_FENCED = (
-    "Parent path is not a directory",
-    "ParentNotDirectoryException",
-    "Not a directory",
-    "FileAlreadyExistsException",
-    "already exists",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +220,8 @@ class Report:
     Attributes:
         text: Spark's message, without the plan and the JVM's stack.
         causes: class and message of the exceptions behind it, the outermost first.
-        start, end: the offsets before and after the failing micro-batch, as Spark writes them.
-        batch_id: the micro-batch that was running or next; None: unknown.
-        damage: the damaged file of the checkpoint, if one was found.
+        start, end: the offsets committed and those reached, as Spark writes them.
+        batch_id: the batch that was running or next; None: unknown.
         jvm: how the JVM ended, if it has.
     """
 
@@ -255,7 +230,6 @@ class Report:
     start: str = ""
     end: str = ""
     batch_id: int | None = None
-    damage: Damage | None = None
     jvm: str = ""
 
     @classmethod
@@ -269,19 +243,8 @@ class Report:
         )
 
 
-def report_of(
-    query: Any,
-    error: BaseException,
-    initial: Callable[[], str] = str,
-    damage: Callable[[], Damage | None] = lambda: None,
-) -> Report:
-    """Everything the JVM knows about the end of a StreamingQuery. Never raises.
-
-    Args:
-        damage: looks for a damaged file of the checkpoint; called only if one may be the reason.
-        initial: returns the offsets the query first started from; called only if no micro-batch is finished
-            yet.
-    """
+def report_of(query: Any, error: BaseException) -> Report:
+    """Everything the JVM knows about the end of a StreamingQuery. Never raises."""
     report = Report.of_text(_text(error))
     if is_jvm_lost(error):
         return report
@@ -291,10 +254,6 @@ def report_of(
             java = found.get()
             start, end = str(java.startOffset() or ""), str(java.endOffset() or "")
             report = replace(report, causes=tuple(causes_of(java.getCause())), start=start, end=end)
-        if not any(_objects(report.start)):
-            report = replace(report, start=initial())
-        if may_be_damage(report):
-            report = replace(report, damage=damage())
         batch = int(query._jsq.streamingQuery().getLatestExecutionContext().batchId())
         return replace(report, batch_id=batch if batch >= 0 else None)
     except Exception:  # Spark's classes differ by version; the text is available in any case
@@ -307,7 +266,6 @@ def translate(
     topics: tuple[str, ...],
     error: BaseException,
     *,
-    claim: CheckpointClaim | None = None,
     report: Report | None = None,
 ) -> StreamsException:
     """The exception that a thread sees for a query that ended with `error`; that, or what a Python function
@@ -315,7 +273,6 @@ def translate(
 
     Args:
         topics: the pipeline's source topics, for Spark's errors that name none.
-        claim: what the query ran under, to distinguish a checkpoint taken away from a broken one.
         report: what `report_of` found; by default, what the text of `error` says.
     """
     report = report or Report.of_text(_text(error))
@@ -326,34 +283,17 @@ def translate(
     translated: StreamsException
     cause = error
     if is_jvm_lost(error):
-        how = f"{report.jvm or _LOST}{_at_that_time(offsets)}"
         translated = PipelineException(
-            f"pipeline {pipeline}: Spark's Java process is gone: {how}; {type(error).__name__}: {error}",
+            f"pipeline {pipeline}: Spark's Java process is gone: {report.jvm or _LOST}; "
+            f"{type(error).__name__}: {error}",
             pipeline=pipeline,
-            offsets=offsets,
-            batch_id=report.batch_id if offsets else None,
         )
-    elif _is_fenced(report, classes, claim):
-        epoch = "" if claim is None else f" at epoch {claim.epoch}"
+    elif any(name.startswith("CONCURRENT_STREAM_LOG_UPDATE") for name in classes):
         translated = TaskMigratedException(
-            f"pipeline {pipeline}: another client has taken over its checkpoint, which this one had claimed"
-            f"{epoch}; unfinished work of this client does not count, and the other one continues from there"
+            f"pipeline {pipeline}: another client continues from its checkpoint, and unfinished work of this "
+            "one does not count"
         )
-    elif fenced := _fenced_by_kafka(report):
-        translated = TaskMigratedException(
-            f"pipeline {pipeline}: another client has taken it over, and Kafka accepts no more records from "
-            f"this one; its unfinished work does not count ({fenced}). If no other client runs, and the "
-            "checkpoints were deleted: their markers are still in the topic "
-            "'<application.id>-millstream-markers'; start afresh with `millstream reset`"
-        )
-    elif lost := _transaction_lost(report):
-        translated = TaskMigratedException(
-            f"pipeline {pipeline}: {lost}. Readers of committed records do not see the transaction's "
-            "records; its micro-batch is repeated. If this happens repeatedly, allow longer transactions "
-            "(producer.transaction.timeout.ms, and the brokers' transaction.max.timeout.ms) or smaller "
-            "micro-batches (max.batch.records)"
-        )
-    elif moved := _message(report, _TASK_MOVED):
+    elif moved := _message(report, _TASK_MOVED) or _transaction_lost(report):
         translated = TaskMigratedException(
             f"pipeline {pipeline}: {moved}. What this client had not committed does not count. If no other "
             "client has the task and this happens repeatedly, allow longer transactions "
@@ -387,25 +327,29 @@ def translate(
             cause = unfit
             cause.__cause__ = error
             message = f"{head}: {_which(unfit)}\n{unfit}{_remedy(str(unfit))}"
-        elif (said := _damage_message(report, claim)) is not None:
-            kind, message = CheckpointException, f"{head}: {said}\n{report.text}"
         elif said := _message(report, _REFUSED) or _message(report, _NO_OFFSET):
             message = f"{head}: {said}"
         elif (expression := _expression(_text(error), report)) is not None:
             message = f"{head}: {expression}\n{report.text}"
         elif (found := _meaning(report, classes)) is not None:
             kind, message = found[0], f"{head}: {found[1]}\n{report.text}"
-        facts: dict[str, Any] = {"path": _damaged_path(report, claim)} if kind is CheckpointException else {}
         translated = kind(
             message,
             pipeline=pipeline,
             error_class=error_class,
             offsets=offsets,
             batch_id=report.batch_id if offsets else None,
-            **facts,
         )
     translated.__cause__ = cause
     return translated
+
+
+def report_of_java(error: BaseException) -> Report | None:
+    """What a call of the kernel's was refused for; None: Java has not said."""
+    if not isinstance(error, Py4JJavaError):
+        return None
+    causes = tuple(causes_of(error.java_exception))
+    return Report("; ".join(f"{name}: {message}" for name, message in causes[:1]), causes=causes)
 
 
 def first_line(text: str) -> str:
@@ -433,18 +377,6 @@ _SENTENCE = 600
 """How much of the sentence is given: it may have the whole type of a row in it."""
 
 
-def without_repetition(line: str) -> str:
-    """A line without the repetition at its end: S3A writes `<class>: <message>: <message>`."""
-    line, state, number = line.partition(" SQLSTATE: ")
-    at = len(line) // 2 - 2  # an end that is written twice begins in the second half
-    while (at := line.find(": ", max(at, 0))) >= 0:
-        if line[:at].endswith(line[at:]):
-            line = line[:at]
-            break
-        at += 2
-    return line + state + number
-
-
 # --- what kind of failure ----------------------------------------------------------------------------------
 
 
@@ -454,36 +386,6 @@ def is_jvm_lost(error: BaseException | None) -> bool:
 
 
 _LOST = "it was killed, or ran out of memory (spark.driver.memory)"
-_MOST_SHOWN = 5
-
-
-def _at_that_time(offsets: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    """What the micro-batch was reading: if the next process ends there, too, it is for one of these."""
-    read = [
-        f"{at} offsets {first} to {end - 1}" for at, (first, end) in sorted(offsets.items()) if end > first
-    ]
-    if not read:
-        return ""
-    more = f" and {len(read) - _MOST_SHOWN} more partitions" if len(read) > _MOST_SHOWN else ""
-    return f". It was processing {', '.join(read[:_MOST_SHOWN])}{more}"
-
-
-def _is_fenced(report: Report, classes: list[str], claim: CheckpointClaim | None) -> bool:
-    """Whether the checkpoint's directory is no longer the one this client claimed (design D5)."""
-    if any(name.startswith("CONCURRENT_STREAM_LOG_UPDATE") for name in classes):
-        return True
-    if claim is None or _PYTHON in classes:
-        return False
-    path = unquote(urlparse(claim.path).path).rstrip("/")
-    said = [f"{name}: {message}" for name, message in report.causes] or [report.text]
-    if any(_FENCE in text for text in said):
-        return True  # read as a log, by a query that was about to start again
-    return any(path in text and any(mark in text for mark in _FENCED) for text in said)
-
-
-def _fenced_by_kafka(report: Report) -> str | None:
-    """What the sink says if its producer was fenced by a newer one; None: it was not."""
-    return next((message for name, message in report.causes if name == _FENCED_BY_KAFKA), None)
 
 
 def is_fenced(report: Report) -> bool:
@@ -494,7 +396,7 @@ def is_fenced(report: Report) -> bool:
 
 
 def _transaction_lost(report: Report) -> str | None:
-    """What the sink says if the broker aborted its transaction, although no one has taken over."""
+    """What Kafka says if it has aborted a transaction."""
     return next((message for name, message in report.causes if name in _TAKEN_BACK), None)
 
 
@@ -548,16 +450,6 @@ def _missing(
     """Whether a source topic is gone, or was replaced by another of the same name."""
     if classes and not classes[0].startswith("KAFKA_"):
         return None
-    text = "\n".join(message for _, message in report.causes) or report.text
-    for topic, partition, before, now in _CHANGED.findall(text):
-        if int(now) < int(before):
-            return MissingSourceTopicException(
-                f"pipeline {pipeline}: source topic '{topic}' was deleted and created again under it: "
-                f"the end of partition {partition} went back from {before} to {now}; the checkpoint has the "
-                "offsets of the old topic, so start afresh with KafkaStreams.clean_up(checkpoints=True)",
-                (topic,),
-                recreated=(topic,),
-            )
     marks = " ".join((*(name for name, _ in report.causes), report.text))
     if "UnknownTopicOrPartitionException" not in marks or "Job aborted" in report.text:
         return None  # in a task it is the sink that met it
@@ -676,28 +568,6 @@ _OPERATORS = {
 """How a program writes what PySpark names differently."""
 
 
-def may_be_damage(report: Report) -> bool:
-    """Whether the checkpoint's files are worth checking."""
-    said = [f"{name}: {message[:400]}" for name, message in report.causes] or [report.text]
-    return any(_DAMAGING.search(text) for text in said)
-
-
-def _damage_message(report: Report, claim: CheckpointClaim | None) -> str | None:
-    damage = report.damage
-    if damage is None or claim is None:
-        return None
-    said = f"'{claim.path}/{damage.file}' of its checkpoint {damage.what}"
-    if damage.heals:
-        files = ", ".join(f"'{file}'" for file in damage.heals)
-        return f"{said}, as a power cut leaves it; delete there {files} and start again: {damage.then}"
-    return f"{said}; restore it, or start afresh with KafkaStreams.clean_up(checkpoints=True)"
-
-
-def _damaged_path(report: Report, claim: CheckpointClaim | None) -> str:
-    path = "" if claim is None else claim.path
-    return f"{path}/{report.damage.file}" if report.damage is not None else path
-
-
 def _meaning(report: Report, classes: list[str]) -> _Kind | None:
     """The failure's kind, and its meaning in our words; None: Spark says it best."""
     for name in [name for name in classes if not name.startswith(_STATEFUL)][:1]:
@@ -756,11 +626,7 @@ def _without_plan(text: str) -> str:
                 break
             continue
         kept.append(line)
-    return "\n".join(map(_s3a_message, kept[:40])).strip()
-
-
-def _s3a_message(line: str) -> str:
-    return without_repetition(line) if len(line) < 10_000 and "software.amazon.awssdk" in line else line
+    return "\n".join(kept[:40]).strip()
 
 
 def _line(text: str, label: str) -> str:

@@ -7,16 +7,15 @@ every ten seconds while idle.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.kernel.constants import METRIC_BYTES, METRIC_WRITTEN
-from millstream.model import BatchReport, OperatorReport, TopicPartition, WrittenReport
+from millstream.model import BatchReport, TopicPartition, WrittenReport
 
 __all__ = [
-    "initial_positions",
     "new_reports",
     "offsets_in",
     "positions",
@@ -48,27 +47,22 @@ def read_report(
     pipeline: str,
     progress: Mapping[str, Any],
     dropped: Mapping[tuple[str, str], int],
-    initial: Callable[[int], str] = lambda source: "",
     real_time_ms: int | None = None,
 ) -> BatchReport:
     """A progress report as a value.
 
     Args:
         dropped: what the micro-batch dropped, as found by `dropped.read_drops`.
-        initial: the initial offsets of a source, by its number, as stored by Spark: the first batch has no
-            start.
-        real_time_ms: how long a batch lasts, in Real-Time Mode.
+        real_time_ms: how long a batch of tasks lasts; None: it is a micro-batch.
     """
     parts = progress.get("durationMs") or {}
     read: dict[TopicPartition, int] = {}
     read_bytes: dict[TopicPartition, int] = {}
     lag: dict[TopicPartition, int] = {}
-    for number, source in enumerate(progress.get("sources") or ()):
+    for source in progress.get("sources") or ():
         start, end, latest = (
             offsets_in(source, name) for name in ("startOffset", "endOffset", "latestOffset")
         )
-        if end and not start:
-            start = initial_positions(initial(number))
         for at, count in records_read(start, end).items():
             # A topic read for several outputs is a source for each, but counts once.
             place = TopicPartition(*at)
@@ -89,9 +83,6 @@ def read_report(
         read_bytes=read_bytes,
         # In Real-Time Mode the only end of a partition in a report is the one that the batch has reached.
         lag=(lag or None) if real_time_ms is None else None,
-        state=tuple(
-            _operator(number, each) for number, each in enumerate(progress.get("stateOperators") or ())
-        ),
         dropped=dropped,
         written=_written(progress),
         input_rate=float(progress.get("inputRowsPerSecond") or 0.0),
@@ -115,27 +106,6 @@ def records_read(
     If no partition has a start, this is the first batch, and nothing is known.
     """
     return {at: offset - start.get(at, 0 if start else offset) for at, offset in end.items()}
-
-
-def initial_positions(content: str) -> dict[tuple[str, int], int]:
-    """The offsets in a file `sources/<n>/0` of a checkpoint: a version, and then the same JSON."""
-    _, brace, rest = content.partition("{")
-    return positions(brace + rest) if brace else {}
-
-
-def _operator(number: int, reported: Mapping[str, Any]) -> OperatorReport:
-    return OperatorReport(
-        operator=f"{number}-{reported.get('operatorName', 'state')}",
-        updated=int(reported.get("numRowsUpdated") or 0),
-        removed=int(reported.get("numRowsRemoved") or 0),
-        memory_bytes=int(reported.get("memoryUsedBytes") or 0),
-        commit_ms=int(reported.get("commitTimeMs") or 0),
-        rocksdb={
-            name: int(value)
-            for name, value in (reported.get("customMetrics") or {}).items()
-            if name.startswith("rocksdb")
-        },
-    )
 
 
 def sink_metrics(progress: Mapping[str, Any]) -> Mapping[str, str]:

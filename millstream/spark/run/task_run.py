@@ -135,7 +135,7 @@ class TaskRun:
         plan = {
             "run": f"{name}-{uuid.uuid4().hex}",
             "application": application_id,
-            "subtopology": pipeline.subtopologies[0],
+            "subtopology": pipeline.subtopology,
             "topics": topics,
             "patterns": patterns,
             "consumer": dict(settings.consumer),

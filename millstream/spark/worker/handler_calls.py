@@ -121,7 +121,7 @@ class Asking:
         handlers: a class or an instance, by kind.
         configs: what `configure` gets.
         places: the pipeline's places.
-        subtopology: the one all places belong to; None: there are several.
+        subtopology: the one all places belong to.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Asking:
         handlers: Mapping[str, Any],
         configs: Mapping[str, Any],
         places: Sequence[FailurePlace],
-        subtopology: int | None,
+        subtopology: int,
     ) -> None:
         self._handlers = dict(handlers)
         self._configs = dict(configs)
@@ -162,7 +162,7 @@ class Asking:
             place = self._places[question.place]
         handler = self._handler(place.kind)
         task = None
-        if self._subtopology is not None and question.topic is not None:
+        if question.topic is not None:
             task = TaskId(self._subtopology, question.partition)
         context = ErrorHandlerContext(
             topic=question.topic,

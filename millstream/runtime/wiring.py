@@ -154,6 +154,9 @@ def _tasks(config: StreamsConfig) -> Any:
         # 0 means, for batches, one after another.
         commit_ms=round(config.commit_interval.total_seconds() * 1000) or 100,
         idle_ms=config["max.task.idle.ms"],
+        purge_ms=config["repartition.purge.interval.ms"],
+        buffered=config["buffered.records.per.partition"],
+        timeout_ms=config["task.timeout.ms"],
         offset_reset=offset_reset(config),
         directory=str(Path(config.state_dir, config.application_id, TASKS)),
         consumer={**reading, **_spark_consumer(config), **servers},

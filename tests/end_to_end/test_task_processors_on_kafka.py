@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -47,6 +48,9 @@ TEXT, LONG = Serdes.string(), Serdes.long()
 SOON = timedelta(seconds=60)
 MINUTE = timedelta(minutes=1)
 KEYS = ("a", "b", "c")
+BEGAN_MS = int(time.time()) * 1000 - 3_600_000
+"""Not long ago: a changelog's versions are compacted once they are older than the history. The end of a
+transaction has the present time, and closes the segment of records that are much older."""
 
 
 @pytest.fixture
@@ -108,9 +112,9 @@ def telling(name: str) -> Topology:
 def records(seed: int, round_: int) -> list[tuple[str, str, int]]:
     """Some that are late, and time that passes the retention of all stores."""
     dice = random.Random(seed * 10 + round_)
-    start = 1_000_000 + round_ * 1_000_000
+    start = BEGAN_MS + round_ * 1_000_000
     return [
-        (dice.choice(KEYS), f"v{number}", max(10, start + number * 3_000 - dice.choice((0, 0, 50_000))))
+        (dice.choice(KEYS), f"v{number}", start + number * 3_000 - dice.choice((0, 0, 50_000)))
         for number in range(300)
     ]
 

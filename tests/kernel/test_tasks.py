@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition as NativePartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from java_programs import KernelCommand
 from task_world import NAME, TaskWorld, World, kill_at_random
+from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
 
@@ -338,6 +339,25 @@ def test_an_offset_that_is_out_of_range_is_reset_as_the_topic_says(world: World)
         assert process.ended() == 0, process.text()
         assert "auto.offset.reset is earliest" in process.text()
         assert counting.stores_of(process)["counts"] == {f"k{i}": "11" for i in range(7)}
+
+
+def test_what_is_committed_of_a_repartition_topic_is_deleted(world: World) -> None:
+    """All of it, also what came while it ran; of other topics nothing."""
+    counting = world(sources=2)
+    inner, outer = counting.sources
+    client = AdminClient({"bootstrap.servers": counting.kafka.bootstrap_servers})
+    places = {NativePartition(topic, 0): OffsetSpec.earliest() for topic in (inner, outer)}
+
+    def begins() -> list[int]:
+        return [found.result(30).offset for found in client.list_offsets(places).values()]
+
+    with counting.process(purged=[inner], purge_ms=50) as process:
+        for round_ in (1, 2):
+            for source in (0, 1):
+                counting.send(70, source=source)
+            wait_until(lambda n=round_ * 70: begins() == [n, 0], "committed records are deleted", 30)
+        assert process.is_running()
+    counting.drained()
 
 
 def make_anew(world: TaskWorld, topic: str) -> None:

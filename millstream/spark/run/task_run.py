@@ -65,6 +65,10 @@ class TaskSettings:
         commit_ms: the shortest time from one commit to the next.
         idle_ms: how long a partition without records is waited for (max.task.idle.ms).
         directory: where the state of tasks is kept between runs.
+        purge_ms: how often records of repartition topics that are committed are deleted
+            (repartition.purge.interval.ms).
+        buffered: how many records of a partition are held at most (buffered.records.per.partition).
+        timeout_ms: how long a request to Kafka that times out is tried again (task.timeout.ms).
         offset_reset: where topics are read from that have no committed offset, if their source says nothing.
         consumer, producer: Kafka client options in Kafka's names, with the servers.
         global_consumer: those of the consumers of global tables.
@@ -74,6 +78,9 @@ class TaskSettings:
     commit_ms: int
     idle_ms: int
     directory: str
+    purge_ms: int = 30_000
+    buffered: int = 1_000
+    timeout_ms: int = 300_000
     offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
     consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -148,6 +155,15 @@ class TaskRun:
             "stores": [asdict(store) for store in stores],
             "tables": _tables_of(pipeline),
             "outputs": _outputs_of(pipeline, application_id),
+            "purged": [
+                topic
+                for node in pipeline.inputs
+                if isinstance(node, Repartition)
+                for topic in topics_of_input(node, application_id)
+            ],
+            "purge_ms": settings.purge_ms,
+            "buffered": settings.buffered,
+            "timeout_ms": settings.timeout_ms,
             "globals": _globals_of(pipeline, application_id),
             "global_consumer": dict(settings.global_consumer),
             "resets": _resets_of(pipeline, application_id, settings.offset_reset),

@@ -78,7 +78,7 @@ final class Task extends RunningTask {
 
     private Map<TopicPartition, Long> followed = Map.of();
     private OffsetNotes notes;
-    private Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
+    private volatile Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
     private boolean isOpen;
     private boolean isDirty;
     private boolean isAsking;
@@ -617,6 +617,17 @@ final class Task extends RunningTask {
         reading.positions()
                 .forEach((source, next) -> offsets.put(source, new OffsetAndMetadata(next, texts.get(source))));
         return offsets;
+    }
+
+    /** Up to where the topics are committed that only tasks like this one read. */
+    Map<TopicPartition, Long> done() {
+        Map<TopicPartition, Long> found = new HashMap<>();
+        committed.forEach((source, at) -> {
+            if (plan.purged().contains(source.topic())) {
+                found.put(source, at.offset());
+            }
+        });
+        return found;
     }
 
     @Override

@@ -29,6 +29,8 @@ import java.util.regex.Pattern;
  * @param stores its stores, in the order of their numbers
  * @param tables topics that are read as tables, and are their stores' changelogs
  * @param outputs topics that it writes beside changelogs, as far as they are known
+ * @param purged topics that only this subtopology reads: what is committed of them is deleted
+ * @param purgeMs repartition.purge.interval.ms: how often that is done
  * @param resets where topics are read from that have no committed offset: earliest, latest, none, or
  *     by_duration: and an ISO duration; those that are not here as auto.offset.reset of the consumer says
  * @param sink further options of the sink ({@link Options})
@@ -54,6 +56,8 @@ public record TaskPlan(
         List<Store> stores,
         List<String> tables,
         List<String> outputs,
+        List<String> purged,
+        long purgeMs,
         Map<String, String> resets,
         Map<String, String> sink,
         int buffered,
@@ -66,6 +70,7 @@ public record TaskPlan(
     private static final int BUFFERED = 1_000;
     private static final int TIMEOUT_MS = 300_000;
     private static final int METADATA_BYTES = 4_096;
+    private static final long PURGE_MS = 30_000;
 
     /**
      * Part of a task's state.
@@ -128,8 +133,6 @@ public record TaskPlan(
         Map<String, Integer> topics = new TreeMap<>();
         node.get("topics").forEach(topic -> topics.put(topic.asText(), 0));
         Map<String, String> patterns = node.has("patterns") ? texts(node.get("patterns")) : Map.of();
-        List<String> outputs = new ArrayList<>();
-        node.path("outputs").forEach(topic -> outputs.add(topic.asText()));
         List<Store> stores = new ArrayList<>();
         node.get("stores")
                 .forEach(store -> stores.add(new Store(
@@ -140,8 +143,6 @@ public record TaskPlan(
                         store.path("source").asText(""),
                         store.path("derived").asBoolean(),
                         store.path("versioned").asBoolean())));
-        List<String> tables = new ArrayList<>();
-        node.path("tables").forEach(topic -> tables.add(topic.asText()));
         List<Global> globals = new ArrayList<>();
         node.path("globals")
                 .forEach(each -> globals.add(new Global(
@@ -162,8 +163,10 @@ public record TaskPlan(
                 node.get("headers").asBoolean(),
                 node.get("directory").asText(),
                 stores,
-                tables,
-                outputs,
+                list(node.path("tables")),
+                list(node.path("outputs")),
+                list(node.path("purged")),
+                node.path("purge_ms").asLong(PURGE_MS),
                 node.has("resets") ? texts(node.get("resets")) : Map.of(),
                 node.has("sink") ? texts(node.get("sink")) : Map.of(),
                 node.path("buffered").asInt(BUFFERED),
@@ -171,6 +174,12 @@ public record TaskPlan(
                 node.path("metadata_bytes").asInt(METADATA_BYTES),
                 globals,
                 List.copyOf(times));
+    }
+
+    private static List<String> list(JsonNode node) {
+        List<String> texts = new ArrayList<>();
+        node.forEach(each -> texts.add(each.asText()));
+        return texts;
     }
 
     private static Map<String, String> texts(JsonNode node) {
@@ -203,6 +212,8 @@ public record TaskPlan(
                 stores,
                 tables,
                 outputs,
+                purged,
+                purgeMs,
                 begins,
                 sink,
                 buffered,

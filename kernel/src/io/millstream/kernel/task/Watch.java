@@ -5,11 +5,14 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.InterruptException;
 import org.slf4j.Logger;
@@ -18,6 +21,9 @@ import org.slf4j.LoggerFactory;
 /**
  * Sees to it that the topics of a run's tasks stay what they are (KIP-516): all tasks of a JVM ask once, and it looks
  * again every so often on a thread of its own. A topic that is deleted, or made anew, fails the tasks.
+ *
+ * <p>Records of repartition topics are deleted once they are committed. Source: StreamsPartitionAssignor,
+ * TaskManager.maybePurgeCommittedRecords.
  */
 final class Watch implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Watch.class);
@@ -35,6 +41,10 @@ final class Watch implements AutoCloseable {
     private final ReentrantLock asking = new ReentrantLock();
     private final Thread thread;
     private final long everyMs;
+    /** Up to where records are deleted. */
+    private final Map<TopicPartition, Long> deleted = new HashMap<>();
+
+    private long purged = System.nanoTime();
     private volatile boolean isClosed;
     private Topics known;
     private long asked;
@@ -44,7 +54,8 @@ final class Watch implements AutoCloseable {
         this.names = Topics.names(plan);
         this.admin = Topics.admin(plan);
         String age = plan.consumer().get(ConsumerConfig.METADATA_MAX_AGE_CONFIG);
-        this.everyMs = age == null ? MOST_MS : Math.max(PAUSE_MS, Math.min(MOST_MS, Long.parseLong(age)));
+        long mostMs = plan.purged().isEmpty() ? MOST_MS : Math.min(MOST_MS, plan.purgeMs());
+        this.everyMs = Math.max(PAUSE_MS, age == null ? mostMs : Math.min(mostMs, Long.parseLong(age)));
         this.thread = new Thread(this::look, "millstream-topics-" + plan.application() + "-" + plan.subtopology());
         thread.setDaemon(true);
         thread.start();
@@ -125,6 +136,10 @@ final class Watch implements AutoCloseable {
                 if (!before.isEmpty()) {
                     look(before);
                 }
+                if (System.nanoTime() - purged >= TimeUnit.MILLISECONDS.toNanos(plan.purgeMs())) {
+                    purged = System.nanoTime();
+                    purge();
+                }
             }
         } catch (@SuppressWarnings("unused") InterruptedException | InterruptException closed) {
             Thread.interrupted();
@@ -142,6 +157,24 @@ final class Watch implements AutoCloseable {
         } catch (KafkaException error) {
             LOG.debug("topics of {} cannot be looked at now", plan.application(), error);
         }
+    }
+
+    private void purge() {
+        Map<TopicPartition, RecordsToDelete> before = new HashMap<>();
+        tasks.forEach(task -> task.done().forEach((source, offset) -> {
+            if (offset > deleted.getOrDefault(source, 0L)) {
+                before.put(source, RecordsToDelete.beforeOffset(offset));
+            }
+        }));
+        admin.deleteRecords(before).lowWatermarks().forEach((source, answer) -> {
+            try {
+                deleted.put(source, answer.get().lowWatermark());
+            } catch (InterruptedException closed) {
+                throw new InterruptException(closed);
+            } catch (ExecutionException error) {
+                LOG.warn("records of {} that are committed cannot be deleted", source, error.getCause());
+            }
+        });
     }
 
     @Override

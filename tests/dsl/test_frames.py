@@ -184,5 +184,4 @@ def test_describe_and_explain_show_both() -> None:
     explained = both_ends().explain()
     assert "<application.id>-customers-changelog, whole, for joins with the DataFrame's rows" in explained
     assert "test_frames.py:" in explained
-    assert "The query of to_spark() is the program's own; what it reads is a topic." in explained
     assert "Table: customers (rows of a DataFrame by id)" in explained

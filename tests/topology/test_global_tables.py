@@ -54,7 +54,7 @@ def test_their_stores_and_topics_are_apart(mixed):
 
 def test_no_pipeline_runs_them(mixed, only_global):
     """A topology of global tables alone has none, and is legal."""
-    assert [(each.name, each.subtopologies) for each in mixed.pipelines] == [("p0", (1,)), ("p1", (3,))]
+    assert [(each.name, each.subtopology) for each in mixed.pipelines] == [("p0", 1), ("p1", 3)]
     running = {node for pipeline in mixed.pipelines for node in pipeline.nodes}
     assert len(running) == len(mixed.nodes) - 2
     assert only_global.pipelines == ()

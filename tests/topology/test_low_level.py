@@ -277,15 +277,11 @@ def test_explain_says_which_processors_run_together() -> None:
     Python:   one, two, record by record
     keeps:    store counts in RocksDB, changelog <application.id>-counts-changelog
     writes:   out (sink)
-    mode:     micro-batch: one is a processor in Python, which gets its records in batches.
-              micro-batch: two is a processor in Python, which gets its records in batches.
 
   Pipeline: p1 (subtopology 1)
     reads:    more (alone)
               u, whole, for processors that read the global store (fill)
     Python:   three, record by record
-    mode:     micro-batch: three is a processor in Python, which gets its records in batches.
-              micro-batch: The global table 'fill' must be read completely before the stream.
 
 Global tables:
   Global table: fill (each client reads all of it into its store, without Spark)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
-from millstream.checkpoints.identity import TopicRole
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized
@@ -32,6 +31,7 @@ from millstream.runtime.topics.topic_news import (
     source_patterns,
     written_topics,
 )
+from millstream.runtime.topics.topic_uses import TopicRole
 from millstream.runtime.topics.topic_watch import TopicWatch, pause_after
 
 LOGS = re.compile("logs-.*")

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable
 
 from millstream.errors import IllegalStateException, StreamsException
-from millstream.model import TopicPartition
 from millstream.ports import GroupMember
 
 __all__ = ["FakeGroup", "FakeMembership"]
@@ -35,14 +34,12 @@ class FakeGroup:
 
     Attributes:
         generation: the latest generation.
-        committed: the latest finished offset of each partition.
         assignments: the latest assignment of each member, by its id.
         led_by: the id of the latest leader.
     """
 
     def __init__(self) -> None:
         self.generation = 0
-        self.committed: dict[TopicPartition, int] = {}
         self.assignments: dict[str, bytes] = {}
         self.led_by = ""
         self._changed = threading.Condition()
@@ -182,7 +179,7 @@ class FakeGroup:
                     self.assignments[one.member_id] = assignment
                     one.answered = sent[one.member_id]
                     self._work.append(one.telling(assignment, generation))
-                    self._work.append(one.commit)
+                    self._work.append(one.member.tick)
             self._changed.notify_all()
 
 
@@ -233,21 +230,12 @@ class FakeMembership:
             return self.answered >= wanted
 
     def close(self, timeout_s: float) -> None:
-        """Commit once more and leave the group. Idempotent; may be called from a callback's thread."""
+        """Leave the group. Idempotent; may be called from a callback's thread."""
         with self.group._changed:
             if self.closed:
                 return
             self.closed = self.over = True
-        if self.started:
-            self.commit()
         self.group._go(self)
-
-    def commit(self) -> None:
-        """The real one does this once a second. Here it happens after each assignment, or when a test calls
-        it."""
-        offsets = self.member.offsets()
-        with self.group._changed:
-            self.group.committed.update(offsets)
 
     def telling(self, assignment: bytes, generation: int) -> Callable[[], None]:
         """The function that gives the member an assignment, unless it has left in the meantime."""

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from millstream.errors import (
-    IllegalStateException,
-    PipelineException,
-    StreamsException,
-    TaskMigratedException,
-)
+from millstream.errors import IllegalStateException, PipelineException, StreamsException
 from millstream.model import BatchReport, FirstBatch, PipelineMetadata, TopicPartition
 from millstream.ports import (
-    FENCE,
     ChangelogBatch,
-    CheckpointClaim,
     CompiledPipeline,
     OffsetOutOfRange,
     PipelineEnd,
@@ -30,11 +23,9 @@ from millstream.topology.pipeline import Pipeline
 
 __all__ = [
     "FakeChangelogConsumer",
-    "FakeCheckpointFiles",
     "FakeEngine",
     "FakeGroups",
     "FakeLog",
-    "FakeObjectFiles",
     "FakePipeline",
     "FakeTopics",
     "ManualClock",
@@ -52,16 +43,10 @@ class FakeLog:
         self.changed = threading.Condition()
         self._first: dict[TopicPartition, int] = {}
         self._records: dict[TopicPartition, list[tuple[bytes, bytes | None, int] | None]] = {}
-        self._epochs: dict[tuple[TopicPartition, int], int] = {}
 
-    def append(
-        self, partition: TopicPartition, *entries: tuple[bytes, bytes | None, int], epoch: int | None = None
-    ) -> int:
-        """Write records, with or without the epoch of their writer. Returns the offset after the last one."""
+    def append(self, partition: TopicPartition, *entries: tuple[bytes, bytes | None, int]) -> int:
+        """Write records. Returns the offset after the last one."""
         with self.changed:
-            start = self.end(partition)
-            if epoch is not None:
-                self._epochs |= {(partition, start + index): epoch for index in range(len(entries))}
             self._records.setdefault(partition, []).extend(entries)
             self.changed.notify_all()
             return self.end(partition)
@@ -84,7 +69,6 @@ class FakeLog:
         with self.changed:
             self._records[partition] = []
             self._first[partition] = 0
-            self._epochs = {at: epoch for at, epoch in self._epochs.items() if at[0] != partition}
             self.changed.notify_all()
 
     @property
@@ -117,11 +101,6 @@ class FakeLog:
             start = offset - self.first(partition)
             return self._records.get(partition, [])[start : start + count]
 
-    def epoch(self, partition: TopicPartition, offset: int) -> int | None:
-        """The epoch of the record at `offset`; None if it has none."""
-        with self.changed:
-            return self._epochs.get((partition, offset))
-
 
 class FakeChangelogConsumer:
     """`ports.ChangelogConsumer` on a `FakeLog`. Checks that only one thread uses it.
@@ -133,7 +112,6 @@ class FakeChangelogConsumer:
         self.log = log
         self.closed = False
         self.assignments: list[dict[TopicPartition, int | None]] = []
-        self._epochs: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._failure: BaseException | None = None
         self._held = False
@@ -156,14 +134,9 @@ class FakeChangelogConsumer:
             self._held = False
             self.log.changed.notify_all()
 
-    def assign(
-        self,
-        positions: Mapping[TopicPartition, int | None],
-        epochs: Mapping[TopicPartition, int] | None = None,
-    ) -> None:
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Read exactly these partitions, each from its offset, or from the beginning if it is None."""
         self._check()
-        self._epochs = dict(epochs or {})
         self.assignments.append(dict(positions))
         self._positions = {
             partition: self.log.first(partition) if offset is None else offset
@@ -196,28 +169,9 @@ class FakeChangelogConsumer:
         offset: int,
         records: Sequence[tuple[bytes, bytes | None, int] | None],
     ) -> ChangelogBatch:
-        entries, dropped, highest, rose_at = [], [], self._epochs.get(partition, 0), -1
-        offsets = []
-        for at, record in enumerate(records, offset):
-            epoch = self.log.epoch(partition, at)
-            if epoch is not None and epoch < highest:
-                dropped.append(epoch)
-            elif record is not None:
-                if (epoch or 0) > highest:
-                    highest, rose_at = epoch or 0, at
-                entries.append(record)
-                offsets.append(at)
-        self._epochs[partition] = highest
-        return ChangelogBatch(
-            partition,
-            entries,
-            offset + len(records),
-            highest,
-            len(dropped),
-            max(dropped, default=0),
-            rose_at,
-            offsets,
-        )
+        there = [(record, at) for at, record in enumerate(records, offset) if record is not None]
+        entries, offsets = [record for record, _ in there], [at for _, at in there]
+        return ChangelogBatch(partition, entries, offset + len(records), offsets)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record that is still there."""
@@ -464,12 +418,8 @@ class FakeEngine:
 
     Attributes:
         compiled, started, stopped: names of pipelines, in the order of events.
-        claims: the claims with which they were started, in that order.
-        rebuilt: pipelines, with the changelogs to be rewritten.
         refreshed: names of tables, in the order of events; changed: how many of their rows have changed then.
-        next_batch: by pipeline, the first micro-batch that has no marker.
         first_batches: by pipeline, the first batch that it has not ended; `progress` ends it.
-        files: the checkpoints' files, by the requested root.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to delay Spark.
         stop_gate: `stop` of a pipeline waits for it; clear it to delay closing.
@@ -479,13 +429,9 @@ class FakeEngine:
         self.compiled: list[str] = []
         self.started: list[str] = []
         self.stopped: list[str] = []
-        self.claims: list[CheckpointClaim] = []
-        self.rebuilt: list[tuple[str, frozenset[str]]] = []
-        self.next_batch: dict[str, int] = {}
         self.first_batches: dict[str, FirstBatch] = {}
         self.refreshed: list[str] = []
         self.changed: dict[str, int] = {}
-        self.files: dict[str, FakeCheckpointFiles] = {}
         self.compile_error: BaseException | None = None
         self.start_error: BaseException | None = None
         self.closed = False
@@ -532,14 +478,9 @@ class FakeEngine:
         }
         return CompiledPipeline(pipeline, serdes)
 
-    def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
-        """There is only one way to run it."""
-        return compiled
-
     def start(
         self,
         compiled: CompiledPipeline,
-        claim: CheckpointClaim,
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> FakePipeline:
@@ -549,25 +490,13 @@ class FakeEngine:
         if self.start_error is not None:
             raise self.start_error
         name = compiled.pipeline.name
-        assert claim.pipeline == name, f"pipeline {name} was started with a claim of {claim.pipeline}"
         running = FakePipeline(name, self, on_end, on_batch)
         with self._changed:
             assert name not in self._running, f"pipeline {name} runs already"
             self._running[name] = running
             self.started.append(name)
-            self.claims.append(claim)
             self._changed.notify_all()
         return running
-
-    def check_reach(self, root: str) -> None:
-        """This process runs them."""
-
-    def rebuild(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
-    ) -> None:
-        """Records the call."""
-        assert self.gate.wait(30), "nobody opened the gate"
-        self.rebuilt.append((compiled.pipeline.name, frozenset(changelogs)))
 
     def refresh(self, table: FrameTable) -> int:
         """Records the call; returns the value in `changed` for the table."""
@@ -578,15 +507,6 @@ class FakeEngine:
     def dataframe(self, topic: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         """The topic and the options of the request."""
         return topic, dict(options)
-
-    def written(self, claim: CheckpointClaim) -> int:
-        """The value in `next_batch`."""
-        return self.next_batch.get(claim.pipeline, 0)
-
-    def checkpoint_files(self, root: str) -> FakeCheckpointFiles:
-        """The same files for the same root."""
-        with self._changed:
-            return self.files.setdefault(root, FakeCheckpointFiles())
 
     def progress(self, name: str, position: Mapping[TopicPartition, int], batch_id: int = 0) -> None:
         """Report that a running pipeline has finished a micro-batch that ends before these offsets."""
@@ -657,170 +577,3 @@ class FakePipeline:
             position=dict(self.position),
             first_batch=self._engine.first_batches.get(self.name),
         )
-
-
-class FakeCheckpointFiles:
-    """`ports.CheckpointFiles` on a dict: a path to its bytes, or to None for a directory."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._files: dict[str, bytes | None] = {"": None}
-
-    def list(self, path: str = "") -> dict[str, bool]:
-        """The names in a directory, and whether each is itself a directory; empty if there is no such
-        directory."""
-        with self._lock:
-            prefix = f"{path}/" if path else ""
-            return {
-                name.removeprefix(prefix): content is None
-                for name, content in self._files.items()
-                if name and name.startswith(prefix) and "/" not in name.removeprefix(prefix)
-            }
-
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or directory with that name."""
-        with self._lock:
-            return path in self._files
-
-    def make_directories(self, path: str) -> None:
-        """Create a directory and its parents."""
-        with self._lock:
-            self._make(path)
-
-    def rename(self, old: str, new: str) -> bool:
-        """Rename, with all contents. False if `old` does not exist."""
-        with self._lock:
-            if old not in self._files:
-                return False
-            if new in self._files:
-                raise StreamsException(f"'{new}' already exists")
-            self._make(new.rpartition("/")[0])
-            moved = {
-                name: content
-                for name, content in self._files.items()
-                if name == old or name.startswith(f"{old}/")
-            }
-            for name, content in moved.items():
-                del self._files[name]
-                self._files[new + name.removeprefix(old)] = content
-            return True
-
-    def create_file(self, path: str) -> bool:
-        """Create an empty file. False if the name already exists."""
-        with self._lock:
-            if path in self._files:
-                return False
-            self._make(path.rpartition("/")[0])
-            self._files[path] = b""
-            return True
-
-    def delete(self, path: str) -> None:
-        """Delete a file or directory with its contents."""
-        with self._lock:
-            for name in [name for name in self._files if name == path or name.startswith(f"{path}/")]:
-                del self._files[name]
-
-    def read(self, path: str) -> bytes | None:
-        """A file's contents; None if there is no such file."""
-        with self._lock:
-            return self._files.get(path)
-
-    def write(self, path: str, content: bytes) -> None:
-        """Replace a file's contents."""
-        with self._lock:
-            if path in self._files and self._files[path] is None:
-                raise StreamsException(f"'{path}' is a directory, not a file")
-            self._make(path.rpartition("/")[0])
-            self._files[path] = content
-
-    def _make(self, path: str) -> None:
-        parts = path.split("/") if path else []
-        for end in range(1, len(parts) + 1):
-            at = "/".join(parts[:end])
-            if self._files.get(at) is not None:
-                raise StreamsException(f"'{at}' is a file, not a directory")
-            self._files[at] = None
-
-
-class FakeObjectFiles:
-    """`ports.ObjectFiles` on a dict: an object's name to its bytes. There are no directories."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._objects: dict[str, bytes] = {}
-
-    def list(self, path: str = "") -> dict[str, bool]:
-        """The next parts of object names, and whether more follows them; empty if there are none."""
-        with self._lock:
-            prefix = f"{path}/" if path else ""
-            found: dict[str, bool] = {}
-            for name in self._objects:
-                if name.startswith(prefix):
-                    first, _, rest = name.removeprefix(prefix).partition("/")
-                    found[first] = bool(rest) or found.get(first, False)
-            return found
-
-    def exists(self, path: str) -> bool:
-        """Whether there is an object with that name, or below it."""
-        with self._lock:
-            return any(name == path or name.startswith(f"{path}/") for name in self._objects)
-
-    def make_directories(self, path: str) -> None:
-        """Has no effect."""
-
-    def rename(self, old: str, new: str) -> bool:
-        raise StreamsException(f"'{old}' cannot be renamed: object stores have no rename")
-
-    def create_file(self, path: str) -> bool:
-        """Create an empty object. False if it already exists."""
-        return self.create(path, b"")
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Create an object. False if there is another one."""
-        with self._lock:
-            if path in self._objects:
-                return bool(content) and self._objects[path] == content
-            self._objects[path] = content
-            return True
-
-    def copy(self, old: str, new: str) -> None:
-        """Copy the objects one by one: others may write in the meantime."""
-        for name in self._below(old):
-            content = self.read(name)
-            if content is not None and content != FENCE:
-                self.write(f"{new}/{name.removeprefix(f'{old}/')}", content)
-
-    def delete(self, path: str) -> None:
-        """Delete an object that is not a fence, or everything below a name except fences."""
-        for name in self._below(path):
-            if self.read(name) != FENCE:
-                self.remove(name)
-        with self._lock:
-            self._raise_if_fenced(path)
-            self._objects.pop(path, None)
-
-    def remove(self, path: str) -> None:
-        """Delete everything, including fences."""
-        names = [path, *self._below(path)]
-        with self._lock:
-            for name in names:
-                self._objects.pop(name, None)
-
-    def read(self, path: str) -> bytes | None:
-        """An object's contents; None if there is none."""
-        with self._lock:
-            return self._objects.get(path)
-
-    def write(self, path: str, content: bytes) -> None:
-        """Replace an object's contents, unless it is a fence."""
-        with self._lock:
-            self._raise_if_fenced(path)
-            self._objects[path] = content
-
-    def _raise_if_fenced(self, path: str) -> None:
-        if self._objects.get(path) == FENCE:
-            raise TaskMigratedException(f"'{path}' can no longer be written by this client")
-
-    def _below(self, path: str) -> Iterator[str]:
-        with self._lock:
-            return iter(sorted(name for name in self._objects if name.startswith(f"{path}/")))

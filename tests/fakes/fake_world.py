@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,11 +20,10 @@ from fake_ports import (
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
-from millstream.model import BatchReport, FirstBatch, TaskId, TopicPartition
+from millstream.model import BatchReport, FirstBatch, TaskId
 from millstream.ports import (
     BytesStore,
     ChangelogBatch,
-    CheckpointClaim,
     CompiledPipeline,
     GroupMember,
     PipelineEnd,
@@ -71,18 +70,6 @@ class FakeConnection:
         assert not self.closed, "the topics port is closed"
         return getattr(self._cluster, name)
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Engines leave no checkpoints here, and tests write changelogs themselves: to a client, that would
-        look like an application whose checkpoints are lost. So changelogs start at their end, unless a test
-        says otherwise.
-        """
-        partitions = list(partitions)
-        first = self._cluster.beginning_offsets(partitions)
-        if self._world.checkpoints_lost:
-            return first
-        ends = self._cluster.end_offsets(partitions)
-        return {at: ends[at] if at.topic.endswith("-changelog") else first[at] for at in partitions}
-
     def close(self) -> None:
         """Idempotent."""
         assert self._world.stop_gate.wait(30), "nobody opened the stop gate"
@@ -94,7 +81,7 @@ class FakeConnection:
 @dataclass(frozen=True)
 class Overlap:
     """A client started a pipeline while another client still ran it. That may be correct: the other one may
-    be a zombie, whose claim of the checkpoint is no longer valid.
+    be a zombie, whose producers the broker has fenced.
     """
 
     pipeline: str
@@ -108,7 +95,6 @@ class _WorldsEngine(FakeEngine):
     def __init__(self, world: FakeWorld) -> None:
         super().__init__()
         self.gate, self.stop_gate = world.gate, world.stop_gate
-        self.next_batch = world.next_batch
         self.first_batches = world.first_batches
         self.client_id = ""
         self._world = world
@@ -116,11 +102,10 @@ class _WorldsEngine(FakeEngine):
     def start(
         self,
         compiled: CompiledPipeline,
-        claim: CheckpointClaim,
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> FakePipeline:
-        running = super().start(compiled, claim, on_end, on_batch)
+        running = super().start(compiled, on_end, on_batch)
         self._world.started(compiled.pipeline.name, self)
         return running
 
@@ -133,7 +118,7 @@ class FakeWorld:
         topics: the cluster; connections: its clients' connections, in the order of opening.
         log: the changelogs, in memory.
         engine: the fake of Spark, for the last client that requested one; engines counts the requests.
-        gate, stop_gate, next_batch, first_batches: for all engines, see FakeEngine. Closing a connection also
+        gate, stop_gate, first_batches: for all engines, see FakeEngine. Closing a connection also
             waits for stop_gate, so a client in which nothing is running can be delayed while it closes.
         spark_gate: a request for an engine waits for it; clear it to make Spark start slowly. spark_asked:
             set when an engine was requested.
@@ -142,7 +127,6 @@ class FakeWorld:
         engine_error, broker_error: raised instead of creating one.
         disconnect_error: raised by closing a connection.
         stores: every opened store.
-        checkpoints_lost: whether changelogs show that the application has run before; see FakeConnection.
         tells_members: whether a client's request for the group's members is answered.
         group: the group that its clients join; memberships: their memberships, in the order of joining.
     """
@@ -157,7 +141,6 @@ class FakeWorld:
         self.spark_gate.set()
         self.spark_asked = threading.Event()
         self.engine_made = threading.Event()
-        self.next_batch: dict[str, int] = {}
         self.first_batches: dict[str, FirstBatch] = {}
         self.engine = _WorldsEngine(self)
         self.engines = 0
@@ -172,7 +155,6 @@ class FakeWorld:
         self.consumers: list[FakeChangelogConsumer] = []
         self.stores: list[BytesStore] = []
         self.configs: list[StreamsConfig] = []
-        self.checkpoints_lost = False
         self.tells_members = True
         self.group = FakeGroup()
         self.memberships: list[FakeMembership] = []

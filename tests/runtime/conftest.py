@@ -56,13 +56,9 @@ def make(world: FakeWorld, tmp_path: Path) -> Iterator[Make]:
 
 @pytest.fixture
 def member(make: Make, tmp_path: Path) -> Make:
-    """Makes clients of one application, each as on a machine of its own: `member("A")`.
-
-    Their checkpoints are at the same place.
-    """
+    """Makes clients of one application, each as on a machine of its own: `member("A")`."""
 
     def member(name: str, topology: Topology | None = None, **options: Any) -> KafkaStreams:
-        own = {"client__id": name, "state__dir": str(tmp_path / name)}
-        return make(topology, **{"checkpoint__location": str(tmp_path / "checkpoints"), **own, **options})
+        return make(topology, **{"client__id": name, "state__dir": str(tmp_path / name), **options})
 
     return member

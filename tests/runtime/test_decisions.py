@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from fake_ports import FakeCheckpointFiles
+from millstream.checkpoints.checkpoints import FORMAT, Checkpoints, Fingerprint, fingerprint
 from scenes import two_pipelines, word_count
 
-from millstream.checkpoints.checkpoints import FORMAT, Checkpoints, Fingerprint, fingerprint
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_world import FakeWorld
+from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles
 from scenes import (
     SOON,
     SOON_S,
@@ -27,7 +28,6 @@ from scenes import (
 )
 from waiting import wait_until
 
-from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.errors import (
     ApplicationShutdownException,
     MissingSourceTopicException,

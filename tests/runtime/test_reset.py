@@ -13,12 +13,12 @@ from fake_ports import FakeCheckpointFiles, FakeTopics
 from fake_world import FakeWorld
 from hypothesis import given
 from hypothesis import strategies as st
-from scenes import SOON, Handler, Make, ended, running, word_count
-
 from millstream.checkpoints.checkpoints import fingerprint
 from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles
 from millstream.checkpoints.identity import Noted, Notes, TopicRole
 from millstream.checkpoints.starts import STARTS, Starts, TopicStart, begin, initial_offsets, read_starts
+from scenes import SOON, Handler, Make, ended, running, word_count
+
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import AutoOffsetReset, Consumed

@@ -12,10 +12,10 @@ import pytest
 from fake_ports import FakeTopics
 from hypothesis import given
 from hypothesis import strategies as st
+from millstream.checkpoints.identity import TopicRole
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
-from millstream.checkpoints.identity import TopicRole
 from millstream.config import StreamsConfig
 from millstream.dsl.builder import StreamsBuilder
 from millstream.dsl.options import Materialized

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from millstream.group.assignor import LeaderFacts, Memory, assign
 from millstream.group.balance import balance, warmed_up_first
 from millstream.group.codes import AssignorError
-from millstream.group.trust import PipelineOwner, proof
 from millstream.group.userdata import (
     MOST_TRAILER_BYTES,
     MOST_USER_DATA_BYTES,
@@ -28,9 +27,9 @@ from millstream.model import TaskId
 
 TASKS = (TaskId(1, 0), TaskId(1, 1))
 FACTS = LeaderFacts(pipelines=("p0", "p1"), tasks=TASKS, topology="t1")
-A = MemberInfo(UUID(int=1), "A", topology="t1", checkpoint="here", endpoint="a:1")
-B = MemberInfo(UUID(int=2), "B", topology="t1", checkpoint="here", endpoint="b:2")
-C = MemberInfo(UUID(int=3), "C", topology="t1", checkpoint="here")
+A = MemberInfo(UUID(int=1), "A", topology="t1", endpoint="a:1")
+B = MemberInfo(UUID(int=2), "B", topology="t1", endpoint="b:2")
+C = MemberInfo(UUID(int=3), "C", topology="t1")
 
 GARBAGE = b"\xff\0garbage"
 FUTURE = b"\0\0\0\x0c\0\0\0\x0c"
@@ -123,14 +122,6 @@ def test_a_member_with_another_topology_is_told_what_differs() -> None:
     assert all(part in reason for part in ("'C'", "'B'", "(t2)", "(t1)", "Run the same program"))
 
 
-def test_a_member_that_does_not_reach_the_checkpoints_is_told_what_to_set() -> None:
-    """Two clients on two hosts, each with a directory of its own."""
-    told = answers(a=replace(A, tasks={TASKS[0]: LATEST_OFFSET}), b=replace(B, checkpoint="there"))
-    assert codes(told) == {"a": "NONE", "b": "ASSIGNMENT_ERROR"}
-    reason = told["b"].reason
-    assert all(part in reason for part in ("'A'", "'B'", "here", "there", "Set checkpoint.location"))
-
-
 def test_the_side_that_works_stays_even_when_it_is_smaller() -> None:
     """A wrong program that is rolled out to most hosts must not take the work away."""
     works = replace(C, pipelines=frozenset({"p0"}))
@@ -172,18 +163,6 @@ def test_a_leader_that_does_not_know_a_topology_takes_nothing_away() -> None:
 # --- words and deeds -------------------------------------------------------------------------------------
 
 
-def proven(info: MemberInfo, *pipelines: str) -> MemberInfo:
-    """A member that holds pipelines and has claimed their checkpoints, as `OWNED` has it."""
-    claims = {name: proof(f"secret of {name}", info.process_id, name) for name in pipelines}
-    return replace(info, pipelines=frozenset(pipelines), claims=claims)
-
-
-def owned(*pipelines: str, by: str = "B") -> LeaderFacts:
-    """A leader that can look at the checkpoints: these pipelines were claimed, others never."""
-    owners = {name: PipelineOwner(by, f"secret of {name}") for name in pipelines}
-    return replace(FACTS, owner_of=lambda name: owners.get(name, PipelineOwner()))
-
-
 BIGGER = replace(
     A,
     client_id="bigger",
@@ -193,23 +172,8 @@ BIGGER = replace(
 )
 
 
-def test_who_claimed_the_checkpoints_keeps_the_work_whatever_others_say_they_hold() -> None:
-    """The first round of a leader that knows nobody: only the files tell."""
-    for claims in ({}, {f"q{number}": "f" * 32 for number in range(500)}):
-        told = answers(owned("p0"), leader="B", a=replace(BIGGER, claims=claims), b=proven(B, "p0"))
-        assert codes(told) == {"a": "ASSIGNMENT_ERROR", "b": "NONE"}
-        assert told["b"].pipelines == ("p0", "p1")
-        assert told["b"].active == TASKS
-
-
-def test_a_proof_counts_for_the_process_that_made_it_alone() -> None:
-    """Everybody in a group can read what the others say."""
-    parrot = replace(proven(B, "p0"), process_id=UUID(int=9), topology="t2", client_id="B")
-    assert codes(answers(owned("p0"), a=parrot, b=proven(B, "p0")))["b"] == "NONE"
-
-
-def test_who_took_part_before_keeps_the_work_where_no_checkpoint_tells() -> None:
-    """Tables alone have no pipelines, and some file systems cannot be looked at."""
+def test_who_took_part_before_keeps_the_work_whatever_others_say_they_hold() -> None:
+    """Members say that they hold more than it does."""
     memory = Memory()
     facts = replace(FACTS, pipelines=())
     assert codes(answers(facts, memory=memory, b=B)) == {"b": "NONE"}
@@ -238,26 +202,23 @@ def test_a_leader_that_took_part_before_knows_itself() -> None:
 
 
 def test_a_copied_state_directory_is_told_to_the_copy() -> None:
-    """The original is the one that has claimed something, or that took part before."""
-    copy = replace(A, client_id="copy")
+    """The original is the one that took part before."""
+    copy = replace(A, client_id="copy", pipelines=frozenset({"p0", "p1"}))
     memory = Memory()
     answers(memory=memory, b=A)
-    for told in (
-        answers(owned("p0", by="A"), a=copy, b=proven(A, "p0")),
-        answers(memory=memory, a=replace(copy, pipelines=frozenset({"p0", "p1"})), b=A),
-    ):
-        assert codes(told) == {"a": "ASSIGNMENT_ERROR", "b": "NONE"}
-        assert all(part in told["a"].reason for part in ("'copy'", "'A'", str(A.process_id), "state.dir"))
-        assert told["b"].pipelines == ("p0", "p1")
+    told = answers(memory=memory, a=copy, b=A)
+    assert codes(told) == {"a": "ASSIGNMENT_ERROR", "b": "NONE"}
+    assert all(part in told["a"].reason for part in ("'copy'", "'A'", str(A.process_id), "state.dir"))
+    assert told["b"].pipelines == ("p0", "p1")
 
 
 def test_of_two_with_one_process_id_neither_is_believed_and_both_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One repeats all that the other says, proofs and all; the real one must not fail for it."""
-    real, memory = proven(A, "p0"), Memory()
+    """One repeats all that the other says; the real one must not fail for it."""
+    real, memory = replace(A, pipelines=frozenset({"p0"})), Memory()
     for _ in range(3):
-        told = answers(owned("p0"), memory=memory, a=real, copy=real, b=B)
+        told = answers(memory=memory, a=real, copy=real, b=B)
         assert set(codes(told).values()) == {"NONE"}
     assert [record.message for record in caplog.records if "have one process id" in record.message] == [
         "Group members 'a', 'copy' have one process id, 00000000-0000-0000-0000-000000000001, and its owner "
@@ -265,18 +226,6 @@ def test_of_two_with_one_process_id_neither_is_believed_and_both_go_on(
         "that they "
         "claim to hold is ignored"
     ]
-
-
-def test_a_member_of_the_same_program_cannot_take_a_pipeline_by_saying_it_has_it() -> None:
-    """Without the checkpoint's files, the smaller process id would be believed."""
-    liar = replace(A, pipelines=frozenset({"p0", "p1"}))
-    told = answers(owned("p0", "p1"), a=liar, b=proven(B, "p0", "p1"), c=C)
-    assert "p0" in told["b"].pipelines
-    # What it does not hold, it cannot hold back either.
-    known = Memory()
-    answers(memory=known, b=B)
-    gone = answers(owned("p0", "p1"), memory=known, odd=replace(liar, topology="t2"), b=B)
-    assert (gone["b"].pipelines, gone["b"].rebalance_wanted) == (("p0", "p1"), False)
 
 
 def test_what_the_program_does_not_have_nobody_holds(caplog: pytest.LogCaptureFixture) -> None:
@@ -349,13 +298,13 @@ def test_a_pipeline_that_changes_hands_is_held_back_for_one_round() -> None:
     assert not second["a"].rebalance_wanted
 
 
-def test_a_pipeline_that_an_odd_member_holds_is_held_back_as_well() -> None:
-    """It will let go when it has read that it does not belong here."""
-    odd = replace(B, checkpoint="there", pipelines=frozenset({"p1"}))
+def test_a_pipeline_that_an_odd_member_holds_is_not_waited_for() -> None:
+    """It stops when it has read that it does not belong here; its tasks are fenced by the broker at once."""
+    odd = replace(B, topology="t2", pipelines=frozenset({"p1"}))
     works = replace(A, pipelines=frozenset({"p0"}), tasks={TASKS[0]: LATEST_OFFSET})
     told = answers(a=works, b=odd)
     assert codes(told) == {"a": "NONE", "b": "ASSIGNMENT_ERROR"}
-    assert (told["a"].pipelines, told["a"].rebalance_wanted) == (("p0",), True)
+    assert (told["a"].pipelines, told["a"].rebalance_wanted) == (("p0", "p1"), False)
 
 
 def test_a_zombie_that_wakes_does_not_stop_its_successor() -> None:

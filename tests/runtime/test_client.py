@@ -363,7 +363,7 @@ def test_an_internal_topic_that_does_not_fit_is_refused(
     client = make()
     with pytest.raises(InternalTopicException, match=told) as raised:
         client.start()
-    assert "delete the topic 'app-counts-changelog'" in str(raised.value)
+    assert "reset it with `millstream reset`" in str(raised.value)
     assert client.state is State.ERROR
     assert world.topics.created == []
 
@@ -434,26 +434,6 @@ def test_topics_are_not_made_on_a_broker_that_is_not_ours(
     client.start()
     assert "out" not in [topic.name for topic in world.topics.created]
     assert "output topic 'out' does not exist" in caplog.text
-
-
-def test_a_checkpoint_of_another_program_is_refused(make: Make, world: FakeWorld, tmp_path: Path) -> None:
-    """TopologyException says what changed; nothing was created before."""
-    first = make()
-    put_into(State.RUNNING, first, world)
-    first.close(SOON)
-    (tmp_path / "app" / "checkpoints" / "p0.1").mkdir()  # as Spark would have made it
-    for name in "abcd":
-        world.topics.add(name, 1)
-    second = make(two_pipelines())
-    with pytest.raises(TopologyException, match="reads: was 'lines', now 'a'") as raised:
-        second.start()
-    assert "fills stores: was 'Aggregate counts', now none" in str(raised.value)
-    assert "Use a new application.id" in str(raised.value)
-    assert second.state is State.ERROR
-    second.clean_up(checkpoints=True)
-    third = make(two_pipelines())
-    third.start()
-    assert third.state.is_running_or_rebalancing
 
 
 # --- how it ends -------------------------------------------------------------------------------------------
@@ -749,14 +729,3 @@ def test_a_jvm_that_is_gone_is_replaced_with_the_thread(make: Make, world: FakeW
     client.wait_until_running(SOON)
     assert lost.closed
     assert world.engine is not lost
-
-
-@pytest.mark.parametrize(("location", "warned"), [("s3a://bucket/cp", True), ("hdfs://nn/cp", False)])
-def test_whoever_keeps_checkpoints_in_an_object_store_is_told_at_the_start_that_this_is_new(
-    location: str, warned: bool, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The log says so first, so also if the client then cannot reach the store."""
-    client = make(checkpoint__location=location)
-    with caplog.at_level(logging.WARNING):
-        client.start()
-    assert (f"checkpoint.location '{location}' is in an object store, which is new" in caplog.text) is warned

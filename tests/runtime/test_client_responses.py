@@ -497,8 +497,6 @@ def test_a_replacement_takes_over_without_a_round_of_the_group(
     assert f"StreamThread-{threads + 1}" in names_of(client)
     assert "p0" in pipelines_of(client)[f"StreamThread-{threads + 1}"]
     assert world.engine.started.count("p1") == (2 if threads == 1 else 1)
-    # The claim of the checkpoint is the same one: no directory was renamed.
-    assert len({claim.epoch for claim in world.engine.claims if claim.pipeline == "p0"}) == 1
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -506,7 +504,7 @@ def test_failing_as_often_as_there_are_threads_and_then_going_on(
     threads: int, make: Make, world: FakeWorld
 ) -> None:
     """Source: StreamsUncaughtExceptionHandlerIntegrationTest shouldReplaceThreads, shouldReplaceSingleThread,
-    shouldEmitSameRecordAfterFailover (the same batch is tried again: the checkpoint is the same)."""
+    shouldEmitSameRecordAfterFailover (the same records are tried again: their offsets are not committed)."""
     client = make(
         num__stream__threads=threads, replace__thread__backoff__ms=0, replace__thread__backoff__max__ms=0
     )

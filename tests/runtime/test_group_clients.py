@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from fake_world import FakeWorld
-from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles
 from scenes import (
     SOON,
     SOON_S,
@@ -69,9 +68,7 @@ def all_run_once(world: FakeWorld, pipelines: tuple[str, ...] = PIPELINES) -> bo
     return all(len(world.runners(name)) == 1 for name in pipelines)
 
 
-def test_a_table_alone_needs_neither_spark_nor_a_place_for_checkpoints(
-    make: Make, world: FakeWorld, tmp_path: Path
-) -> None:
+def test_a_table_alone_needs_no_spark(make: Make, world: FakeWorld, tmp_path: Path) -> None:
     """Its clients share its partitions. None starts an engine, even if Spark is to be kept warm."""
     world.topics.add("users", 4)
     world.log.append(TopicPartition("users", 0), (b"ann", b"Ann", 1))
@@ -178,46 +175,6 @@ def test_a_pipeline_changes_hands_only_when_its_holder_has_let_go(member: Make, 
     assert wide.overlaps == []
 
 
-def test_the_newer_claim_of_a_checkpoint_is_that_of_the_new_owner(member: Make, world: FakeWorld) -> None:
-    """Epochs grow from hand to hand (D5)."""
-    first = member("A")
-    running(first)
-    first.close(SOON)
-    second = member("B")
-    running(second)
-    one, other = world.engine_of("A"), world.engine_of("B")
-    assert one is not None
-    assert other is not None
-    assert other.claims[-1].epoch > one.claims[-1].epoch
-
-
-def test_finished_offsets_are_committed_by_who_runs_the_pipeline(member: Make, world: FakeWorld) -> None:
-    """Kafka's own tools show the lag."""
-    first, second = member("A"), member("B")
-    running(first, second)
-    wait_until(lambda: all_run_once(world, ("p0",)), "it runs", SOON_S)
-    (runner,) = world.runners("p0")
-    engine = world.engine_of(runner)
-    assert engine is not None
-    engine.progress("p0", {TopicPartition("lines", 0): 17})
-    world.membership_of(runner).commit()
-    assert world.group.committed[TopicPartition("lines", 0)] == 17
-
-
-def test_of_tasks_no_offsets_are_committed_beside_their_own(
-    member: Make, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What they have read is more than they have committed, or less: a restart would lose or repeat it."""
-    monkeypatch.setenv("MILLSTREAM_ENGINE", "tasks")
-    client = member("A")
-    running(client)
-    engine = world.engine_of("A")
-    assert engine is not None
-    engine.progress("p0", {TopicPartition("lines", 0): 17})
-    world.membership_of("A").commit()
-    assert world.group.committed == {}
-
-
 # --- lost --------------------------------------------------------------------------------------------------
 
 
@@ -246,13 +203,10 @@ def test_a_client_that_is_lost_stops_its_queries_and_joins_again(
     assert client.health.ready
     assert handler.exceptions == []
     assert "is no longer in its group: its heartbeats had no answer" in caplog.text
-    engine = world.engine_of("A")
-    assert engine is not None
-    assert engine.claims[-1].epoch > engine.claims[0].epoch  # claimed anew: somebody might have had it
 
 
 def test_what_a_lost_client_had_goes_to_another_one_even_if_it_hangs(member: Make, world: FakeWorld) -> None:
-    """A zombie's claim is worth nothing then: its directory is the other one's (D5)."""
+    """A zombie cannot commit anything then: the broker has fenced its tasks (D19)."""
     first, second = member("A"), member("B")
     running(first)
     running(second)
@@ -262,9 +216,6 @@ def test_what_a_lost_client_had_goes_to_another_one_even_if_it_hangs(member: Mak
     world.group.kick(world.membership_of("A"), again=False)
     wait_until(lambda: "B" in world.runners("p0"), "B takes over", SOON_S)
     assert [(each.runner, each.newcomer) for each in world.overlaps] == [("A", "B")]
-    engine = world.engine_of("A")
-    assert engine is not None
-    assert not Path(engine.claims[-1].path).is_dir()  # a fence, or nothing yet: never a checkpoint
     world.stop_gate.set()
     wait_until(lambda: world.runners("p0") == ["B"], "A has stopped", SOON_S)
 
@@ -497,7 +448,7 @@ def test_a_client_with_another_topology_is_told_so_and_the_others_go_on(
     member: Make, wide: FakeWorld
 ) -> None:
     """TaskAssignmentException that names both; the one that works is left alone."""
-    first, second = member("A"), member("B", two_pipelines(), checkpoint__location=None)
+    first, second = member("A"), member("B", two_pipelines())
     running(first)
     second.start()
     with pytest.raises(TaskAssignmentException, match=r"'B' run.* a different topology .* from client.* 'A'"):
@@ -506,22 +457,6 @@ def test_a_client_with_another_topology_is_told_so_and_the_others_go_on(
     assert wide.runners("p0") == ["A"]
     first.wait_until_running(SOON)
     assert first.failures == ()
-
-
-def test_clients_that_cannot_share_checkpoints_cannot_share_the_work(
-    member: Make, world: FakeWorld, tmp_path: Path
-) -> None:
-    """They are told which setting is wrong."""
-    first = member("A")
-    second = member("B", checkpoint__location=str(tmp_path / "elsewhere"))
-    running(first)
-    second.start()
-    with pytest.raises(
-        TaskAssignmentException, match=r"Set checkpoint\.location to a location that all clients"
-    ):
-        second.wait(SOON)
-    first.wait_until_running(SOON)
-    assert world.runners("p0") == ["A"]
 
 
 # --- migrated ----------------------------------------------------------------------------------------------
@@ -540,49 +475,14 @@ def test_a_pipeline_that_migrated_is_no_failure_and_comes_back(
     running(client)
     generation = world.group.generation
     with caplog.at_level(logging.WARNING):
-        world.engine.end("p0", TaskMigratedException("claimed by another client"))
+        world.engine.end("p0", TaskMigratedException("fenced by another client"))
         runs(world, times=2)
     client.wait_until_running(SOON)
     assert handler.exceptions == []
     assert client.failures == ()
     assert world.group.generation > generation
-    assert "drops pipeline p0: claimed by another client" in caplog.text
+    assert "drops pipeline p0: fenced by another client" in caplog.text
     assert names_of(client) == ["StreamThread-1"]
-
-
-def test_a_checkpoint_that_was_claimed_meanwhile_is_not_used_again(
-    member: Make, world: FakeWorld, tmp_path: Path
-) -> None:
-    """A thread that starts the pipeline anew finds the claim gone, joins again, and claims it then."""
-    handler = Handler(Response.REPLACE_THREAD)
-    client = member("A")
-    client.set_uncaught_exception_handler(handler)
-    running(client)
-    root = tmp_path / "checkpoints" / "app"
-    stolen = CheckpointClaims(LocalCheckpointFiles(root), str(root)).claim("p0", 0, "a stranger")
-    generation = world.group.generation
-    world.engine.end("p0", poison())
-    runs(world, times=2)
-    client.wait_until_running(SOON)
-    assert len(handler.exceptions) == 1  # the poison; that somebody has claimed it is none
-    assert world.group.generation > generation
-    assert world.engine.claims[-1].epoch > stolen.epoch
-
-
-def test_a_claim_that_is_stolen_during_a_pause_is_noticed(
-    member: Make, world: FakeWorld, tmp_path: Path
-) -> None:
-    """Resuming starts the query anew, and so looks at the claim."""
-    client = member("A")
-    running(client)
-    client.pause()
-    wait_until(lambda: not world.engine.running, "it stops", SOON_S)
-    root = tmp_path / "checkpoints" / "app"
-    stolen = CheckpointClaims(LocalCheckpointFiles(root), str(root)).claim("p0", 0, "a stranger")
-    client.resume()
-    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
-    assert world.engine.claims[-1].epoch > stolen.epoch
-    assert client.failures == ()
 
 
 # --- reading stores while clients come and go --------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_a_changelog_that_is_gone_ends_all_who_keep_its_store(
             assert error.topics == ("app-counts-changelog",)
             what = "deleted and created again (topic id" if again else "deleted while the client was running"
             assert f"changelog 'app-counts-changelog' was {what}" in str(error)
-            assert "changelog.lost.policy=rebuild" in str(error)
+            assert "millstream reset" in str(error)
 
 
 @pytest.mark.parametrize("again", [False, True])

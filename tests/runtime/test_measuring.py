@@ -10,11 +10,10 @@ from fake_world import FakeWorld
 from scenes import Handler, Make, poison, running, word_count
 from waiting import wait_until
 
-from millstream import Consumed, Materialized, Serdes, Stores, StreamsBuilder
 from millstream.metrics.client_metrics import ClientMetrics
-from millstream.model import BatchReport, StoreKind, TopicPartition
+from millstream.model import BatchReport, TopicPartition
 from millstream.runtime.client import KafkaStreams
-from millstream.runtime.measuring import keepers_of, readers_of
+from millstream.runtime.measuring import readers_of
 from millstream.runtime.state.supervision import StreamThreadExceptionResponse as Response
 from millstream.states import ThreadState
 
@@ -117,26 +116,3 @@ def test_what_reads_a_topic_is_known_by_name_by_pattern_and_for_internal_topics(
     readers = readers_of(word_count(), "app")
     assert readers("lines") == ((0, "KSTREAM-SOURCE-0000000000"),)
     assert readers("nothing") == ()
-
-
-def test_which_store_is_the_only_state_of_its_pipeline() -> None:
-    """A second aggregation, a join or a store in memory makes its figures those of several, or of none."""
-    string = Consumed.with_(Serdes.string(), Serdes.string())
-
-    def kept(*stores: str | Materialized, with_table: bool = False) -> tuple[str, StoreKind] | None:
-        builder = StreamsBuilder()
-        stream = builder.stream("in", string)
-        if with_table:
-            table = builder.table("table", string, Materialized.as_("table"))
-            stream = stream.join(table, lambda value, row: value)
-        for store in stores:
-            stream.group_by_key().count(store if isinstance(store, Materialized) else Materialized.as_(store))
-        stream.to("out")
-        return keepers_of(builder.build())("p0")
-
-    assert kept("one") == ("one", StoreKind.KEY_VALUE)
-    assert kept("one", "two") is None
-    assert kept("one", with_table=True) is None
-    assert kept(with_table=True) is None
-    assert kept() is None
-    assert kept(Materialized.as_(Stores.in_memory_key_value_store("one"))) is None

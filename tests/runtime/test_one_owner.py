@@ -219,7 +219,7 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_patience")
 @pytest.mark.parametrize("inherited", [False, True])
 def test_closing_does_not_wait_for_spark(inherited: bool, member: Make, world: FakeWorld) -> None:
-    """Nor does it claim the checkpoint, or start the pipeline; the handler is not asked. Spark ends later.
+    """Nor does it start the pipeline; the handler is not asked. Spark ends later.
 
     `inherited`: the second of two clients closes just after the first, whose work it has got.
     """
@@ -251,7 +251,7 @@ def test_closing_does_not_wait_for_spark(inherited: bool, member: Make, world: F
     engine = world.engine_of("B")
     assert engine is not None
     wait_until(lambda: engine.closed, "and is ended", SOON_S)
-    assert (engine.compiled, engine.started, engine.claims) == ([], [], [])
+    assert (engine.compiled, engine.started) == ([], [])
 
 
 @pytest.mark.usefixtures("no_patience")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,7 +18,7 @@ from millstream.errors import (
     TaskMigratedException,
 )
 from millstream.model import LagInfo, PipelineMetadata, TaskId, TopicPartition
-from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline, TopicDescription
+from millstream.ports import BytesStore, KeyValueBytesStore, PipelineEnd, RunningPipeline
 from millstream.runtime.state.assignment import Share, StorePart
 from millstream.runtime.state.events import PipelineMigrated, Settled, ThreadMoved
 from millstream.runtime.threads.crew import Crew
@@ -90,7 +90,7 @@ class FakeSupplies:
         self.lost_topics: tuple[str, ...] = ()
         self.known_lost = 0
         self.readable: list[TopicPartition] = []
-        self.updater_has_restored = self.at_once = self.begins_anew = False
+        self.updater_has_restored = self.at_once = False
         self.may_open = threading.Event()
         self.may_open.set()
         self.restored: Callable[[], None] = lambda: None
@@ -123,13 +123,8 @@ class FakeSupplies:
         self.pipelines.append(FakePipeline(name, self, on_end))
         return self.pipelines[-1]
 
-    def note_topics(self, pipeline: str, topics: Mapping[str, TopicDescription]) -> bool:
-        self.did.append(f"note {', '.join(topics)} for {pipeline}")
-        return self.begins_anew
-
-    def note_read(self, pipeline: str, without: Iterable[str]) -> None:
-        if without:
-            self.did.append(f"note what {pipeline} has read, not {', '.join(sorted(without))}")
+    def reads(self, pipeline: str, topics: Iterable[str]) -> bool:
+        return pipeline == "p0"
 
     def diagnosed(self, error: StreamsException) -> StreamsException:
         return error
@@ -284,7 +279,7 @@ def test_what_is_not_in_a_new_share_is_let_go_of_first(lone: Lone) -> None:
 def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
     lone: Lone, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, with what was not read; and what has come in the topic's place is noted only after that."""
+    """Once, with what was not read; and once more with what has come in the topic's place."""
     lone.thread.start()
     lone.give("p0", "p1")
     lone.until(S.RUNNING)
@@ -293,18 +288,19 @@ def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
     with caplog.at_level(logging.WARNING):
         lone.thread.drop(("logs-2",), 1)
         lone.thread.drop(("logs-2",), 1)
-        lone.thread.note({"logs-2": TopicDescription("logs-2", 1, "new")})
-        wait_until(lambda: len(lone.supplies.did) == 5, "noted", SOON_S)
-    noted = ["note logs-2 for p0", "note logs-2 for p1"]
-    assert lone.supplies.did == ["stop p0", "note what p0 has read, not logs-2", "start p0", *noted]
+        lone.thread.grow(frozenset({"logs-2"}))
+        wait_until(lambda: len(lone.supplies.did) == 4, "run anew", SOON_S)
+    assert lone.supplies.did == ["stop p0", "start p0"] * 2
     assert "continues without it. These offsets had not been read when" in caplog.text
     assert "are lost: 5 of partition 1" in caplog.text
     assert lone.thread.state is S.RUNNING
     lone.thread.pause(True)
     lone.supplies.lost_topics, lone.supplies.known_lost = ("logs-2", "logs-2"), 2
     lone.thread.drop(("logs-2",), 2)
-    lone.thread.note({"logs-2": TopicDescription("logs-2", 1, "newer")})
-    wait_until(lambda: lone.supplies.did[5:] == ["stop p1", "stop p0", "note logs-2 for p1"], "noted", SOON_S)
+    lone.thread.grow(frozenset({"logs-2"}))
+    lone.thread.pause(False)
+    wait_until(lambda: len(lone.supplies.did) == 8, "both run again", SOON_S)
+    assert lone.supplies.did[4:] == ["stop p1", "stop p0", "start p1", "start p0"]
     assert lone.failures == []
 
 
@@ -444,30 +440,18 @@ def test_a_pipeline_that_migrated_is_dropped_and_no_failure(when: str, lone: Lon
     assert lone.thread.metadata().pipelines == ()
 
 
-def test_new_topics_are_noted_for_each_pipeline_that_it_has(lone: Lone) -> None:
-    """Paused as well: its query may have read them before."""
+def test_queries_that_read_what_has_grown_are_restarted(lone: Lone) -> None:
+    """Unless they are not running: they find it when they start."""
     lone.thread.start()
     lone.give("p0", "p1")
     lone.until(S.RUNNING)
-    lone.thread.pause(True)
-    lone.thread.note({"in-2": TopicDescription("in-2", 1, "id")})
-    wait_until(lambda: "note in-2 for p1" in lone.supplies.did, "noted", SOON_S)
-    assert lone.supplies.did[-2:] == ["note in-2 for p0", "note in-2 for p1"]
-
-
-def test_a_query_that_does_not_find_new_topics_itself_is_restarted(lone: Lone) -> None:
-    """Unless it is not running: it finds them when it starts."""
-    lone.supplies.begins_anew = True
-    lone.thread.start()
-    lone.give("p0")
-    lone.until(S.RUNNING)
-    topics = {"in-2": TopicDescription("in-2", 1, "id")}
-    lone.thread.note(topics)
+    lone.thread.grow(frozenset({"in-2"}))
     wait_until(lambda: lone.supplies.did[-2:] == ["stop p0", "start p0"], "it is restarted", SOON_S)
     lone.thread.pause(True)
-    lone.thread.note(topics)
-    wait_until(lambda: lone.supplies.did.count("note in-2 for p0") == 2, "noted", SOON_S)
-    assert lone.supplies.did.count("start p0") == 2
+    lone.thread.grow(frozenset({"in-2"}))
+    lone.thread.pause(False)
+    wait_until(lambda: lone.supplies.did.count("start p1") == 2, "both run again", SOON_S)
+    assert lone.supplies.did.count("start p0") == 3
 
 
 def test_a_stop_between_two_starts_leaves_the_second_one_out(lone: Lone) -> None:

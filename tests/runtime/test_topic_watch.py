@@ -12,7 +12,6 @@ import pytest
 from fake_ports import FakeTopics
 from hypothesis import given
 from hypothesis import strategies as st
-from millstream.checkpoints.identity import TopicRole
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -32,6 +31,7 @@ from millstream.runtime.topics.topic_news import (
     source_patterns,
     written_topics,
 )
+from millstream.runtime.topics.topic_uses import TopicRole
 from millstream.runtime.topics.topic_watch import TopicWatch, pause_after
 
 LOGS = re.compile("logs-.*")

@@ -164,7 +164,7 @@ def assigned(turn: Turn, event: Assigned) -> None:
         reaction = react(event.assignment, turn.state.about.client_id)
     if isinstance(reaction, TakeWork):
         tasks = turn.state.plan.tasks if turn.state.plan is not None else ()
-        strange = _unknown_work(reaction.assignment, turn.state.about.pipelines, tasks)
+        strange = unknown_work(reaction.assignment, turn.state.about.pipelines, tasks)
         reaction = reaction if strange is None else FailThreads(strange)
     turn.set_group(took_part=isinstance(reaction, TakeWork))
     match reaction:
@@ -275,7 +275,7 @@ def _let_all_go(turn: Turn) -> None:
     turn.do(*instructions)
 
 
-def _unknown_work(
+def unknown_work(
     assignment: Assignment, pipelines: Collection[str], tasks: Iterable[TaskId]
 ) -> TaskAssignmentException | None:
     """Why an assignment cannot be done here: it names pipelines or subtopologies that this topology lacks.

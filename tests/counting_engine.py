@@ -22,6 +22,7 @@ from typing import Any
 
 from millstream.checkpoints.fencing import LocalCheckpointFiles
 from millstream.checkpoints.offset_log import OffsetLog, log_of, unfinished
+
 from millstream.config import StreamsConfig
 from millstream.errors import PipelineException, StreamsException, TaskMigratedException, TopologyException
 from millstream.kafka.records import read_records, write_records

@@ -6,8 +6,8 @@ import json
 import random
 
 import pytest
-
 from millstream.group.trust import PipelineOwner
+
 from millstream.remote.proof import (
     MOST_REMEMBERED,
     WINDOW_MS,

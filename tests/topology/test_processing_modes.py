@@ -6,15 +6,15 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from millstream.runtime.modes import modes_of
+from millstream.topology.real_time import Mode, Modes, avoided, obstacles, twice
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream import Consumed, JoinWindows, Processor, Serdes, StreamsBuilder, TimeWindows
 from millstream.config import StreamsConfig
 from millstream.errors import ConfigException, TopologyException
-from millstream.runtime.modes import modes_of
 from millstream.topology.pipeline import Scan
-from millstream.topology.real_time import Mode, Modes, avoided, obstacles, twice
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 SHOUT = F.udf(lambda value: value.upper(), T.StringType())

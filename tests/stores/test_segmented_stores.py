@@ -417,7 +417,7 @@ def test_a_backward_read_does_not_step_over_what_was_dropped(windows: Any) -> No
 
 def test_wipe_forgets_the_time_as_well(windows: Any) -> None:
     """The store stays open and can be filled again, with older records."""
-    windows.apply([record(b"a", 100 * RETENTION)], 4, 2)
+    windows.apply([record(b"a", 100 * RETENTION)], 4)
     windows.wipe()
     assert (windows.position, windows.stream_time_ms) == (None, None)
     assert list(windows.fetch(None, None, None, None)) == []

@@ -1,9 +1,9 @@
 """An engine without Spark that does real work: it counts records of Kafka, and writes changelogs and outputs.
 
 For tests of what is beside an engine: groups, responses, stores, standbys, query servers. A client with it
-has a real broker, a real group and real stores, and starts in a second. Like Spark it runs in micro-batches,
-keeps its progress in the claimed checkpoint, repeats an interrupted batch, writes at least once, and marks
-changelog records with the epoch of its claim.
+has a real broker, a real group and real stores, and starts in a second. As tasks do, it keeps everything in
+Kafka: it restores its counts from changelogs, and commits offsets, counts and outputs in one transaction,
+whose id fences an earlier owner of the pipeline.
 
 It runs sources of text, `map_values`, `group_by`, `count` (windowed, too), `to_stream` and `to`, and refuses
 anything else. It calls functions with Python values, record by record. It drops no late records.
@@ -11,24 +11,24 @@ anything else. It calls functions with Python values, record by record. It drops
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from millstream.checkpoints.fencing import LocalCheckpointFiles
-from millstream.checkpoints.offset_log import OffsetLog, log_of, unfinished
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as NativePartition
+
 from millstream.config import StreamsConfig
 from millstream.errors import PipelineException, StreamsException, TaskMigratedException, TopologyException
-from millstream.kafka.records import read_records, write_records
+from millstream.kafka.clients import build, producer_config, restore_consumer_config
+from millstream.kafka.records import read_records
 from millstream.kafka.topics import KafkaTopics
-from millstream.model import EPOCH_HEADER, BatchReport, FirstBatch, KafkaRecord, PipelineMetadata
+from millstream.model import BatchReport, FirstBatch, KafkaRecord, PipelineMetadata
 from millstream.model import TopicPartition as At
-from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd
+from millstream.ports import CompiledPipeline, PipelineEnd
 from millstream.query.metadata import default_partition
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
@@ -45,7 +45,7 @@ from millstream.topology.nodes import (
     Source,
     ToStream,
 )
-from millstream.topology.pipeline import Pipeline, Scan, input_label
+from millstream.topology.pipeline import Pipeline, topics_of_input
 from millstream.topology.windows import SessionWindows, TimeWindows
 
 __all__ = ["CountingEngine"]
@@ -55,8 +55,7 @@ log = logging.getLogger("millstream.counting")
 _EVERY_S = 0.03
 _READ_S = 30.0
 _STOP_S = 5.0
-_HEAD = ("v1", '{"batchWatermarkMs":0,"batchTimestampMs":0}')
-"""The first lines of a file in `offsets`, as Spark has them."""
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 Record = tuple[Any, Any, int]
 """Key, value, timestamp in ms."""
@@ -84,9 +83,10 @@ class CountingEngine:
         """Check that it can count that. Keys are text, unless their store says otherwise."""
         self._partitions = partitions
         for node in pipeline.nodes:
-            known = isinstance(node, Source | MapValues | SelectKey | Aggregate | ToStream | Sink)
-            shuffle = isinstance(node, Repartition) and node in pipeline.shuffles
-            if not (known or shuffle) or (isinstance(node, Aggregate) and node.aggregation != Count()):
+            known = isinstance(
+                node, Source | MapValues | SelectKey | Aggregate | ToStream | Sink | Repartition
+            )
+            if not known or (isinstance(node, Aggregate) and node.aggregation != Count()):
                 raise TopologyException(
                     f"{node.name}: the counting engine cannot run a {type(node).__name__}"
                 )
@@ -94,36 +94,20 @@ class CountingEngine:
             store.name: (store.key_serde or Serdes.string(), store.value_serde or Serdes.long())
             for store in pipeline.stores
         }
-        scans = tuple(Scan(input_label(node), tuple(serdes)) for node in pipeline.inputs)
-        return CompiledPipeline(pipeline, serdes, scans=scans)
-
-    def fitting(self, compiled: CompiledPipeline, claim: CheckpointClaim) -> CompiledPipeline:
-        """There is only one way to run it."""
-        return compiled
+        return CompiledPipeline(pipeline, serdes)
 
     def start(
         self,
         compiled: CompiledPipeline,
-        claim: CheckpointClaim,
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> CountingPipeline:
-        """Run it from the claimed checkpoint, on a thread of its own."""
-        counting = Counting(compiled, claim, self._config, self._partitions)
+        """Run it from what is committed, on a thread of its own."""
+        counting = Counting(compiled, self._config, self._topics, self._partitions)
         running = CountingPipeline(counting, self._topics, on_end, on_batch)
         with self._lock:
             self._running.append(running)
         return running
-
-    def check_reach(self, root: str) -> None:
-        """This process runs them."""
-
-    def rebuild(
-        self, compiled: CompiledPipeline, claim: CheckpointClaim, changelogs: Collection[str]
-    ) -> None:
-        """Write the counts of these changelogs once more."""
-        counting = Counting(compiled, claim, self._config, self._partitions)
-        counting.write_all(changelogs)
 
     def refresh(self, table: FrameTable) -> int:
         """There is no Spark, and so no DataFrame."""
@@ -133,16 +117,8 @@ class CountingEngine:
         """There is no Spark, and so no DataFrame."""
         raise TopologyException(f"'{topic}': the counting engine has no DataFrames")
 
-    def written(self, claim: CheckpointClaim) -> int:
-        """It writes at least once, without markers."""
-        return 0
-
     def warm_up(self, topic: str | None) -> None:
         """Nothing is cold here."""
-
-    def checkpoint_files(self, root: str) -> LocalCheckpointFiles:
-        """The files below a directory."""
-        return LocalCheckpointFiles(root)
 
     def close(self) -> None:
         """Stop what runs. Idempotent."""
@@ -172,6 +148,7 @@ class CountingPipeline:
         self._began = time.monotonic()
         self._first: FirstBatch | None = FirstBatch(0.0)
         self._records = 0
+        self._batches = -1
         self._ends: dict[At, int] = {}
         self._stopping = threading.Event()
         self._finishing = threading.Lock()
@@ -196,7 +173,7 @@ class CountingPipeline:
             self._name,
             running,
             records=self._records,
-            batch_id=self._counting.batch,
+            batch_id=self._batches,
             position=position,
             lag={at: max(0, end - position.get(at, 0)) for at, end in self._ends.items()} or None,
             first_batch=self._first and FirstBatch(time.monotonic() - self._began) if running else None,
@@ -205,16 +182,17 @@ class CountingPipeline:
     def _run(self) -> None:
         error: BaseException | None = None
         try:
-            self._repeat_interrupted()
+            self._counting.take_over()
             while not self._stopping.is_set():
                 ends = self._ends_now()
                 if ends is not None:
                     if any(end > self._counting.position[at] for at, end in ends.items()):
-                        self._batch(ends)
+                        self._count(ends)
                     self._first = None
                 self._stopping.wait(_EVERY_S)
         except Exception as raised:  # whatever ended it is passed to the thread that owns it
             error = None if self._stopping.is_set() else self._translated(raised)
+        self._counting.close()
         self._finish(error)
 
     def _finish(self, error: BaseException | None) -> None:
@@ -227,35 +205,17 @@ class CountingPipeline:
     def _ends_now(self) -> dict[At, int] | None:
         """Where the sources end; None: Kafka does not say just now. The client finds out what is missing."""
         try:
-            names = set(self._counting.topics)
-            if self._counting.patterns:
-                names |= {
-                    name
-                    for name in self._topics.names()
-                    if any(pattern.fullmatch(name) for pattern in self._counting.patterns)
-                }
-            there = self._topics.look(names)
-            partitions = [At(name, each) for name, topic in there.items() for each in range(topic.partitions)]
+            partitions = self._counting.partitions()
             if new := [at for at in partitions if at not in self._counting.position]:
-                self._counting.position.update(self._topics.beginning_offsets(new))
-            self._ends = self._topics.end_offsets(partitions)
+                first = self._topics.beginning_offsets(new)
+                known = self._topics.committed(self._counting.config.application_id, new)
+                self._counting.position.update({**first, **known})
+            ends = self._topics.end_offsets(partitions)
         except StreamsException as error:
             log.debug("pipeline %s: %s", self._name, error)
             return None
+        self._ends = {at: max(end, self._counting.position[at]) for at, end in ends.items()}
         return dict(self._ends)
-
-    def _repeat_interrupted(self) -> None:
-        planned, position = self._counting.interrupted, self._counting.position
-        if planned is not None:
-            new = [at for at in planned.positions if at not in position]
-            position.update(self._topics.beginning_offsets(new))
-            self._count(planned.positions)
-
-    def _batch(self, ends: Mapping[At, int]) -> None:
-        position = self._counting.position
-        ends = {at: max(end, position[at]) for at, end in ends.items()}
-        self._counting.plan(ends)
-        self._count(ends)
 
     def _count(self, ends: Mapping[At, int]) -> None:
         counting = self._counting
@@ -265,7 +225,7 @@ class CountingPipeline:
             records = list(read_records(counting.config, starts, ends, timeout_s=_READ_S))
             if time.monotonic() > deadline:
                 raise StreamsException(f"its sources could not be read in {_READ_S:g} s")
-            counting.count(records)
+            written = counting.count(records)
         except StreamsException:
             raise
         except Exception as raised:
@@ -273,20 +233,19 @@ class CountingPipeline:
                 f"pipeline {self._name}: its query failed: a function raised {type(raised).__name__}",
                 pipeline=self._name,
                 offsets={at: (starts[at], end) for at, end in ends.items()},
-                batch_id=counting.batch + 1,
+                batch_id=self._batches + 1,
             ) from raised
-        counting.commit(ends)
+        counting.commit(written, ends)
         self._records += len(records)
+        self._batches += 1
         self._first = None
         read = {at: end - starts[at] for at, end in ends.items()}
-        self._on_batch(BatchReport(self._name, counting.batch, read=read))
+        self._on_batch(BatchReport(self._name, self._batches, read=read))
 
     def _translated(self, raised: BaseException) -> BaseException:
-        claim = self._counting.claim
-        if isinstance(raised, StreamsException) and not Path(claim.path).is_dir():
+        if isinstance(raised, KafkaException) and raised.args[0].code() in _FENCED:
             migrated = TaskMigratedException(
-                f"pipeline {self._name}: another client has taken over its checkpoint, which this one had "
-                f"claimed at epoch {claim.epoch}"
+                f"pipeline {self._name}: another client has taken it over, and the broker has fenced this one"
             )
             migrated.__cause__ = raised
             return migrated
@@ -298,80 +257,110 @@ class CountingPipeline:
 
 
 class Counting:
-    """A pipeline's work and its progress, in the directory of its claim."""
+    """A pipeline's work and its progress, which is in Kafka. A failed one is thrown away."""
 
     def __init__(
         self,
         compiled: CompiledPipeline,
-        claim: CheckpointClaim,
         config: StreamsConfig,
+        topics: KafkaTopics,
         partitions: Mapping[str, int],
     ) -> None:
         self.pipeline = compiled.pipeline
-        self.claim = claim
         self.config = config
+        self.position: dict[At, int] = {}
+        self._topics = topics
         self._serdes = compiled.store_serdes
         self._partitions = partitions
-        sources = [node for node in self.pipeline.inputs if isinstance(node, Source)]
-        self._sources = sources
-        self.topics = tuple(topic for node in sources for topic in node.topics)
-        self.patterns = tuple(node.pattern for node in sources if node.pattern is not None)
-        root, _, self._directory = claim.path.rpartition("/")
-        self._files = LocalCheckpointFiles(root)
-        self._files.make_directories(self._directory)
-        done = log_of(self._files, self._directory)
-        self.batch = -1 if done is None else done.batch
-        self.position = {} if done is None else done.positions
-        self.interrupted = unfinished(self._files, self._directory)
+        inputs = self.pipeline.inputs
+        self._names = {name for node in inputs for name in topics_of_input(node, config.application_id)}
+        self._patterns = [node.pattern for node in inputs if isinstance(node, Source) and node.pattern]
+        self._producer: Any = None
+        self._group: Any = None
         self._counts: defaultdict[str, Counts] = defaultdict(dict)
-        for store, counts in json.loads(self._files.read(self._file("state")) or b"{}").items():
-            self._counts[store] = {bytes.fromhex(key): tuple(each) for key, each in counts.items()}
 
-    def _file(self, kind: str, batch: int | None = None) -> str:
-        return f"{self._directory}/{kind}/{self.batch if batch is None else batch}"
+    def partitions(self) -> list[At]:
+        """The partitions that it reads, as they are now."""
+        names = set(self._names)
+        if self._patterns:
+            found = self._topics.names()
+            names |= {name for name in found if any(each.fullmatch(name) for each in self._patterns)}
+        there = self._topics.look(names)
+        return [At(name, each) for name, topic in there.items() for each in range(topic.partitions)]
 
     # --- progress ----------------------------------------------------------------------------------------
 
-    def plan(self, ends: Mapping[At, int]) -> None:
-        """Note what the next batch reads: if it is interrupted, it is repeated with the same records."""
-        lines = tuple(
-            {
-                topic: {str(at.partition): end for at, end in ends.items() if at.topic == topic}
-                for topic in sorted({at.topic for at in ends if _reads(source, at.topic)})
-            }
-            for source in self._sources
+    def take_over(self) -> None:
+        """Fence an earlier owner, then read the counts that it has committed."""
+        own = {"transactional.id": f"{self.config.application_id}-{self.pipeline.name}", "linger.ms": 0}
+        shared = producer_config(self.config)
+        self._producer = build(Producer, {"partitioner": "murmur2_random", **shared, **own})
+        self._group = build(
+            Consumer, {**restore_consumer_config(self.config), "group.id": self.config.application_id}
         )
-        log_ = OffsetLog(self.batch + 1, _HEAD, lines)
-        self._files.write(self._file("offsets", self.batch + 1), log_.to_bytes())
+        self._producer.init_transactions(_READ_S)
+        for node in self.pipeline.nodes:
+            if isinstance(node, Aggregate):
+                self._restore(node)
 
-    def commit(self, ends: Mapping[At, int]) -> None:
-        """The batch is done: its counts, and then that it is."""
-        batch = self.batch + 1
-        state = {
-            store: {key.hex(): each for key, each in counts.items()} for store, counts in self._counts.items()
-        }
-        self._files.write(self._file("state", batch), json.dumps(state).encode())
-        self._files.write(self._file("commits", batch), b"v1\n{}")
-        self._files.delete(self._file("state", batch - 2))
-        self.batch = batch
+    def _restore(self, node: Aggregate) -> None:
+        changelog = f"{node.stored.name}-changelog"
+        topic = internal_topic(self.config.application_id, changelog)
+        partitions = [At(topic, number) for number in range(self._partitions[changelog])]
+        starts, ends = self._topics.beginning_offsets(partitions), self._topics.end_offsets(partitions)
+        counts, serde = self._counts[node.stored.name], self._serdes[node.stored.name][1]
+        for each in read_records(self.config, starts, ends, timeout_s=_READ_S):
+            assert each.key is not None
+            if each.value is None:
+                counts.pop(each.key, None)
+            else:
+                counts[each.key] = serde.deserialize(each.value), each.timestamp
+
+    def close(self) -> None:
+        """Release its clients."""
+        if self._group is not None:
+            self._group.close()
+
+    def commit(self, written: list[KafkaRecord], ends: Mapping[At, int]) -> None:
+        """Write all of it, with the offsets, or nothing.
+
+        Raises:
+            KafkaException: the broker refuses; another client may have taken over.
+        """
+        self._producer.begin_transaction()
+        try:
+            for each in written:
+                place = {} if each.partition < 0 else {"partition": each.partition}
+                self._producer.produce(each.topic, each.value, each.key, timestamp=each.timestamp, **place)
+                self._producer.poll(0)
+            offsets = [NativePartition(*at, end) for at, end in ends.items()]
+            group = self._group.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction(offsets, group, _READ_S)
+            self._producer.commit_transaction(_READ_S)
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                self._producer.abort_transaction(_READ_S)
+            raise
         self.position = {**self.position, **ends}
 
     # --- counting ----------------------------------------------------------------------------------------
 
-    def count(self, records: list[KafkaRecord]) -> None:
-        """Count these records, and write the results of the batch."""
+    def count(self, records: list[KafkaRecord]) -> list[KafkaRecord]:
+        """Count these records. Returns what is to be written."""
         rows: dict[Any, list[Record]] = {}
         written: list[KafkaRecord] = []
         for node in self.pipeline.nodes:
-            above = [row for parent in node.parents for row in rows[parent]]
+            above = [row for parent in node.parents for row in rows.get(parent, ())]
             match node:
-                case Source():
+                case Repartition() if node in self.pipeline.outputs:
+                    written += [self._output(node, row) for row in above]
+                case Source() | Repartition():
                     text = Serdes.string()
                     key, value = node.key_serde or text, node.value_serde or text
                     rows[node] = [
                         (key.deserialize(each.key), value.deserialize(each.value), each.timestamp)
                         for each in records
-                        if _reads(node, each.topic)
+                        if self._is_of(node, each.topic)
                     ]
                 case MapValues():
                     rows[node] = [(key, node.mapper(value), at) for key, value, at in above]
@@ -387,7 +376,7 @@ class Counting:
                     written += [self._output(node, row) for row in above]
                 case _:
                     rows[node] = above
-        write_records(self.config, written)
+        return written
 
     def _counted(self, node: Aggregate, rows: list[Record]) -> Counts:
         """The counts that have changed; 0: the session has become another one."""
@@ -417,29 +406,20 @@ class Counting:
             key,
             value,
             at,
-            ((EPOCH_HEADER, self.claim.epoch.to_bytes(8, "big")),),
         )
 
-    def _output(self, node: Sink, row: Record) -> KafkaRecord:
+    def _output(self, node: Sink | Repartition, row: Record) -> KafkaRecord:
         key, value, at = row
         key_bytes = (node.key_serde or Serdes.string()).serialize(key)
         value_bytes = (node.value_serde or Serdes.string()).serialize(value)
         assert node.topic is not None
-        return KafkaRecord(node.topic, -1, -1, key_bytes, value_bytes, at)
+        inside = isinstance(node, Repartition)
+        topic = internal_topic(self.config.application_id, node.topic) if inside else node.topic
+        return KafkaRecord(topic, -1, -1, key_bytes, value_bytes, at)
 
-    def write_all(self, changelogs: Collection[str]) -> None:
-        """Write the committed counts of these changelogs."""
-        nodes = [node for node in self.pipeline.nodes if isinstance(node, Aggregate)]
-        records = [
-            self._changelog_record(node, key, count)
-            for node in nodes
-            for key, count in self._counts[node.stored.name].items()
-        ]
-        write_records(self.config, [each for each in records if each.topic in changelogs])
-
-
-def _reads(source: Source, topic: str) -> bool:
-    return topic in source.topics or (source.pattern is not None and bool(source.pattern.fullmatch(topic)))
+    def _is_of(self, node: Source | Repartition, topic: str) -> bool:
+        by_pattern = isinstance(node, Source) and node.pattern is not None and node.pattern.fullmatch(topic)
+        return bool(by_pattern) or topic in topics_of_input(node, self.config.application_id)
 
 
 def _groups(windows: Any, counts: Counts, key: bytes, at: int) -> Iterator[tuple[bytes, int, int]]:

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from millstream.group.trust import unknown_work
 
 from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED, listed, printable, printable_lines
 from millstream.group.assignor import LeaderFacts, assign
 from millstream.group.codes import AssignorError
-from millstream.group.trust import unknown_work
 from millstream.group.userdata import Assignment, MemberInfo
 from millstream.group.userdata_layout import LATEST_OFFSET
 from millstream.kafka.coordinator import _user_data_of

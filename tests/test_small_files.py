@@ -18,15 +18,16 @@ from typing import Any
 
 import pytest
 from fake_ports import FakeObjectFiles, FakeTopics
-
-from millstream import small_files
-from millstream.broker.storage import DataDir, template
 from millstream.checkpoints.checkpoints import Checkpoints
 from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
 from millstream.checkpoints.identity import Noted, Notes, TopicRole
 from millstream.checkpoints.object_fencing import claims_of, live_of
 from millstream.checkpoints.offset_log import OffsetLog, log_of, mark, marked
 from millstream.checkpoints.starts import STARTS, Starts, TopicStart, read_starts
+from millstream.runtime.reset.afresh import forget_later, forget_now
+
+from millstream import small_files
+from millstream.broker.storage import DataDir, template
 from millstream.class_data import Archive
 from millstream.cli.doctor import _owner
 from millstream.config import StreamsConfig
@@ -44,7 +45,6 @@ from millstream.jars.jar_table import Jar
 from millstream.java import JavaHome, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.ports import CheckpointClaim
-from millstream.runtime.reset.afresh import forget_later, forget_now
 from millstream.small_files import create_whole, from_json, read_text, write_whole
 from millstream.stores.directory import StateDirectory
 from millstream.topology.pipeline import Scan

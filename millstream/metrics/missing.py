@@ -77,7 +77,10 @@ MISSING: tuple[MissingMetrics, ...] = (
         (
             "memtable-flush-time-*",
             "memtable-hit-ratio",
-            "write-stall-duration-avg",
+            "write-stall-duration-*",
+            "bytes-read-*",
+            "bytes-written-*",
+            "memtable-bytes-flushed-*",
             "block-cache-*-hit-ratio",
             "compaction-time-*",
             "number-file-errors-total",

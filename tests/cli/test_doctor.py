@@ -50,8 +50,6 @@ WELL = Facts(
     config="2 settings for 'orders'",
     state_dir="/var/lib/orders",
     disk_free=100 * GIGA,
-    checkpoint="/mnt/orders",
-    checkpoint_is_shared=True,
     cluster=CLUSTER,
 )
 
@@ -90,7 +88,6 @@ def cluster(**changes: Any) -> dict[str, Any]:
         ({"locked_by": 77}, "state", "WARNING", "process 77"),
         ({"disk_free": 2 * GIGA}, "disk", "WARNING", "2.0 GB"),
         ({"disk_free": GIGA // 2}, "disk", "FAILED", "0.5 GB"),
-        ({"checkpoint_problem": "another program"}, "checkpoint", "FAILED", "another program"),
         ({"cluster": None, "cluster_problem": "nobody answers"}, "broker", "FAILED", "nobody answers"),
         ({"cluster": None}, "broker", "SKIPPED", "Kafka's address is unknown"),
         (cluster(answer_ms=900.0), "broker", "WARNING", "900 ms"),

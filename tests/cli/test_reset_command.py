@@ -55,7 +55,7 @@ def test_each_option_says_where_to_begin(tmp_path: Path) -> None:
 def test_a_plan_is_json_as_well() -> None:
     """Programs can see what is read from where, and what is deleted."""
     position = NewPosition(TopicPartition("in", 0), 12, 3, 40, "it has no more")
-    plan = ResetPlan("app", (position,), internal=("app-x-changelog",), pipelines=("p0",), tasks=2)
+    plan = ResetPlan("app", (position,), internal=("app-x-changelog",), tasks=2)
     told = json.loads(json.dumps(plan_as_dict(plan, done=False)))
     assert told["positions"] == [{"topic": "in", "partition": 0, "offset": 12, "note": "it has no more"}]
     assert (told["done"], told["deleted_topics"], told["state"]["tasks"]) == (False, ["app-x-changelog"], 2)

@@ -36,13 +36,12 @@ def test_explain_prints_the_pipelines() -> None:
     code, text = run("explain", ORDERS)
     assert (code, text.splitlines()[0]) == (0, "Pipelines:")
     code, text = run("explain", ORDERS, "--json")
-    [pipeline] = json.loads(text)["pipelines"]
-    assert (pipeline["name"], pipeline["reads"], pipeline["writes"]) == (
-        "p0",
-        ["orders"],
-        ["customer-totals"],
-    )
-    assert pipeline["stores"] == [{"name": "totals", "kind": "key-value", "persistent": True}]
+    first, second = json.loads(text)["pipelines"]
+    between = "totals-repartition"
+    assert (first["name"], first["reads"], first["writes"]) == ("p0", ["orders"], [between])
+    assert (second["name"], second["reads"], second["writes"]) == ("p1", [between], ["customer-totals"])
+    assert (first["subtopology"], first["in_batches"]) == (0, [])
+    assert second["stores"] == [{"name": "totals", "kind": "key-value", "persistent": True}]
 
 
 def test_graph_writes_svg_or_mermaid_as_the_file_is_called(tmp_path: Path) -> None:

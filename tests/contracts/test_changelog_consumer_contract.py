@@ -12,7 +12,7 @@ from fake_ports import FakeChangelogConsumer, FakeLog
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
-from millstream.model import EPOCH_HEADER, TopicPartition
+from millstream.model import TopicPartition
 from millstream.ports import ChangelogBatch, ChangelogConsumer, OffsetOutOfRange
 
 Entry = tuple[bytes, bytes | None, int]
@@ -22,7 +22,7 @@ Entry = tuple[bytes, bytes | None, int]
 class Changelog:
     """A consumer, and a topic of two partitions that others write.
 
-    write: records with the epoch of their writer, or without one.
+    write: records.
     gap: an offset that is no record.
     """
 
@@ -33,12 +33,12 @@ class Changelog:
     truncate: Callable[[TopicPartition, int], None]
 
     def read(self, records: int) -> list[ChangelogBatch]:
-        """Batches, until so many records have come or were dropped."""
+        """Batches, until so many records have come."""
         batches: list[ChangelogBatch] = []
 
         def enough() -> bool:
             batches.extend(self.consumer.poll(0.2))
-            return sum(len(batch.entries) + batch.dropped for batch in batches) >= records
+            return sum(len(batch.entries) for batch in batches) >= records
 
         wait_until(enough, f"{records} records", 30)
         return batches
@@ -53,8 +53,8 @@ def fake() -> Iterator[Changelog]:
     consumer = FakeChangelogConsumer(log)
     partitions = (TopicPartition("app-counts-changelog", 0), TopicPartition("app-counts-changelog", 1))
 
-    def write(at: TopicPartition, *records: Entry, epoch: int | None = None) -> None:
-        log.append(at, *records, epoch=epoch)
+    def write(at: TopicPartition, *records: Entry) -> None:
+        log.append(at, *records)
 
     yield Changelog(consumer, partitions, write, lambda at: log.gap(at) and None, log.truncate)
 
@@ -77,10 +77,9 @@ def real(kafka: EmbeddedKafka) -> Iterator[Changelog]:
     ends = Consumer({**servers, "group.id": application})
     consumer = KafkaChangelogConsumer(StreamsConfig({"application.id": application, **servers}))
 
-    def write(at: TopicPartition, *records: Entry, epoch: int | None = None) -> None:
+    def write(at: TopicPartition, *records: Entry) -> None:
         for key, value, stamp in records:
-            headers = [] if epoch is None else [(EPOCH_HEADER, epoch.to_bytes(8, "big"))]
-            producer.produce(at.topic, value, key, at.partition, timestamp=stamp, headers=headers)
+            producer.produce(at.topic, value, key, at.partition, timestamp=stamp)
         assert producer.flush(20) == 0
 
     def end_of(at: TopicPartition) -> int:
@@ -206,24 +205,6 @@ def test_a_position_that_is_not_in_the_log_is_told_with_its_partition(changelog:
         assert wait_until(told, f"position {position} is out of range", 20).partition == first
     changelog.consumer.assign({first: None})
     assert entries(changelog.read(2), first) == some(2, 3)
-
-
-def test_records_of_a_lower_epoch_are_left_out_and_counted(changelog: Changelog) -> None:
-    """They are of a client that has lost the pipeline; those without an epoch are never left out (D5)."""
-    first, _ = changelog.partitions
-    changelog.write(first, *some(0), epoch=5)
-    changelog.write(first, *some(1), epoch=4)
-    changelog.write(first, *some(3))
-    changelog.write(first, *some(4), epoch=6)
-    changelog.write(first, *some(6), epoch=5)
-    changelog.consumer.assign({first: None})
-    batches = changelog.read(5)
-    assert entries(batches, first) == some(0, 3, 4)
-    assert (sum(batch.dropped for batch in batches), max(batch.dropped_epoch for batch in batches)) == (2, 5)
-    assert (batches[-1].epoch, batches[-1].next_offset) == (6, 5)
-    changelog.consumer.assign({first: 3}, {first: 7})
-    batches = changelog.read(2)
-    assert (entries(batches, first), batches[-1].epoch) == ([], 7)
 
 
 def test_a_consumer_is_closed_more_than_once(changelog: Changelog) -> None:

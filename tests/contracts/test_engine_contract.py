@@ -18,7 +18,7 @@ from millstream import Consumed, Materialized, Serdes, StreamsBuilder, Topology
 from millstream.broker import EmbeddedKafka
 from millstream.config import StreamsConfig
 from millstream.errors import PipelineException
-from millstream.ports import CheckpointClaim, CompiledPipeline, Engine, PipelineEnd
+from millstream.ports import CompiledPipeline, Engine, PipelineEnd
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 
@@ -29,15 +29,10 @@ class World:
 
     engine: Engine
     compiled: CompiledPipeline
-    root: Path
     fail: Callable[[], None]
 
     def __post_init__(self) -> None:
         self.ends: queue.Queue[PipelineEnd] = queue.Queue()
-
-    def claim(self, epoch: int) -> CheckpointClaim:
-        name = self.compiled.pipeline.name
-        return CheckpointClaim(name, str(self.root / f"{name}.{epoch}"), epoch)
 
 
 def counting(source: str, number: Callable[[Any], Any] = int) -> Topology:
@@ -48,15 +43,14 @@ def counting(source: str, number: Callable[[Any], Any] = int) -> Topology:
     return builder.build()
 
 
-def fake(tmp_path: Path) -> Iterator[World]:
+def fake() -> Iterator[World]:
     engine = FakeEngine()
     [pipeline] = counting("lines").pipelines
-    yield World(engine, engine.compile(pipeline, {}), tmp_path, lambda: engine.end(pipeline.name))
+    yield World(engine, engine.compile(pipeline, {}), lambda: engine.end(pipeline.name))
 
 
 def real(
     kafka: EmbeddedKafka,
-    tmp_path: Path,
     start: Callable[[str, str], Engine],
     number: Callable[[Any], Any] = int,
 ) -> Iterator[World]:
@@ -79,7 +73,7 @@ def real(
         producer.produce(source, b"no number", b"k")
         assert producer.flush(20) == 0
 
-    yield World(engine, compiled, tmp_path, fail)
+    yield World(engine, compiled, fail)
     engine.close()
 
 
@@ -89,14 +83,14 @@ def on_spark(kafka: EmbeddedKafka, tmp_path: Path, session: Any) -> Iterator[Wor
     def start(application: str, servers: str) -> Engine:
         return SparkEngine(SparkSettings(application, servers), session)
 
-    return real(kafka, tmp_path, start, lambda value: value.cast("long"))
+    return real(kafka, start, lambda value: value.cast("long"))
 
 
-def without_spark(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[World]:
+def without_spark(kafka: EmbeddedKafka) -> Iterator[World]:
     def start(application: str, servers: str) -> Engine:
         return CountingEngine(StreamsConfig({"application.id": application, "bootstrap.servers": servers}))
 
-    return real(kafka, tmp_path, start)
+    return real(kafka, start)
 
 
 @pytest.fixture(
@@ -109,9 +103,9 @@ def without_spark(kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[World]:
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     match request.param:
         case "fake":
-            yield from fake(tmp_path)
+            yield from fake()
         case "counting":
-            yield from without_spark(request.getfixturevalue("kafka"), tmp_path)
+            yield from without_spark(request.getfixturevalue("kafka"))
         case _:
             kafka, session = request.getfixturevalue("kafka"), request.getfixturevalue("spark")
             yield from on_spark(kafka, tmp_path, session)
@@ -125,8 +119,8 @@ def test_compiling_settles_the_serdes_of_every_store(world: World) -> None:
 
 def test_a_pipeline_runs_until_it_is_stopped_and_its_end_is_told_once(world: World) -> None:
     """The end has no error, the status is right before and after it, and the pipeline can start again."""
-    for epoch in (1, 2):
-        running = world.engine.start(world.compiled, world.claim(epoch), world.ends.put)
+    for _ in range(2):
+        running = world.engine.start(world.compiled, world.ends.put)
         found = running.metadata()
         assert (found.name, found.running) == ("p0", True)
         wait_until(lambda: running.metadata().first_batch is None, "there is nothing to read", 60)  # noqa: B023
@@ -140,7 +134,7 @@ def test_a_pipeline_runs_until_it_is_stopped_and_its_end_is_told_once(world: Wor
 
 def test_a_pipeline_that_fails_tells_its_error_once_and_can_be_started_again(world: World) -> None:
     """A PipelineException with its name; stopping what has ended tells nothing more."""
-    running = world.engine.start(world.compiled, world.claim(1), world.ends.put)
+    running = world.engine.start(world.compiled, world.ends.put)
     world.fail()
     end = world.ends.get(timeout=60)
     assert end.pipeline == "p0"
@@ -150,14 +144,14 @@ def test_a_pipeline_that_fails_tells_its_error_once_and_can_be_started_again(wor
     running.stop()
     holds_for(0.1, world.ends.empty, "its end is told once")
     assert world.engine.is_alive
-    again = world.engine.start(world.compiled, world.claim(2), world.ends.put)
+    again = world.engine.start(world.compiled, world.ends.put)
     again.stop()
     world.ends.get(timeout=20)
 
 
 def test_closing_stops_what_runs_and_is_the_end(world: World) -> None:
     """Each end is told, without an error; closing again does nothing."""
-    running = world.engine.start(world.compiled, world.claim(1), world.ends.put)
+    running = world.engine.start(world.compiled, world.ends.put)
     world.engine.close()
     world.engine.close()
     assert world.ends.get(timeout=20) == PipelineEnd("p0", None)
@@ -171,14 +165,6 @@ def test_warming_up_starts_nothing(world: World) -> None:
     """This holds with and without a topic, and a pipeline then starts as usual."""
     world.engine.warm_up(None)
     assert world.ends.empty()
-    running = world.engine.start(world.compiled, world.claim(1), world.ends.put)
+    running = world.engine.start(world.compiled, world.ends.put)
     running.stop()
     assert world.ends.get(timeout=20).error is None
-
-
-def test_checkpoint_files_are_those_of_their_root(world: World) -> None:
-    """Asked for twice, they show the same; another root shows others."""
-    one, other = (str(world.root / name) for name in ("one", "other"))
-    world.engine.checkpoint_files(one).write("p0/epoch", b"1")
-    assert world.engine.checkpoint_files(one).read("p0/epoch") == b"1"
-    assert world.engine.checkpoint_files(other).read("p0/epoch") is None

@@ -17,7 +17,7 @@ from millstream.errors import IllegalStateException, StreamsException
 from millstream.model import TopicPartition
 from millstream.ports import GroupMember, Membership
 
-AT = TopicPartition("lines", 0)
+TOPIC = "lines"
 
 
 class Client:
@@ -26,7 +26,7 @@ class Client:
     def __init__(self, name: str) -> None:
         self.name = name
         self.said = 0
-        self.finished: dict[TopicPartition, int] = {}
+        self.ticks = 0
         self.told: list[tuple[str, object]] = []
         self.threads: set[str] = set()
         self.ask_again: Callable[[], None] | None = None
@@ -60,8 +60,8 @@ class Client:
     def failed(self, error: StreamsException) -> None:
         self.told.append(("failed", error))
 
-    def offsets(self) -> Mapping[TopicPartition, int]:
-        return self.finished
+    def tick(self) -> None:
+        self.ticks += 1
 
     @property
     def last(self) -> object:
@@ -72,10 +72,9 @@ class Client:
 
 @dataclass
 class Group:
-    """Makes memberships of one group, and knows what it has committed."""
+    """Makes memberships of one group."""
 
     join: Callable[[GroupMember], Membership]
-    committed: Callable[[], Mapping[TopicPartition, int]]
     made: list[Membership] = field(default_factory=list)
 
     def started(self, *names: str) -> list[tuple[Client, Membership]]:
@@ -101,29 +100,26 @@ def agreed(*clients: Client) -> None:
 
 def fake() -> Iterator[Group]:
     group = FakeGroup()
-    yield Group(group.join, lambda: group.committed)
+    yield Group(group.join)
     group.close()
 
 
 def real(kafka: EmbeddedKafka) -> Iterator[Group]:
     from millstream.config import StreamsConfig
     from millstream.kafka.membership import KafkaMembership
-    from millstream.kafka.topics import KafkaTopics
 
     name = f"contract-{uuid.uuid4().hex[:10]}"
     config = StreamsConfig({"application.id": name, "bootstrap.servers": kafka.bootstrap_servers})
-    if AT.topic not in kafka.topics():
-        kafka.create_topic(AT.topic, 1)
-    topics = KafkaTopics(config)
+    if TOPIC not in kafka.topics():
+        kafka.create_topic(TOPIC, 1)
 
     def join(member: GroupMember) -> Membership:
-        return KafkaMembership(config, member, [AT.topic], client_id=f"{name}-{uuid.uuid4().hex[:6]}")
+        return KafkaMembership(config, member, [TOPIC], client_id=f"{name}-{uuid.uuid4().hex[:6]}")
 
-    group = Group(join, lambda: topics.committed(name, [AT]))
+    group = Group(join)
     yield group
     for membership in group.made:
         membership.close(5)
-    topics.close()
 
 
 @pytest.fixture(params=["fake", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -185,20 +181,24 @@ def test_no_rejoin_is_lost(group: Group) -> None:
     agreed(*(client for client, _ in pairs))
 
 
-def test_whoever_closes_commits_and_leaves_and_is_told_nothing_more(group: Group) -> None:
+def test_whoever_closes_leaves_and_is_told_nothing_more(group: Group) -> None:
     """The others agree without it, soon; closing again does nothing, and neither does asking."""
     (one, its), (two, _) = group.started("one", "two")
-    one.finished = {AT: 9}
     its.close(10)
     its.close(10)
     agreed(two)
-    assert group.committed() == {AT: 9}
     told = len(one.told)
     its.rejoin("in vain")
     assert not its.wait_for_assignment(0.2)
     assert len(one.told) == told
     with pytest.raises(IllegalStateException):
         its.start()
+
+
+def test_a_client_hears_of_time_that_passes(group: Group) -> None:
+    """About once a second, on the thread that tells it everything."""
+    [(client, _)] = group.started("one")
+    wait_until(lambda: client.ticks > 0, "it is told", 30)
 
 
 def test_one_that_never_started_is_closed(group: Group) -> None:

@@ -21,14 +21,13 @@ from millstream import (
     Serdes,
     StreamsBuilder,
 )
-from millstream.config import StreamsConfig, runs_tasks
-from millstream.metrics.metrics_table import definition
-from millstream.ports import CheckpointClaim, PipelineEnd, RunningPipeline
+from millstream.config import StreamsConfig
+from millstream.ports import PipelineEnd, RunningPipeline
 from millstream.runtime.wiring import _tasks
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("engine")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 def run(
@@ -42,7 +41,7 @@ def run(
     """The one pipeline of a program, running. Keys of `options` are written with underscores for dots."""
     builder = StreamsBuilder()
     program(builder)
-    topology = builder.build().by_task() if runs_tasks() else builder.build()
+    topology = builder.build()
     (pipeline,) = topology.pipelines
     given = {key.replace("_", "."): value for key, value in options.items()}
     servers = world.kafka.bootstrap_servers
@@ -53,11 +52,11 @@ def run(
         spark={},
         producer=config.with_prefix("producer."),
         handlers=RecordHandlers.of(config),
-        tasks=_tasks(config) if runs_tasks() else None,
+        tasks=_tasks(config),
+        checkpoints=str(directory),
     )
     engine = SparkEngine(settings)
-    claim = CheckpointClaim(pipeline.name, str(directory / "checkpoint"), 1)
-    return engine, engine.start(engine.compile(pipeline, partitions), claim, ends.append)
+    return engine, engine.start(engine.compile(pipeline, partitions), ends.append)
 
 
 def test_poison_goes_to_the_dead_letter_queue_and_a_flood_of_it_ends_the_pipeline(
@@ -124,14 +123,14 @@ def test_poison_goes_to_the_dead_letter_queue_and_a_flood_of_it_ends_the_pipelin
     assert "errors.continue.max.ratio=0.6" in str(end.error)
     assert f"they are in the dead letter queue '{queue}'" in str(end.error)
     assert not pipeline.metadata().running
-    dropped = pipeline.metadata().dropped  # the flood may have come in more than one micro-batch
+    dropped = pipeline.metadata().dropped  # the flood may have come in more than one report
     assert 3 < dropped <= 1003
     assert len(world.consume(queue, dropped)) == dropped
     assert "dropped" in caplog.text
     assert "poison" not in caplog.text
 
 
-def test_a_client_drops_what_its_configuration_says(world: World, engine: str) -> None:
+def test_a_client_drops_what_its_configuration_says(world: World) -> None:
     """The whole way: configuration, client, Spark, dead letter queue, store; the client stays RUNNING."""
     source, out, queue = world.topic("in", 2), world.topic("out", 1), world.topic("dlq", 1)
     builder = StreamsBuilder()
@@ -153,8 +152,6 @@ def test_a_client_drops_what_its_configuration_says(world: World, engine: str) -
     assert client.state is KafkaStreams.State.RUNNING
     assert client.failures == ()
     check_counts(client)
-    if engine == "batches":
-        check_metrics(client)
 
 
 def check_counts(client: KafkaStreams) -> None:
@@ -170,26 +167,6 @@ def check_counts(client: KafkaStreams) -> None:
     }
     assert set(by_task) == {"0_0", "0_1"}
     assert sum(map(float, by_task.values())) == 3
-
-
-def check_metrics(client: KafkaStreams) -> None:
-    """They also say what Spark has done; all are of the table."""
-    metrics = client.metrics()
-    assert metrics.value("records-lag-max") == 0
-    assert metrics.value("rebalance-total") == 1
-    assert metrics.value("members") == 1
-    assert float(metrics.value("commit-total")) >= 1
-    assert float(metrics.value("commit-latency-avg")) > 0
-    assert float(metrics.value("recovery-time-last")) > 0
-    assert float(metrics.value("memory", group="spark-state-metrics")) > 0
-    assert float(metrics.value("rows-updated-total", group="spark-state-metrics")) >= 1
-    applied = [float(each.value) for name, each in metrics.items() if name.name == "records-applied-total"]
-    assert sum(applied) >= 1
-    remaining = [each for name, each in metrics.items() if name.name == "restore-remaining-records-total"]
-    assert [each.value for each in remaining] == [0, 0]
-    for name in metrics:
-        found = definition(name.group, name.name, tuple(tag for tag, _ in name.tags))
-        assert found.description == name.description
 
 
 def _counted(client: KafkaStreams) -> object:

@@ -23,7 +23,7 @@ from millstream import (
     Topology,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("engine")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "dataframes.md"
 Row = tuple[Any, ...]

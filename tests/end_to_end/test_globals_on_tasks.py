@@ -15,7 +15,7 @@ from world import World
 
 from millstream import Consumed, Serdes, StreamsBuilder, Topology
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 

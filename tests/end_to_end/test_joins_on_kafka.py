@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from millstream.checkpoints.fencing import LocalCheckpointFiles
+from millstream.checkpoints.offset_log import positions_of
 from pyspark.sql import functions as F
 from waiting import wait_until
 from world import World, content, key_value_store
@@ -28,8 +30,6 @@ from millstream import (
     Topology,
     TopologyException,
 )
-from millstream.checkpoints.fencing import LocalCheckpointFiles
-from millstream.checkpoints.offset_log import positions_of
 from millstream.model import KafkaRecord
 from millstream.query.metadata import default_partition
 

@@ -23,7 +23,7 @@ from millstream import (
     StreamsBuilder,
 )
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("engine")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

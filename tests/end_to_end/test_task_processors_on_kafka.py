@@ -40,7 +40,7 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
 

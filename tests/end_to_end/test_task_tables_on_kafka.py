@@ -30,7 +30,7 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 TEXT = Serdes.string()
 READ, WRITE = Consumed.with_(TEXT, TEXT), Produced.with_(TEXT, TEXT)

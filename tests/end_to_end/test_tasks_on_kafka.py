@@ -26,7 +26,7 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 TEXT = Serdes.string()
 SOON = timedelta(seconds=60)

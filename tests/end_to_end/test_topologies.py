@@ -126,7 +126,6 @@ def test_branches_reach_their_topics_with_keys_and_headers_and_read_the_source_o
     )
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_topic_can_be_chosen_by_a_column_and_a_source_can_be_a_pattern(world: World) -> None:
     """`to` with a function routes each record; a pattern reads every topic it matches."""
     one, two = world.topic("part-a", 1), world.topic("part-b", 1)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
+from millstream.checkpoints.fencing import LocalCheckpointFiles
+from millstream.checkpoints.offset_log import positions_of
 from pyspark.sql import functions as F
 from waiting import wait_until
 from world import World, content, key_value_store
@@ -26,8 +28,6 @@ from millstream import (
     TimeWindows,
     TopologyException,
 )
-from millstream.checkpoints.fencing import LocalCheckpointFiles
-from millstream.checkpoints.offset_log import positions_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 

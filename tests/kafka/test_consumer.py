@@ -19,7 +19,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import IllegalStateException, StreamsException
 from millstream.kafka.consumer import KafkaChangelogConsumer
 from millstream.kafka.topics import KafkaTopics
-from millstream.model import EPOCH_HEADER, TopicPartition
+from millstream.model import PARTS_HEADER, PARTS_OF_NULL, TopicPartition
 from millstream.ports import ChangelogBatch, OffsetOutOfRange
 
 pytestmark = pytest.mark.kafka
@@ -96,11 +96,11 @@ def test_records_come_in_order_with_key_value_and_timestamp(
     assert max(batch.next_offset for batch in batches) == 5
 
 
-def test_a_header_has_the_epoch_in_our_topics_alone(
+def test_an_empty_value_is_null_where_a_header_says_so_in_our_topics_alone(
     kafka: EmbeddedKafka, consumer: KafkaChangelogConsumer, producer: Producer, topic: str
 ) -> None:
-    """The last header, of the right length; whatever it holds is an epoch. In a topic of somebody else's,
-    which is a table's changelog too, headers say nothing: not even those that no epoch or text can be."""
+    """In a topic of somebody else's, which is a table's changelog too, headers say nothing: not even those
+    whose names no text can be."""
 
     class NoText(str):
         """The key of a header that is not UTF-8."""
@@ -110,65 +110,27 @@ def test_a_header_has_the_epoch_in_our_topics_alone(
 
     theirs = f"orders-{uuid.uuid4().hex[:12]}"
     kafka.create_topic(theirs, 1)
-    epoch, other = (3).to_bytes(8, "big"), (EPOCH_HEADER, b"1")
-    some: list[tuple[tuple[str, bytes | None], ...]] = [
-        ((EPOCH_HEADER, epoch),),
-        ((EPOCH_HEADER, b"\xff" * 8), ("x", epoch)),
-        (("x", epoch),),
-        (other,),
-        ((EPOCH_HEADER, None),),
-        (other, ("x", epoch), (EPOCH_HEADER, (4).to_bytes(8, "big"))),
-        (("y", b"123"),),
-        (),
+    some: list[tuple[bytes, list[tuple[str, bytes | None]]]] = [
+        (b"", [(PARTS_HEADER, PARTS_OF_NULL)]),
+        (b"", [("x", b"1"), (PARTS_HEADER, PARTS_OF_NULL + b"{}"), ("y", None)]),
+        (b"v", [(PARTS_HEADER, PARTS_OF_NULL)]),
+        (b"", [(PARTS_HEADER, None)]),
+        (b"", [("x", PARTS_OF_NULL)]),
+        (b"", []),
     ]
-    for number, headers in enumerate(some, 1):
+    for number, (value, headers) in enumerate(some):
         for where in (topic, theirs):
-            producer.produce(where, b"v", b"k", 0, timestamp=number, headers=list(headers))
-    producer.produce(theirs, b"v", b"k", 0, timestamp=9, headers=[("y", epoch)])
+            producer.produce(where, value, b"k", 0, timestamp=number, headers=list(headers))
     producer.flush(10)
     raw = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
     for where in (topic, theirs):
-        raw.send(where, b"v", b"k", headers=[(NoText("x"), b"")] * 1000, partition=0, timestamp_ms=8).get(10)
+        raw.send(where, b"", b"k", headers=[(NoText("x"), b"")] * 1000, partition=0, timestamp_ms=8).get(10)
     raw.close()
     ours, foreign = TopicPartition(topic, 0), TopicPartition(theirs, 0)
     consumer.assign({ours: None, foreign: None})
-    batches = poll_until(consumer, lambda batches: count(batches) >= 2 * len(some) + 3)
-    assert [entry[2] for entry in entries(batches, ours)] == [*range(1, 9), 8]
-    assert [entry[2] for entry in entries(batches, foreign)] == [*range(1, 10), 8]
-    assert {batch.partition: batch.epoch for batch in batches} == {ours: 4, foreign: 0}
-
-
-def test_records_of_an_older_epoch_than_seen_are_left_out(
-    consumer: KafkaChangelogConsumer, producer: Producer, topic: str
-) -> None:
-    """Per partition, from the epoch that the store has on; those without an epoch say nothing and stay."""
-
-    def write(partition: int, key: bytes, epoch: int | None) -> None:
-        headers = [] if epoch is None else [(EPOCH_HEADER, epoch.to_bytes(8, "big"))]
-        producer.produce(topic, b"v", key, partition, timestamp=1_234_567_890_123, headers=headers)
-
-    for key, epoch in ((b"a", 3), (b"b", 2), (b"c", None), (b"d", 5), (b"e", 4), (b"f", 3), (b"g", 5)):
-        write(0, key, epoch)
-    write(1, b"h", 2)
-    producer.flush(10)
-    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    consumer.assign({first: None, second: None}, {first: 3})
-    batches = poll_until(
-        consumer, lambda batches: {(first, 7), (second, 1)} <= {(b.partition, b.next_offset) for b in batches}
-    )
-    assert [entry[0] for entry in entries(batches, first)] == [b"a", b"c", b"d", b"g"]
-    assert {entry[2] for entry in entries(batches, first)} == {1_234_567_890_123}
-    assert [entry[0] for entry in entries(batches, second)] == [b"h"]
-    assert sum(batch.dropped for batch in batches if batch.partition == first) == 3
-    assert max(batch.dropped_epoch for batch in batches) == 4
-    assert {p: max(b.epoch for b in batches if b.partition == p) for p in (first, second)} == {
-        first: 5,
-        second: 2,
-    }
-    # A store that has seen more says so.
-    consumer.assign({second: 0}, {second: 9})
-    batches = poll_until(consumer, lambda batches: any(batch.next_offset == 1 for batch in batches))
-    assert (count(batches), batches[-1].dropped, batches[-1].epoch) == (0, 1, 9)
+    batches = poll_until(consumer, lambda batches: count(batches) >= 2 * len(some) + 2)
+    assert [value for _, value, _ in entries(batches, ours)] == [None, None, b"v", b"", b"", b"", b""]
+    assert [value for _, value, _ in entries(batches, foreign)] == [b"", b"", b"v", b"", b"", b"", b""]
 
 
 def test_reading_goes_on_from_the_offset_given(

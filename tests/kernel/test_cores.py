@@ -20,8 +20,6 @@ from snapshots.traces import Row, Step, Trace, difference, step, traces
 from millstream import DailyTimeWindows
 
 MAIN = "io.millstream.kernel.core.TracesMain"
-COMBINED = "io.millstream.kernel.state.CombinedMain"
-SUMS = "io.millstream.kernel.core.SumsMain"
 FOLDS = ("count", "reduce", "aggregate")
 OPERATIONS = {*FOLDS, "stream", "table", "group_by_key", "windowed_by", "suppress", "to_stream"}
 FILES = ("unwindowed", "time", "session", "sliding", "emit_on_close", "suppress")
@@ -250,48 +248,3 @@ def test_days_are_those_that_windows_for_has(kernel_java: KernelJava) -> None:
         chain = sorted(set(told))
         assert len(chain) >= 3
         assert all(one[1] == other[0] for one, other in itertools.pairwise(chain)), zone
-
-
-@pytest.mark.disk
-@pytest.mark.parametrize(("capacity", "length"), [(1, 3), (7, 3), (1_000, 200)])
-def test_records_are_summed_by_key(capacity: int, length: int, kernel_java: KernelJava) -> None:
-    """Each key once, as they first came, until so many are there; with the headers of its last record."""
-    chance = random.Random(capacity)
-    keys = [b"", *(chance.randbytes(chance.randint(0, length)) for _ in range(1_500))]
-    records = [
-        (chance.choice(keys), chance.randint(-9, 9), chance.randint(-9, 9), chance.choice(("", f"h{place}")))
-        for place in range(5_000)
-    ]
-    asked = "".join(f"{key.hex()},{at},{number},{headers}\n" for key, at, number, headers in records)
-    expected: list[str] = []
-    sums: dict[bytes, tuple[int, int, str]] = {}
-
-    def told() -> list[str]:
-        return [*(f"{key.hex()},{at},{total},{last}" for key, (at, total, last) in sums.items()), ""]
-
-    for key, at, number, headers in records:
-        latest, total, _ = sums.get(key, (at, 0, ""))
-        sums[key] = max(latest, at), total + number, headers
-        if len(sums) == capacity:
-            expected += told()
-            sums = {}
-    expected += told()
-    assert kernel_java(SUMS, asked, str(capacity)).splitlines() == expected
-
-
-@pytest.mark.disk
-def test_the_last_of_combined_rows_has_the_headers_of_the_last_record(kernel_java: KernelJava) -> None:
-    """However often the combining begins anew. Where no record has headers, there is nothing for the sort."""
-    chance = random.Random(3)
-    some = [(chance.choice("abcdefg"), chance.choice(("", f"h{place}"))) for place in range(2_000)]
-    records = [*((key, "") for key in "abcdefg" * 3), *some, ("g", "")]
-    for capacity in (1, 3, 100):
-        sent = "".join(f"{key} {headers}\n" for key, headers in records)
-        rows = [line.split(" ") for line in kernel_java(COMBINED, sent, str(capacity)).splitlines()]
-        found = {}
-        for key, _, headers in sorted(rows, key=lambda row: bytes.fromhex(row[2])):  # as Spark sorts them
-            found[key] = bytes.fromhex(headers)[8:].decode()
-        assert found == dict(records)
-        assert sum(int(count) for _, count, _ in rows) == len(records)
-        without = kernel_java(COMBINED, "a\nb\na\n", str(capacity)).splitlines()
-        assert all(row.endswith(" ") for row in without)

@@ -11,7 +11,7 @@ from fake_ports import ManualClock
 from millstream.metrics.batches import forget_pipeline, record_batch
 from millstream.metrics.client_metrics import ClientMetrics, MetricsView, client_metrics
 from millstream.metrics.meter import Meter
-from millstream.model import BatchReport, OperatorReport, StoreKind, TopicPartition, WrittenReport
+from millstream.model import BatchReport, TopicPartition, WrittenReport
 
 THREAD = "app-1-StreamThread-1"
 PARTS = {
@@ -41,8 +41,6 @@ class Scene:
             thread=THREAD,
             readers=lambda topic: READERS.get(topic, ()),
             writers={"out": "KSTREAM-SINK-0000000003"}.get,
-            keepers={"p0": ("per-hour", StoreKind.WINDOW)}.get,
-            interval_ms=100,
             at_ms=1_700_000_000_000,
         )
 
@@ -91,11 +89,10 @@ def test_bytes_are_counted_for_each_source_too(scene: Scene) -> None:
     assert consumed == {"0_0": 107, "0_1": 300, "1_0": 107, "1_1": 300}
 
 
-def test_in_real_time_mode_the_interval_is_its_own_and_records_have_no_latency(scene: Scene) -> None:
-    """A batch lasts as long as it is told to, however long a record takes."""
+def test_a_batch_of_tasks_says_nothing_of_a_records_latency(scene: Scene) -> None:
+    """It lasts as long as it is told to, however long a record takes."""
     scene.report(read=read(10, 30), real_time_ms=60_000)
     metrics = scene.metrics
-    assert metrics.value("batch-interval") == 60_000
     assert metrics.value("process-total", thread_id=THREAD, group="stream-thread-metrics") == 40
     assert "process-latency-avg" not in {each.name for each in metrics}
 
@@ -125,7 +122,6 @@ def test_the_parts_of_a_batch_are_polling_processing_and_committing(scene: Scene
     assert metrics.value("batch-duration-last", pipeline="p0") == 100
     assert metrics.value("part-duration-avg", part="walCommit") == 6
     assert metrics.value("batch-id") == 7
-    assert metrics.value("batch-interval") == 100
 
 
 def test_a_report_while_there_is_nothing_to_do_is_no_batch(scene: Scene) -> None:
@@ -140,16 +136,12 @@ def test_a_report_while_there_is_nothing_to_do_is_no_batch(scene: Scene) -> None
     assert metrics.value("records-lag-max") == 3
 
 
-def test_state_and_dropped_records_are_told_by_operator_and_by_node(scene: Scene) -> None:
-    """What is all of it is the last; what is of a batch is summed."""
-    state = OperatorReport("0-transformWithState", updated=3, removed=1, memory_bytes=99, commit_ms=8)
+def test_dropped_records_are_told_by_node(scene: Scene) -> None:
+    """Why, and where; the thread has their sum."""
     dropped = {("deserialization", "SOURCE"): 2, ("late", "COUNT"): 1}
-    scene.report(state=(state,), dropped=dropped)
-    scene.report(state=(state,))
+    scene.report(dropped=dropped)
+    scene.report()
     metrics = scene.metrics
-    assert metrics.value("memory", operator="0-transformWithState") == 99
-    assert metrics.value("rows-updated-total") == 6
-    assert metrics.value("commit-time-avg") == 8
     assert metrics.value("dropped-records-total", group="stream-task-metrics", thread_id=THREAD) == 3
     assert metrics.value("dropped-records-total", kind="late", processor_node_id="COUNT") == 1
 
@@ -186,62 +178,3 @@ def test_what_is_written_counts_for_the_sink_of_the_topic(scene: Scene) -> None:
     assert scene.metrics.value("record-e2e-latency-max", thread_id=THREAD) == 40, (
         "nobody knows how old it was"
     )
-
-
-def test_what_the_rocksdb_of_an_operator_counts(scene: Scene) -> None:
-    """Reads and writes with their times, bytes, and how often a block was in its cache."""
-    counted = {
-        "rocksdbGetCount": 100,
-        "rocksdbGetLatency": 50,
-        "rocksdbPutCount": 40,
-        "rocksdbPutLatency": 10,
-        "rocksdbReadBlockCacheHitCount": 30,
-        "rocksdbReadBlockCacheMissCount": 10,
-        "rocksdbTotalBytesRead": 1_000,
-        "rocksdbWriterStallLatencyMs": 7,
-    }
-    for _ in range(2):
-        scene.report(read=read(1), state=(OperatorReport("0-transformWithState", rocksdb=counted),))
-    found = {
-        name: scene.metrics.value(name, group="spark-state-metrics")
-        for name in (
-            "get-total",
-            "get-latency-avg",
-            "put-total",
-            "put-latency-avg",
-            "block-cache-hit-ratio",
-            "bytes-read-total",
-            "write-stall-duration-total",
-        )
-    }
-    assert list(found.values()) == [200, 0.5, 80, 0.25, 0.75, 2_000, 14]
-
-
-def test_a_store_that_is_the_only_state_of_its_pipeline_has_the_operators_figures(scene: Scene) -> None:
-    """They have Kafka Streams' names (KIP-471). With two stateful operators, the store of a figure is
-    unknown."""
-    counted = {
-        "rocksdbTotalBytesWritten": 600,
-        "rocksdbTotalBytesReadByCompaction": 60,
-        "rocksdbTotalBytesWrittenByFlush": 90,
-        "rocksdbWriterStallLatencyMs": 0,
-    }
-    one, two = (OperatorReport(f"{number}-transformWithState", rocksdb=counted) for number in range(2))
-    for state in ((one,), (one,), (one, two)):
-        scene.report(read=read(1), state=state)
-    found = {
-        name.name: each.value
-        for name, each in scene.metrics.items()
-        if name.group == "stream-state-metrics"
-        and dict(name.tags) == {"thread-id": THREAD, "rocksdb-window-state-id": "per-hour"}
-    }
-    assert found == {
-        "bytes-written-rate": 40,
-        "bytes-written-total": 1_200,
-        "bytes-read-compaction-rate": 4,
-        "memtable-bytes-flushed-rate": 6,
-        "memtable-bytes-flushed-total": 180,
-        "write-stall-duration-total": 0,
-    }
-    forget_pipeline(scene.meter, "p0")
-    assert "stream-state-metrics" not in {name.group for name in scene.metrics}

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from millstream import Processor, StreamsBuilder
 from millstream.testing.driver import TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("engine")]
+pytestmark = pytest.mark.spark
 
 NAMES = [
     "key-value store, memory False",

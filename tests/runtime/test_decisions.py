@@ -8,8 +8,9 @@ from typing import Any
 
 from scenes import two_pipelines
 
+from millstream import BufferConfig, Suppressed
 from millstream.dsl.builder import StreamsBuilder
-from millstream.dsl.options import BufferConfig, Materialized, Suppressed
+from millstream.dsl.options import Materialized
 from millstream.runtime.participation import topology_fingerprint
 from millstream.runtime.topics.preparation import missing_sources, sink_topics, source_topics
 from millstream.topology.topology import Topology

@@ -206,19 +206,16 @@ def test_what_a_program_writes_with_its_roles_and_pipelines() -> None:
     first.to_stream().group_by(lambda r: r.key).count(Materialized.as_("second"))
     topology = builder.build()
     found = written_topics(topology.pipelines, "app", dead_letters="dead", sources=topology.source_topics)
-    assert [pipeline.stores[0].name if pipeline.stores else "" for pipeline in topology.pipelines] == [
-        "first",
-        "",
-        "second",
-    ]
+    kept = [[store.name for store in pipeline.stores] for pipeline in topology.pipelines]
+    assert kept == [[], [], ["first"], ["second"]]
     assert [(each.called, sorted(each.pipelines)) for each in found if "repartition" not in each.name] == [
-        ("changelog 'app-first-changelog'", ["p0"]),
-        ("changelog 'app-second-changelog'", ["p2"]),
-        ("dead letter topic 'dead'", ["p0", "p1", "p2"]),
+        ("changelog 'app-first-changelog'", ["p2"]),
+        ("changelog 'app-second-changelog'", ["p3"]),
+        ("dead letter topic 'dead'", ["p0", "p1", "p2", "p3"]),
         ("output topic 'out'", ["p0", "p1"]),
     ]
     between = [each for each in found if each.role is TopicRole.REPARTITION]
-    assert [sorted(each.pipelines) for each in between] == [["p0", "p2"]]
+    assert [sorted(each.pipelines) for each in between] == [["p0", "p2"], ["p2", "p3"]]
 
 
 def test_each_pipeline_is_told_what_it_loses_and_what_to_do() -> None:

@@ -31,7 +31,7 @@ from millstream import (
     StreamsException,
     TimeWindows,
 )
-from millstream.model import BatchReport, OperatorReport, TopicPartition
+from millstream.model import BatchReport, TopicPartition
 from millstream.query.metadata import default_partition
 from millstream.runtime.policies import UncaughtExceptionPolicy
 from millstream.runtime.wiring import real_parts
@@ -97,7 +97,6 @@ class Application:
             read={TopicPartition("words", 0): 1_200, TopicPartition("words", 1): 1_100},
             lag={TopicPartition("words", 0): 40, TopicPartition("words", 1): 2},
             parts={"triggerExecution": 180, "addBatch": 120, "walCommit": 20, "latestOffset": 4},
-            state=(OperatorReport("0-transformWithState", updated=120, memory_bytes=48_000),),
             dropped={("late", "COUNT"): 3},
             input_rate=2_300.0,
             processed_rate=12_700.0,
@@ -127,7 +126,6 @@ def started(folder: Path, *, token: str | None = TOKEN, clients: int = 2) -> App
             "bootstrap.servers": "fake:9092",
             "client.id": f"orders-{number + 1}",
             "state.dir": str(folder / str(number)),
-            "checkpoint.location": str(folder / "checkpoints"),
             "num.standby.replicas": clients - 1,
             "application.server": f"127.0.0.1:{port}",
             "ui.enabled": True,

@@ -80,7 +80,6 @@ def make(world: FakeWorld, tmp_path: Path) -> Iterator[Make]:
             "bootstrap.servers": "fake:9092",
             "client.id": name,
             "state.dir": str(tmp_path / name),
-            "checkpoint.location": str(tmp_path / "checkpoints"),
             "query.server.enabled": True,
             **{key.replace("__", "."): value for key, value in options.items()},
         }

@@ -43,7 +43,6 @@ def client(
         "application.id": group,
         "bootstrap.servers": kafka.bootstrap_servers,
         "state.dir": str(path / uuid.uuid4().hex),
-        "checkpoint.location": str(path / "checkpoints"),
         **{key.replace("__", "."): value for key, value in options.items()},
     }
     real = real_parts()

@@ -1,9 +1,8 @@
-"""What tests of the real engine do: topics on the broker, a topology compiled for it, queries with claims."""
+"""What tests of the real engine do: topics on the broker, a topology compiled for it, queries."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import queue
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,9 +15,7 @@ from waiting import wait_until
 
 from millstream import Topology
 from millstream.broker import EmbeddedKafka
-from millstream.config import runs_tasks
-from millstream.model import EPOCH_HEADER
-from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd, RunningPipeline
+from millstream.ports import CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
 from millstream.spark.run.task_run import TaskSettings
@@ -59,8 +56,8 @@ class EngineWorld:
                 consumer=consumer or {},
                 producer={} if transaction_timeout_ms else {"max.block.ms": "1000"},
                 handlers=handlers,
-                transaction_timeout_ms=transaction_timeout_ms,
-                tasks=self._tasks(consumer or {}, transaction_timeout_ms) if runs_tasks() else None,
+                tasks=self._tasks(consumer or {}, transaction_timeout_ms),
+                checkpoints=str(directory / "checkpoints"),
             ),
             spark,
         )
@@ -92,7 +89,6 @@ class EngineWorld:
 
     def compiled(self, topology: Topology, sources: Iterable[str] = ()) -> list[CompiledPipeline]:
         """Its pipelines, with their internal topics made: one partition each."""
-        topology = topology.by_task() if runs_tasks() else topology
         plan = plan_internal_topics(
             topology, self.application_id, dict.fromkeys([*topology.source_topics, *sources], 1)
         )
@@ -102,37 +98,16 @@ class EngineWorld:
         partitions = {name: count or 1 for name, count in plan.partitions.items()}
         return [self.engine.compile(pipeline, partitions) for pipeline in writers_first(topology.pipelines)]
 
-    def claim(self, name: str = "p0", epoch: int = 1, directory: str = "") -> CheckpointClaim:
-        return CheckpointClaim(name, str(self.directory / (directory or f"{name}.{epoch}")), epoch)
-
-    def start(self, compiled: CompiledPipeline, claim: CheckpointClaim | None = None) -> RunningPipeline:
-        return self.engine.start(compiled, claim or self.claim(compiled.pipeline.name), self.ends.put)
+    def start(self, compiled: CompiledPipeline) -> RunningPipeline:
+        return self.engine.start(compiled, self.ends.put)
 
     def wait_for_end(self, timeout_s: float = 90.0) -> BaseException | None:
         """What ended the query. Kafka's admin client may ask for a deleted topic for a minute (`SOON`)."""
         return self.ends.get(timeout=timeout_s).error
 
-    def wait_until_committed(self, claim: CheckpointClaim, topic: str, records: int) -> None:
-        """Wait until micro-batches with so many records of partition 0 of a topic are committed.
-
-        A batch's number does not tell: a query that starts before the first record is there has a batch
-        without records.
-        """
-        if runs_tasks():
-            self._wait_for_offset(NativePartition(topic, 0), records)
-            return
-        checkpoint = Path(claim.path)
-
-        def committed() -> bool:
-            numbers = [int(each.name) for each in (checkpoint / "commits").glob("[0-9]*")]
-            if not numbers:
-                return False
-            *_, offsets = (checkpoint / "offsets" / str(max(numbers))).read_text().splitlines()
-            return bool(json.loads(offsets)[topic]["0"] >= records)
-
-        wait_until(committed, f"{records} records of {topic} are committed")
-
-    def _wait_for_offset(self, at: NativePartition, records: int) -> None:
+    def wait_until_committed(self, topic: str, records: int) -> None:
+        """Wait until so many records of partition 0 of a topic are committed."""
+        at = NativePartition(topic, 0)
         consumer = Consumer(
             {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": self.application_id}
         )
@@ -173,9 +148,3 @@ class EngineWorld:
     def close(self) -> None:
         self.engine.close()
         del self.producer
-
-
-def stamp(message: Message) -> bytes | None:
-    """The epoch header of a record."""
-    headers: Mapping[str, bytes] = dict(message.headers() or [])
-    return headers.get(EPOCH_HEADER)

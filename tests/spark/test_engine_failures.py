@@ -26,6 +26,7 @@ import pytest
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient
 from engine_world import SOON, EngineWorld
+from millstream.spark.run.checkpoint_files import HadoopCheckpointFiles
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -50,7 +51,6 @@ from millstream.runtime.policies import causes
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
 from millstream.spark.jvm.session import is_jvm_ending, meaning_of_exit
-from millstream.spark.run.checkpoint_files import HadoopCheckpointFiles
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import is_jvm_lost
 from millstream.spark.run.streaming_query import QueryPipeline
@@ -147,7 +147,6 @@ def failed(world: EngineWorld) -> PipelineException:
     return error
 
 
-@pytest.mark.usefixtures("engine")
 def test_what_a_python_function_raised_is_there_again_with_its_class_and_traceback(
     world: EngineWorld,
 ) -> None:
@@ -204,7 +203,6 @@ def test_the_first_micro_batch_fails_too_and_classes_that_are_not_known_have_a_s
     assert world.engine.is_alive  # whatever a function could not reach, it was not Spark's JVM
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_fold_function_raises_through_our_own_code_and_the_place_named_is_the_users(
     world: EngineWorld,
 ) -> None:
@@ -225,7 +223,6 @@ def test_a_fold_function_raises_through_our_own_code_and_the_place_named_is_the_
     assert "test_engine_failures.py" in str(error)
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(
     ("expression", "value", "error_class"),
     [
@@ -253,7 +250,6 @@ def test_a_column_expression_fails_with_sparks_error_class_and_nothing_is_read_i
     assert "Logical Plan" not in printed  # a hundred lines, for each try
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_sink_topic_that_is_missing_is_named(world: EngineWorld) -> None:
     """And is not taken for a missing source topic."""
     source = world.topic("in")
@@ -267,7 +263,6 @@ def test_a_sink_topic_that_is_missing_is_named(world: EngineWorld) -> None:
     assert error.topics == (f"nowhere-{world.number}",)
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_record_that_is_too_large_is_said_to_be(world: EngineWorld) -> None:
     """With the size, the limit, and which limit it is."""
     source, _, compiled = mapping(world, lambda value: F.repeat(value, 2_000_000))
@@ -405,7 +400,6 @@ def test_a_damaged_checkpoint_is_said_to_be_and_what_is_said_to_help_does(world:
     assert f"'{path}/offsets' of its checkpoint is missing" in str(fails())
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("die", [killed, exits])
 def test_a_python_worker_that_died_is_said_to_have(world: EngineWorld, die: Callable[[str], str]) -> None:
     """What the system does to one that takes too much memory, and what a library may do."""
@@ -467,7 +461,6 @@ def test_a_folds_worker_that_died_is_said_to_have_and_another_goes_on_with_what_
         os.unlink(f"/tmp/{name}-later")
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_fold_that_hangs_is_ended(world: EngineWorld) -> None:
     """After max.poll.interval.ms for one record."""
     world.engine._settings = replace(world.engine._settings, consumer={"max.poll.interval.ms": "5000"})
@@ -482,7 +475,6 @@ def test_a_fold_that_hangs_is_ended(world: EngineWorld) -> None:
     assert "a function did not return within 5000 ms (max.poll.interval.ms)" in str(error)
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_fold_is_ended_when_its_query_is_stopped(world: EngineWorld) -> None:
     """At once."""
     source, compiled = folding(world, sleep)
@@ -503,7 +495,6 @@ def test_a_fold_is_ended_when_its_query_is_stopped(world: EngineWorld) -> None:
     wait_until(lambda: not worker.is_running(), "the end of the worker")
 
 
-@pytest.mark.usefixtures("engine")
 def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serde_cannot_read(
     world: EngineWorld,
 ) -> None:

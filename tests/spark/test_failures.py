@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from millstream.spark.run.damage import find_damage
+from millstream.spark.run.unfinished import unfinished
 from py4j.protocol import Py4JError
 from pyspark.errors.exceptions.captured import StreamingQueryException
 
@@ -27,10 +29,8 @@ from millstream.runtime.state.failure import in_short
 from millstream.spark import engine
 from millstream.spark.jvm.session import meaning_of_exit
 from millstream.spark.run import ending
-from millstream.spark.run.damage import find_damage
 from millstream.spark.run.ending import of_ended_jvm
 from millstream.spark.run.failures import Report, is_jvm_lost, translate, without_repetition
-from millstream.spark.run.unfinished import unfinished
 from millstream.spark.run.worker_errors import RemoteException
 
 UNKNOWN_TOPIC = (

@@ -31,7 +31,7 @@ from millstream import (
 )
 from millstream.testing import TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("engine")]
+pytestmark = pytest.mark.spark
 
 ORDER = Serdes.json("customer STRING, amount BIGINT")
 JOINED = Serdes.json("amount BIGINT, city STRING")

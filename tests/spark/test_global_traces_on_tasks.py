@@ -15,7 +15,7 @@ from trace_driving import TOGETHER, came, stamped
 from millstream import Consumed, Serdes, StreamsBuilder, Topology
 from millstream.testing import TestRecord, TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
+pytestmark = pytest.mark.spark
 
 
 @dataclass

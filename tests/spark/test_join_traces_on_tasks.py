@@ -12,7 +12,7 @@ from trace_driving import TOGETHER, came, logged, logged_there, stamped, topolog
 
 from millstream.testing import TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
+pytestmark = pytest.mark.spark
 
 OTHERWISE = {
     "grouped_table/how many keys have a count": "a group may be told to subtract what it never had",

@@ -463,7 +463,6 @@ def test_behind_a_join_a_program_writes_what_it_writes_in_front_of_it() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.usefixtures("engine")
 def test_tables_are_transformed_as_kafka_streams_transforms_them() -> None:
     """Called with what Kafka Streams calls them with, old values and nulls; each result, and what is kept."""
     some = [trace for trace in traces("transformed") if trace.name.partition("/")[2] in TRANSFORMED]

@@ -30,7 +30,7 @@ from millstream import (
 )
 from millstream.testing import TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("engine_of_module")]
+pytestmark = pytest.mark.spark
 
 Asked = tuple[str, ErrorHandlerContext, Any, Exception]
 

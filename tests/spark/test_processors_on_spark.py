@@ -38,7 +38,6 @@ from millstream.processors.api import Processor, ProcessorContext, Record
 from millstream.testing import TestRecord, TopologyTestDriver
 
 pytestmark = pytest.mark.spark
-on_both_engines = pytest.mark.usefixtures("engine")
 
 register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
 
@@ -99,7 +98,6 @@ class Asked(Forwarding):
             self.context.forward(record.with_value(told))
 
 
-@on_both_engines
 def test_a_store_shows_its_entries_in_order_whatever_is_in_this_micro_batch_or_was_before() -> None:
     """As much as hundreds of keys on several pages, of which some come and some go: what is there is what a
     dictionary has, also for queries."""
@@ -151,7 +149,6 @@ class Windowed(Forwarding):
         self.context.forward(record.with_value(" ".join(told)))
 
 
-@on_both_engines
 def test_windows_and_versions_are_laid_out_in_the_same_state() -> None:
     """And in changelogs, from which queries have them."""
     hour = timedelta(hours=1)
@@ -215,7 +212,6 @@ class Doubled(Forwarding):
         self.context.forward(record.with_value(record.value * 2))
 
 
-@on_both_engines
 def test_steps_of_spark_are_before_and_behind_processors() -> None:
     """What is forwarded to them are Columns again, and what they give comes as Python values."""
     with TopologyTestDriver(everything()) as driver:
@@ -236,7 +232,6 @@ def test_steps_of_spark_are_before_and_behind_processors() -> None:
                 assert dict(entries) == expected
 
 
-@on_both_engines
 def test_a_sink_writes_what_each_of_its_parents_forwards() -> None:
     """In a topology without the DSL it may have several."""
     topology = Topology().add_source("in", "in", key_serde=TEXT, value_serde=TEXT)
@@ -294,7 +289,6 @@ class Punctuated(Forwarding):
         self.context.forward(record.with_value(f"{record.value} {self.context.current_system_time_ms()}"))
 
 
-@on_both_engines
 def test_punctuators_go_by_the_time_of_records_and_by_the_clock() -> None:
     """By stream time at once, and then when a record brings it; by the clock whatever comes, and what was
     missed is missed."""
@@ -344,7 +338,6 @@ def fails(value: str, config: dict[str, Any] | None = None) -> PipelineException
     return raised.value
 
 
-@on_both_engines
 def test_what_a_processor_raises_says_which_one_with_which_record() -> None:
     """And where in the user's file; the cause is what was raised."""
     error = fails("raise")
@@ -356,7 +349,6 @@ def test_what_a_processor_raises_says_which_one_with_which_record() -> None:
     assert "SystemExit: 4" in str(fails("end"))
 
 
-@on_both_engines
 def test_a_worker_that_dies_says_at_which_record() -> None:
     """Whatever has ended it."""
     error = fails("die")
@@ -364,7 +356,6 @@ def test_a_worker_that_dies_says_at_which_record() -> None:
     assert "exit status 3; it was in the task of partition 0, at in-0 offset 2" in str(error)
 
 
-@on_both_engines
 def test_a_record_is_given_up_where_the_handler_says_so() -> None:
     """What was put and forwarded before stays, as in Kafka Streams; the record is counted, and in the dead
     letter queue with all that it had."""
@@ -411,7 +402,6 @@ class Telling(ProductionExceptionHandler):
         return ErrorHandlerResponse.resume([ProducerRecord("asked", record.key, told)])
 
 
-@on_both_engines
 def test_what_a_sink_cannot_write_is_for_the_production_handler() -> None:
     """Whatever the processing handler says, for no processor has failed."""
     goes_on = {"processing.exception.handler": "continue"}
@@ -450,7 +440,6 @@ def test_a_clock_that_nothing_in_the_code_speaks_of_is_a_mistake() -> None:
             records.pipe_input("a", "wall-clock-time")
 
 
-@on_both_engines
 def test_a_processor_without_serdes_for_what_it_forwards_says_so() -> None:
     """Here a number, to be written as text."""
     with TopologyTestDriver(processing(lambda: Numbers())) as driver:
@@ -474,7 +463,6 @@ def unpicklable() -> Callable[[], Processor]:
     return supply
 
 
-@on_both_engines
 def test_a_supplier_that_cannot_be_brought_to_workers_says_so() -> None:
     """It is pickled for that."""
     with pytest.raises(TopologyException, match=r"KSTREAM-PROCESSOR-0000000001.*pickl"):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from driving import STRINGS, pipe, read, records, rows
+from millstream.spark.compile.compiler import CompileContext, compile_pipeline
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -29,13 +30,12 @@ from millstream import (
     StreamsException,
 )
 from millstream.dsl.handlers import LogAndContinueExceptionHandler, LogAndContinueProcessingExceptionHandler
-from millstream.spark.compile.compiler import CompileContext, compile_pipeline
 from millstream.spark.compile.flow import CONTEXT
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers, attempt, record_size
 from millstream.spark.run.dropped import BatchDrops, DropWatch, exceeds, metric, read_drops
 from millstream.testing import TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("engine_of_module")]
+pytestmark = pytest.mark.spark
 
 READ = {"deserialization.exception.handler": LogAndContinueExceptionHandler}
 PROCESS = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler}
@@ -232,7 +232,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.fixture(scope="module", params=[{}, QUEUE], ids=["no queue", "queue"])
 def went_on(
-    request: pytest.FixtureRequest, engine_of_module: str
+    request: pytest.FixtureRequest,
 ) -> tuple[dict[str, list[Any]], int, list[Any] | None]:
     """All operations as branches of one stream: what each let through, the count of what was dropped, and the
     dead letters, if there is a queue for them."""

@@ -228,7 +228,6 @@ def test_what_cannot_be_read_is_for_the_handler_with_the_reason(registry: Regist
         assert isinstance(caught.value.__cause__, SerializationException)
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_registry_that_is_away_ends_the_pipeline_and_drops_nothing(registry: RegistryServer) -> None:
     """Though the handler drops what cannot be read: the record is good, and the registry will be back."""
     serde = of(registry, Serdes.avro(OLD), "in")
@@ -395,7 +394,6 @@ def test_protobuf_in_spark_is_protobuf_in_python(registry: RegistryServer) -> No
         assert [key for key, _ in read(driver, "out", value="bytes")] == ["c"]
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_serde_of_two_python_functions_asks_the_handler_about_what_it_cannot_read() -> None:
     """Spark's workers run them; what they raise is about one record."""
     serde = Serdes.custom(
@@ -447,7 +445,6 @@ def test_a_python_fold_keeps_avro_and_queries_read_it(registry: RegistryServer) 
     assert {"test-totals-changelog-key", "test-totals-changelog-value"} <= {*registry.state.subjects()}
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_processor_keeps_and_forwards_avro(registry: RegistryServer) -> None:
     """It gets dicts and gives dicts; its store's changelog and its output have subjects of their own."""
     order, total = Serdes.avro(OLD), Serdes.avro(avro(("sum", "long"), name="Total"))

@@ -34,7 +34,7 @@ from millstream.broker import EmbeddedKafka
 from millstream.dsl.timestamps import Extractor
 from millstream.testing import TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("engine")]
+pytestmark = pytest.mark.spark
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 
@@ -134,14 +134,13 @@ def test_a_record_that_cannot_be_read_is_not_asked_for_its_time() -> None:
         assert driver.dropped_records == 2
 
 
-def test_partition_time_is_the_largest_so_far(engine: str) -> None:
-    """Where there is none, the pipeline ends: in a micro-batch, or, with tasks, ever before."""
+def test_partition_time_is_the_largest_so_far() -> None:
+    """Where there is none, the pipeline ends."""
     with TopologyTestDriver(copying(UsePartitionTimeOnInvalidTimestamp())) as driver:
         pipe(driver, "in", ("a", "x1", 9), ("a", "y", 12), ("a", "x2", 7), ("a", "x3", -1), ("a", "x4", 13))
         assert times(driver) == [("x1", 9), ("x2", 7), ("x3", 12), ("x4", 13)]
-        if engine == "tasks":
-            pipe(driver, "in", ("a", "x1", -5), ("a", "x2", 7))
-            assert times(driver) == [("x1", 13), ("x2", 7)]
+        pipe(driver, "in", ("a", "x1", -5), ("a", "x2", 7))
+        assert times(driver) == [("x1", 13), ("x2", 7)]
     with (
         TopologyTestDriver(copying(UsePartitionTimeOnInvalidTimestamp())) as driver,
         pytest.raises(
@@ -151,17 +150,15 @@ def test_partition_time_is_the_largest_so_far(engine: str) -> None:
         pipe(driver, "in", ("a", "x1", -5), ("a", "x2", 7))
 
 
-def test_the_wall_clocks_time_is_that_of_the_record_or_of_its_micro_batch(engine: str) -> None:
+def test_the_wall_clocks_time_is_that_at_which_a_record_is_read() -> None:
     """And no time of Kafka's is invalid then."""
     before = time.time_ns() // 1_000_000
     with TopologyTestDriver(copying(WallclockTimestampExtractor())) as driver:
         pipe(driver, "in", ("a", "x1", 5), ("a", "x2", -5))
         (_, one), (_, other) = times(driver)
     assert before <= one <= other <= time.time_ns() // 1_000_000
-    assert one == other or engine == "tasks"
 
 
-@pytest.mark.parametrize("engine", ["tasks"], indirect=True)
 def test_records_come_in_the_order_of_the_times_that_a_function_gives_them() -> None:
     """Of several topics, as Kafka Streams has it: each by its first record."""
     builder = StreamsBuilder()
@@ -206,7 +203,6 @@ def world(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> Iterator
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("engine", ["batches"], indirect=True)
 def test_a_client_counts_what_has_no_time_and_what_is_late_without_any_handler(world: EngineWorld) -> None:
     """On a real broker, which is given the extracted times."""
     source, out = world.topic("in"), world.topic("out")

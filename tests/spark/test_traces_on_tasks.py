@@ -9,7 +9,7 @@ from trace_driving import TOGETHER, Logged, came, logged, logged_there, stamped,
 
 from millstream.testing import TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("on_tasks")]
+pytestmark = pytest.mark.spark
 
 FILES = ("chains", "emit_on_close", "own_windows", "session", "sliding", "suppress", "time", "unwindowed")
 MOST = 8

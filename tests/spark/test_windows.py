@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from driving import STRINGS, pipe, read, rows, stamped
 from engine_world import EngineWorld
+from millstream.spark.compile.restore import end_of_day
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from waiting import wait_until
@@ -43,7 +44,6 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 from millstream.model import MAX_TIMESTAMP_MS
-from millstream.spark.compile.restore import end_of_day
 from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 
@@ -337,7 +337,6 @@ def test_time_windows_and_sessions_have_null_values_too(windows: Windows, counts
         assert folds == ["xNone" if counts == 2 else "x"]
 
 
-@pytest.mark.usefixtures("engine")
 def test_what_is_late_is_counted_and_told_with_its_window_and_stream_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

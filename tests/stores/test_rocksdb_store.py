@@ -46,22 +46,6 @@ def test_entries_and_position_are_there_after_a_restart(tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_epoch_is_there_after_a_restart_and_none_reads_as_0(tmp_path: Path) -> None:
-    """It is written with the position; a store of a version that had none has epoch 0."""
-    filled(tmp_path).close()
-    store = open_at(tmp_path)
-    assert store.epoch == 0
-    store.apply([], 78, 12)
-    store.close()
-    store = open_at(tmp_path)
-    assert (store.position, store.epoch) == (78, 12)
-    store.wipe()
-    store.close()
-    store = open_at(tmp_path)
-    assert (store.position, store.epoch) == (None, 0)
-    store.close()
-
-
 def test_missing_directories_are_made(tmp_path: Path) -> None:
     """The whole path, as the state directory lays it out."""
     path = tmp_path / "app" / "1_3" / "rocksdb" / "counts"

@@ -65,7 +65,7 @@ def test_a_new_store_is_open_empty_and_has_no_position(windows: Any, sessions: A
     for store in (windows, sessions):
         assert store.is_open
         assert (store.name, store.task_id) == ("windows", TASK)
-        assert (store.position, store.epoch, store.stream_time_ms) == (None, 0, None)
+        assert (store.position, store.stream_time_ms) == (None, None)
         assert store.approximate_num_entries() == 0
         assert store.retention_ms == RETENTION
     assert list(windows.fetch(None, None, None, None)) == []
@@ -142,9 +142,9 @@ def test_a_range_of_keys_is_in_the_order_of_keys_and_then_of_time(windows: Any) 
 
 
 def test_a_batch_puts_deletes_and_moves_the_position(windows: Any, sessions: Any) -> None:
-    """The last record of a window in a batch wins; None deletes; the epoch is the highest."""
+    """The last record of a window in a batch wins; None deletes."""
     for store, times in ((windows, (MINUTE,)), (sessions, (MINUTE, MINUTE))):
-        store.apply([record(b"a", *times), record(b"b", *times)], 2, 4)
+        store.apply([record(b"a", *times), record(b"b", *times)], 2)
         store.apply(
             [
                 record(b"a", *times, value=None),
@@ -153,9 +153,8 @@ def test_a_batch_puts_deletes_and_moves_the_position(windows: Any, sessions: Any
                 record(b"x", *times, value=None),
             ],
             6,
-            3,
         )
-        assert (store.position, store.epoch) == (6, 4)
+        assert store.position == 6
         store.apply([], 9)
         assert store.position == 9
     assert list(windows.fetch(None, None, None, None)) == [((b"b", MINUTE), to_stored(b"2", 7))]
@@ -418,9 +417,9 @@ def test_a_backward_read_does_not_step_over_what_was_dropped(windows: Any) -> No
 
 def test_wipe_forgets_the_time_as_well(windows: Any) -> None:
     """The store stays open and can be filled again, with older records."""
-    windows.apply([record(b"a", 100 * RETENTION)], 4, 2)
+    windows.apply([record(b"a", 100 * RETENTION)], 4)
     windows.wipe()
-    assert (windows.position, windows.epoch, windows.stream_time_ms) == (None, 0, None)
+    assert (windows.position, windows.stream_time_ms) == (None, None)
     assert list(windows.fetch(None, None, None, None)) == []
     windows.apply([record(b"a", 1)], 1)
     assert keys(windows.fetch(None, None, None, None)) == [(b"a", 1)]
@@ -446,7 +445,6 @@ CALLS: dict[str, tuple[StoreKind, Callable[[Any], Any]]] = {
     "apply": (WINDOW, lambda store: store.apply([record(b"a", 1)], 1)),
     "wipe": (SESSION, lambda store: store.wipe()),
     "position": (WINDOW, lambda store: store.position),
-    "epoch": (WINDOW, lambda store: store.epoch),
     "approximate_num_entries": (WINDOW, lambda store: store.approximate_num_entries()),
 }
 
@@ -498,14 +496,14 @@ def test_open_iterators_are_bounded(open_one: Open) -> None:
 @pytest.mark.disk
 @pytest.mark.parametrize("kind", [WINDOW, SESSION])
 def test_a_store_is_the_same_after_it_was_closed_and_opened(kind: StoreKind, tmp_path: Path) -> None:
-    """Entries, position, epoch, and the time: what was too old before is so afterwards."""
+    """Entries, position and the time: what was too old before is so afterwards."""
     times = (RETENTION,) if kind is WINDOW else (0, RETENTION)
     old = (0,) if kind is WINDOW else (0, 0)
     store = open_segmented(kind, tmp_path)
-    store.apply([record(b"a", *old), record(b"b", *times)], 2, 7)
+    store.apply([record(b"a", *old), record(b"b", *times)], 2)
     store.close()
     store = open_segmented(kind, tmp_path)
-    assert (store.position, store.epoch, store.stream_time_ms) == (2, 7, RETENTION)
+    assert (store.position, store.stream_time_ms) == (2, RETENTION)
     found = store.fetch(None, None, None, None) if kind is WINDOW else store.find(None, None, None, None)
     assert keys(found) == [(b"b", *times)]
     store.apply([record(b"late", *old)], 3)

@@ -91,18 +91,6 @@ def test_an_empty_batch_moves_the_position_only(store: Any) -> None:
     assert keys(store.range(None, None)) == [b"a"]
 
 
-def test_the_epoch_is_the_highest_that_was_applied(store: Any) -> None:
-    """It never goes back, and goes with the content when the store is wiped."""
-    assert store.epoch == 0
-    store.apply([], 1)
-    assert store.epoch == 0
-    for epoch, expected in ((4, 4), (2, 4), (0, 4), (9, 9)):
-        store.apply([(b"a", b"1", 1)], 2, epoch)
-        assert store.epoch == expected
-    store.wipe()
-    assert store.epoch == 0
-
-
 def test_multi_get_answers_in_the_order_of_the_keys(store: Any) -> None:
     """A key that is asked for twice is answered twice; a missing one is None."""
     put(store, b"a", b"b")

@@ -285,10 +285,10 @@ def test_remove_waits_for_the_batch_that_is_being_applied(world: World) -> None:
     applying, go_on = threading.Event(), threading.Event()
 
     class Slow(MemoryStore):
-        def apply(self, entries: Any, next_offset: int, epoch: int = 0) -> None:
+        def apply(self, entries: Any, next_offset: int) -> None:
             applying.set()
             assert go_on.wait(SOON)
-            super().apply(entries, next_offset, epoch)
+            super().apply(entries, next_offset)
 
     world.log.append(P0, *records(0, 3))
     store = world.add(P0, Slow("counts", TaskId(1, 0)))
@@ -303,35 +303,6 @@ def test_remove_waits_for_the_batch_that_is_being_applied(world: World) -> None:
     store.close()
     world.updater.close()
     assert world.updater.failure is None
-
-
-def test_records_of_an_older_epoch_are_left_out_and_told_of_now_and_then(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A client that lost the pipeline wrote them; the store keeps the epoch and says it at the next start."""
-    caplog.set_level(logging.WARNING)
-    world.log.append(P0, (b"a", b"new", 1), epoch=5)
-    store = world.add(P0)
-    world.updater.start()
-    world.wait_for_position(store, 1)
-    for number in range(3):
-        world.log.append(P0, (b"a", b"old", 1), (b"b", b"old", 1), epoch=4)
-        world.wait_for_position(store, 3 + 2 * number)
-    world.log.append(P0, (b"c", b"new", 1), epoch=5)
-    world.wait_for_position(store, 8)
-    assert store.epoch == 5
-    assert [key for key, _ in store.range(None, None)] == [b"a", b"c"]
-    told = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
-    assert len(told) == 1
-    assert told[0].startswith(
-        f"changelog '{P0}': skipped 2 records of epoch 4 up to offset 3, because epoch 5 came"
-    )
-    # Read again from where the store is: what is of an older epoch stays out.
-    world.updater.remove(P0)
-    world.log.append(P0, (b"d", b"old", 1), epoch=4)
-    world.add(P0, store)
-    world.wait_for_position(store, 9)
-    assert store.get(b"d") is None
 
 
 def test_a_partition_fills_one_store(world: World) -> None:
@@ -375,7 +346,7 @@ def test_a_store_that_fails_ends_it_with_the_stores_error(world: World) -> None:
     """A full disk becomes the thread's failure, and later records are not applied without the failed ones."""
 
     class Full(MemoryStore):
-        def apply(self, entries: Any, next_offset: int, epoch: int = 0) -> None:
+        def apply(self, entries: Any, next_offset: int) -> None:
             raise ProcessorStateException("no space left")
 
     world.log.append(P0, record(0))

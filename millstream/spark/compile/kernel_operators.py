@@ -490,4 +490,4 @@ def _limits(node: Suppress) -> dict[str, int]:
 
 
 def _of_kernel(name: str) -> Any:
-    return java_class(SparkSession.active()._jvm, f"io.millstream.kernel.state.{name}")
+    return java_class(SparkSession.active()._jvm, f"io.millstream.kernel.task.{name}")

@@ -310,7 +310,7 @@ def _cut_sketch(cutter: _Cutter, name: str, arguments: list[Column], whole: T.Da
 
 def _sketch(value: Column, size: int) -> Column:
     jvm: Any = SparkSession.active()._jvm
-    return Column(java_class(jvm, "io.millstream.kernel.state.Order").sketch(value._jc, size))
+    return Column(java_class(jvm, "io.millstream.kernel.task.Sketch").of(value._jc, size))
 
 
 def _cut_union(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:

@@ -42,9 +42,6 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
 
 
 def end_query(spark: SparkSession, query: str) -> None:
-    """Release what the kernel keeps of an ended query on this machine: its processors' workers, and rows in
-    memory.
-    """
+    """Release what the kernel keeps of an ended query on this machine: its processors' workers."""
     with suppress(Py4JError, OSError):  # Java is gone, and so are they
         java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)
-        java_class(spark._jvm, "io.millstream.kernel.state.Retained").end(query)

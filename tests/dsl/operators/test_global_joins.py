@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from millstream import Consumed, Serdes, StreamsBuilder
 from millstream.testing import TestRecord, TopologyTestDriver
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("engine")]
+pytestmark = pytest.mark.spark
 
 PEOPLE = Consumed.with_(Serdes.string(), Serdes.string())
 

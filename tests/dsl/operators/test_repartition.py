@@ -78,7 +78,6 @@ class Thrice(Processor):
         self.context.forward(record.with_value(3 * record.value))
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_pipeline_reads_the_repartition_topics_that_it_writes() -> None:
     """A join with a stream brings what is behind the topic into the pipeline of what is in front of it."""
     builder = StreamsBuilder()

@@ -8,8 +8,8 @@ import java.util.Properties;
 /**
  * The version of this kernel. Python reads that of the kernel that Spark has found, and compares it with its own.
  *
- * <p>An executor may have another kernel on its class path. So the sink takes the driver's version and digest there,
- * and calls {@link #require}.
+ * <p>An executor may have another kernel on its class path. So tasks take the driver's version and digest there, and
+ * call {@link #require}.
  */
 public final class Kernel {
     private static final Properties MADE_FROM = read();

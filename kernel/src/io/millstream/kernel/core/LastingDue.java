@@ -54,7 +54,10 @@ public final class LastingDue extends Due {
         }
     }
 
-    /** As for {@link PagedDue}. */
+    /**
+     * @param span the span of time whose entries are kept together
+     * @param exact entries are due exactly at their times; otherwise up to a span later, which is cheaper
+     */
     public LastingDue(Kept kept, long span, boolean exact) {
         this.kept = kept;
         this.counts = new TreeMap<>(kept.counts());

@@ -1,6 +1,5 @@
 package io.millstream.kernel.sink;
 
-import io.millstream.kernel.Partitions;
 import io.millstream.kernel.python.Asking;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -42,7 +41,6 @@ public final class Delivery {
 
     private static final class Topic {
         final String name;
-        int planned;
         int partitions;
 
         Topic(String name) {
@@ -204,8 +202,6 @@ public final class Delivery {
                 hopeless = chosen < 0 || isKnownToLack(topic.name);
             }
             partition = hopeless ? null : (Integer) chosen;
-        } else if (rows.route() >= 0 && !row.isNullAt(rows.route())) {
-            partition = Partitions.of(row.getBinary(rows.route()), planned(topic));
         }
         Sent sent = new Sent(
                 new ProducerRecord<>(
@@ -232,15 +228,6 @@ public final class Delivery {
             topics.put(name.clone(), topic);
         }
         return topic;
-    }
-
-    /** The application's own topics are partitioned as planned, even if somebody adds partitions. */
-    private int planned(Topic topic) {
-        if (topic.planned == 0) {
-            Integer planned = options.partitions().get(topic.name);
-            topic.planned = planned == null ? partitions(topic, 0) : planned;
-        }
-        return topic.planned;
     }
 
     /** How many partitions a topic has; there may be more by now if it should have one of this number. */
@@ -339,16 +326,13 @@ public final class Delivery {
             case FENCED, FAILED -> false;
             case BYSTANDER -> options.drops();
             // A dead letter is sent again without its value.
-            case REFUSED -> options.drops(sent.record.topic()) && (sent.about == null || sent.about.wholeLetter);
+            case REFUSED -> options.drops() && (sent.about == null || sent.about.wholeLetter);
         };
     }
 
     private RuntimeException thrown(Failure failure) {
         if (failure.verdict.isAboutRecords()) {
-            var record = failure.sent.record;
-            return new RecordRefusedException(
-                    Verdict.sentence(record, failure.error, options.complete().contains(record.topic())),
-                    failure.error);
+            return new RecordRefusedException(Verdict.sentence(failure.sent.record, failure.error), failure.error);
         }
         if (failure.verdict == Verdict.FENCED) {
             return sender.lost(failure.error);

@@ -1,12 +1,10 @@
 package io.millstream.kernel.sink;
 
-import java.io.Serializable;
 import java.util.HashMap;
 import java.util.Map;
 
 /** How many records were dropped because Kafka refused them, by topic and reason. */
-final class Dropped implements Serializable {
-    private static final long serialVersionUID = 1;
+final class Dropped {
     private static final String COUNT = "dropped:";
     private static final String EXAMPLE = "example:";
 

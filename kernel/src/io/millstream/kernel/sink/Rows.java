@@ -15,9 +15,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <ul>
  *   <li>{@code topic} string
  *   <li>{@code key}, {@code value} binary, which may be NULL
- *   <li>{@code partition} int: a partitioner's choice; NULL: by the route
- *   <li>{@code route} binary: its murmur2 gives the partition; NULL: the producer's partitioner decides, by the key.
- *       The column may be missing
+ *   <li>{@code partition} int: a partitioner's choice; NULL: the producer's partitioner decides, by the key
  *   <li>{@code timestamp} bigint, milliseconds; NULL: now
  *   <li>{@code headers} array&lt;struct&lt;key string, value binary&gt;&gt;
  *   <li>{@code letter} struct&lt;key, value binary, topic string, partition int, offset bigint, place string&gt;: what
@@ -31,7 +29,6 @@ public record Rows(
         int key,
         int value,
         int partition,
-        int route,
         int timestamp,
         int headers,
         int letter,
@@ -49,7 +46,6 @@ public record Rows(
                 schema.fieldIndex("key"),
                 schema.fieldIndex("value"),
                 schema.fieldIndex("partition"),
-                names.indexOf("route"),
                 schema.fieldIndex("timestamp"),
                 schema.fieldIndex("headers"),
                 letter,

@@ -5,10 +5,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 
 /** A producer as one task uses it, on one thread. */
 public interface Sender {
-    /** Whether this task's part of the batch is already in Kafka, so that nothing has to be written. */
-    boolean isWritten();
-
-    /** Whether records become valid only with {@link #commit}. */
+    /** Whether records are part of a transaction. */
     boolean isTransaction();
 
     /** Send a record. Failures go to the callback, or are thrown. */
@@ -23,12 +20,6 @@ public interface Sender {
     /** Abort the transaction, and begin a new one. */
     void restart();
 
-    /** Make what was sent permanent. */
-    void commit();
-
     /** The exception for an error with which the broker refuses everything from this producer. */
     RuntimeException lost(Throwable cause);
-
-    /** The producer is not needed any more; {@code healthy}: others may use it. Idempotent. */
-    void close(boolean healthy);
 }

@@ -1,11 +1,16 @@
 package io.millstream.kernel.sink;
 
+import java.time.Duration;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.Utils;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.slf4j.Logger;
@@ -34,18 +39,20 @@ public final class TableWriter implements AutoCloseable {
         all.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transactionalId);
         all.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, "true");
         all.put(ProducerConfig.ACKS_CONFIG, "all");
+        all.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class.getName());
+        all.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class.getName());
         this.topic = topic;
         this.options = all;
         producer = opened();
     }
 
     private Producer<byte[], byte[]> opened() {
-        Producer<byte[], byte[]> made = Producers.make(options);
+        Producer<byte[], byte[]> made = new KafkaProducer<>(new HashMap<>(options));
         try {
             made.initTransactions();
             return made;
         } catch (RuntimeException error) {
-            Producers.close(made);
+            close(made);
             throw error;
         }
     }
@@ -70,7 +77,7 @@ public final class TableWriter implements AutoCloseable {
     @SuppressWarnings("resource") // it is closed at once
     private void settle() {
         try {
-            Producers.close(opened());
+            close(opened());
         } catch (RuntimeException error) {
             LOG.debug("the rows are committed, but may become visible a little later", error);
         }
@@ -78,6 +85,11 @@ public final class TableWriter implements AutoCloseable {
 
     @Override
     public void close() {
-        Producers.close(producer);
+        close(producer);
+    }
+
+    /** Close a producer at once and ignore its errors: it is not used any more. */
+    private static void close(Producer<byte[], byte[]> producer) {
+        Utils.closeQuietly(() -> producer.close(Duration.ZERO), "a producer");
     }
 }

@@ -1,15 +1,19 @@
 package io.millstream.kernel.sink;
 
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeConfigsOptions;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.config.TopicConfig;
+import org.apache.kafka.common.errors.InterruptException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -37,14 +41,20 @@ final class TopicLimits {
 
     private static long asked(Options options, String topic) {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        try (Admin admin = Marker.admin(options)) {
+        Map<String, Object> known = new HashMap<>(options.kafka());
+        known.keySet().retainAll(AdminClientConfig.configNames());
+        try (Admin admin = Admin.create(known)) {
             // Closing waits for the answer for as long as the client does.
             DescribeConfigsOptions how = new DescribeConfigsOptions().timeoutMs(PATIENCE_MS);
-            ConfigEntry entry = Marker.answered(admin.describeConfigs(List.of(resource), how).all())
+            ConfigEntry entry = admin.describeConfigs(List.of(resource), how)
+                    .all()
+                    .get()
                     .get(resource)
                     .get(TopicConfig.MAX_MESSAGE_BYTES_CONFIG);
             return entry == null || entry.value() == null ? UNKNOWN : Long.parseLong(entry.value());
-        } catch (KafkaException error) { // interruptions too: the thread is marked, and ends at its next wait
+        } catch (InterruptedException error) {
+            throw new InterruptException(error); // the thread is marked, and ends
+        } catch (ExecutionException | KafkaException error) {
             LOG.debug("max.message.bytes of topic '{}' is not known", topic, error);
             return UNKNOWN;
         }

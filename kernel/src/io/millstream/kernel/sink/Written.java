@@ -1,25 +1,21 @@
 package io.millstream.kernel.sink;
 
 import io.millstream.kernel.Constants;
-import java.io.Serializable;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.utils.Utils;
-import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
-/** What a task has written to each topic, and what it has dropped. Sent to the driver. */
-public final class Written implements WriterCommitMessage {
-    private static final long serialVersionUID = 1;
+/** What a task has written to each topic, and what it has dropped. */
+public final class Written {
     private static final String BATCH = "batch";
     /** Timestamp, offset, and partition. */
     private static final long FIXED = 8 + 8 + 4;
 
     /** The records of one topic and, for those with a timestamp, their age in ms when they were sent. */
-    private static final class Topic implements Serializable {
-        private static final long serialVersionUID = 1;
+    private static final class Topic {
         private long records;
         private long bytes;
         private long timed;
@@ -91,20 +87,9 @@ public final class Written implements WriterCommitMessage {
     }
 
     /**
-     * What a batch has done, as the metrics of a progress report: {@code written:<topic>} with the numbers for its
-     * records, and those of {@link Dropped}. Includes the batch's number, because a report may repeat the last one.
+     * As the metrics of a progress report: {@code written:<topic>} with the numbers for its records, and those of
+     * {@link Dropped}. Includes the batch's number, because a report may repeat the last one.
      */
-    static Map<String, String> metrics(long batch, WriterCommitMessage[] messages) {
-        Written all = new Written();
-        for (WriterCommitMessage message : messages) {
-            if (message instanceof Written written) {
-                all.add(written);
-            }
-        }
-        return all.metrics(batch);
-    }
-
-    /** Its own, as those of a batch. */
     public Map<String, String> metrics(long batch) {
         Map<String, String> metrics = new TreeMap<>(dropped.metrics());
         topics.forEach((name, topic) -> metrics.put(Constants.METRIC_WRITTEN + name, topic.figures()));

@@ -6,7 +6,6 @@ import io.millstream.kernel.core.SessionWindows;
 import io.millstream.kernel.core.SlidingWindows;
 import io.millstream.kernel.core.Versions;
 import io.millstream.kernel.core.Window;
-import io.millstream.kernel.state.Plan;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -38,7 +37,7 @@ abstract class Layout {
         this.more = more;
     }
 
-    static Layout of(Plan.Item item) {
+    static Layout of(OperatorPlan.Item item) {
         String core = item.core();
         return switch (core) {
             case "whole", "latest" -> new OfRows();

@@ -17,7 +17,6 @@ import io.millstream.kernel.core.TableView;
 import io.millstream.kernel.core.Window;
 import io.millstream.kernel.python.Folding;
 import io.millstream.kernel.python.Program;
-import io.millstream.kernel.state.Plan;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.Serializable;
@@ -74,7 +73,7 @@ final class Operation implements Operator {
      */
     record Spec(
             int number,
-            Plan plan,
+            OperatorPlan plan,
             ArrayList<Entry> entries,
             ArrayList<Integer> stores,
             int local,
@@ -99,9 +98,9 @@ final class Operation implements Operator {
          * From Python's description.
          *
          * @param description JSON: `number`; `passes`; `records`, whether they pass; the names of columns: `at`, the
-         *     time in ms; `headers`, packed headers (see {@link io.millstream.kernel.state.Headers}), and `since`, if
+         *     time in ms; `headers`, packed headers (see {@link Headers}), and `since`, if
          *     there are such columns; `local`, the number of a store that is not logged; and `items`: each as
-         *     {@link Plan#of} has it, and the names of columns: `on`, whether a row is for it, and `key`; the number of
+         *     {@link OperatorPlan#of} has it, and the names of columns: `on`, whether a row is for it, and `key`; the number of
          *     its `store`, if it keeps entries; and whether it is `derived` or `versioned`, or its entries are `told`.
          *     An item without `key` gets no rows.
          */
@@ -119,7 +118,7 @@ final class Operation implements Operator {
             }
             return new Spec(
                     description.get("number").asInt(),
-                    Plan.of(description.get("items").toString(), rows),
+                    OperatorPlan.of(description.get("items").toString(), rows),
                     entries,
                     stores,
                     description.path("local").asInt(NONE),
@@ -136,7 +135,7 @@ final class Operation implements Operator {
         @Override
         public StructType own() {
             StructType own = OWN;
-            for (Plan.Item item : plan.items) {
+            for (OperatorPlan.Item item : plan.items) {
                 for (String prefix : item.prefixes()) {
                     for (int i = 0; i < item.names().size(); i++) {
                         own = own.add(prefix + item.names().get(i), item.types().get(i), true);
@@ -170,7 +169,7 @@ final class Operation implements Operator {
 
     private final Spec spec;
     private final State state;
-    private final Plan plan;
+    private final OperatorPlan plan;
     private final Shelf[] shelves;
     private final Core[] cores;
     private final Pairs[] pairs;
@@ -222,7 +221,7 @@ final class Operation implements Operator {
         Folds all = new Folds(folds);
         JoinedRow own = new JoinedRow();
         for (int i = 0; i < size; i++) {
-            Plan.Item item = plan.items.get(i);
+            OperatorPlan.Item item = plan.items.get(i);
             int number = i;
             Slices.Values values = stored == null
                     ? null
@@ -362,7 +361,7 @@ final class Operation implements Operator {
 
     private Lookup lookup(int tag) {
         if (lookups[tag] == null) {
-            Plan.Item item = plan.items.get(tag);
+            OperatorPlan.Item item = plan.items.get(tag);
             int table = item.link("table");
             lookups[tag] = new Lookup(() -> table(table), item.setting("alone") != 0, results[tag]);
         }
@@ -401,7 +400,7 @@ final class Operation implements Operator {
 
     /** The receiver of an item's changes, in addition to others. */
     private Output over(int tag, int below, Output others) {
-        Plan.Item item = plan.items.get(tag);
+        OperatorPlan.Item item = plan.items.get(tag);
         return switch (item.core()) {
             case "suppress" -> ((Suppress) core(tag)).of(others);
             case "table_join" -> {
@@ -434,7 +433,7 @@ final class Operation implements Operator {
 
     private Pairs pairs(int tag) {
         if (pairs[tag] == null) {
-            Plan.Item item = plan.items.get(tag);
+            OperatorPlan.Item item = plan.items.get(tag);
             Records left = (Records) core(item.link("left"));
             Records right = (Records) core(item.link("right"));
             pairs[tag] = shelves[tag].pairs(left, right, results[tag]);

@@ -6,7 +6,6 @@ import io.millstream.kernel.core.Folded;
 import io.millstream.kernel.core.Matches;
 import io.millstream.kernel.core.Output;
 import io.millstream.kernel.core.Window;
-import io.millstream.kernel.state.Plan;
 import java.util.ArrayDeque;
 import org.apache.spark.sql.catalyst.InternalRow;
 
@@ -14,7 +13,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 final class Results implements Output, Matches {
     private final Rows rows;
     private final int tag;
-    private final Plan.Item item;
+    private final OperatorPlan.Item item;
     private final boolean isSilent;
     private final boolean isOfOne;
     private final boolean isHeldBack;
@@ -41,7 +40,7 @@ final class Results implements Output, Matches {
         /** The headers of the record at hand. */
         byte[] atHand;
 
-        Rows(Plan plan, Shelf[] shelves) {
+        Rows(OperatorPlan plan, Shelf[] shelves) {
             this.shelves = shelves;
             this.places = new int[shelves.length];
             this.placesOfOld = new int[shelves.length];
@@ -49,7 +48,7 @@ final class Results implements Output, Matches {
             for (int i = 0; i < shelves.length; i++) {
                 places[i] = Operation.OWN.size() + plan.place(i);
                 placesOfOld[i] = Operation.OWN.size() + plan.placeOfOld(i);
-                Plan.Item each = plan.items.get(i);
+                OperatorPlan.Item each = plan.items.get(i);
                 columns += each.prefixes().size() * each.names().size();
             }
             width = columns;
@@ -112,7 +111,7 @@ final class Results implements Output, Matches {
         }
     }
 
-    Results(Rows rows, Plan plan, int tag) {
+    Results(Rows rows, OperatorPlan plan, int tag) {
         this.rows = rows;
         this.tag = tag;
         this.item = plan.items.get(tag);

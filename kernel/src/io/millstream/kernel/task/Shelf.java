@@ -16,7 +16,6 @@ import io.millstream.kernel.core.Table;
 import io.millstream.kernel.core.TableView;
 import io.millstream.kernel.core.Waiting;
 import io.millstream.kernel.core.Window;
-import io.millstream.kernel.state.Plan;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BiPredicate;
@@ -26,7 +25,7 @@ import java.util.function.Supplier;
 final class Shelf {
     private static final byte[] FIRST = {};
 
-    final Plan.Item item;
+    final OperatorPlan.Item item;
     final Content content;
     /** Null for an item that keeps no numbers. */
     final Clock clock;
@@ -49,7 +48,7 @@ final class Shelf {
      */
     Shelf(
             State state,
-            Plan.Item item,
+            OperatorPlan.Item item,
             int operator,
             int number,
             int store,

@@ -466,11 +466,6 @@ final class Task extends RunningTask {
     /** Its producer, as what delivers its outputs sees it. */
     private final class Outputs implements Sender {
         @Override
-        public boolean isWritten() {
-            return false;
-        }
-
-        @Override
         public boolean isTransaction() {
             return plan.isExactlyOnce();
         }
@@ -502,18 +497,8 @@ final class Task extends RunningTask {
         }
 
         @Override
-        public void commit() {
-            // the task does
-        }
-
-        @Override
         public RuntimeException lost(Throwable cause) {
             return calls.meant(cause instanceof RuntimeException error ? error : new KafkaException(cause));
-        }
-
-        @Override
-        public void close(boolean healthy) {
-            // the task does
         }
     }
 

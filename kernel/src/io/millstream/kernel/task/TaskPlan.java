@@ -225,9 +225,7 @@ public record TaskPlan(
 
     /** The options of its sink. */
     Options options() {
-        Map<String, String> all = new TreeMap<>(sink);
-        producer.forEach((name, value) -> all.put("kafka." + name, value));
-        return Options.of(all);
+        return Options.of(producer, sink);
     }
 
     /** The number of the store for what follows from the others, which is not logged; -1: there is none. */

@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.Kernel;
 import java.io.UncheckedIOException;
 import java.io.InterruptedIOException;
 import java.util.Map;
@@ -182,7 +183,7 @@ public final class TaskTable implements TableProvider {
 
         @Override
         public PartitionReaderFactory createReaderFactory() {
-            return new Readers();
+            return new Readers(Kernel.version(), Kernel.digest());
         }
 
         @Override
@@ -196,9 +197,11 @@ public final class TaskTable implements TableProvider {
         }
     }
 
-    private record Readers() implements PartitionReaderFactory {
+    /** Of the driver's kernel, which executors must have, too. */
+    private record Readers(String version, String digest) implements PartitionReaderFactory {
         @Override
         public PartitionReader<InternalRow> createReader(InputPartition partition) {
+            Kernel.require(version, digest);
             Part part = (Part) partition;
             return new TaskReader(part.plan, part.partition, part.number, part.batch);
         }

@@ -405,7 +405,7 @@ public class JoinTracesMain {
         Opened<Records> lefts = opened(Records::finish, records);
         Opened<Records> rights = opened(Records::finish, records);
         Opened<Pairs> pairs = opened(Pairs::finish, memory -> {
-            Due waiting = new PagedDue(memory.closing, memory.closing.counts, span(), true);
+            Due waiting = new LastingDue(memory.closing, span(), true);
             return new Pairs(memory.clock, waiting, limits, lefts.get(), rights.get(), matches);
         });
         for (boolean isLeft : new boolean[] {true, false}) {
@@ -521,8 +521,8 @@ public class JoinTracesMain {
 
     private Task task(Memory memory, Output output, boolean isOnClose) {
         Table table = new Table(memory, output, true, asked.path("capacity").asInt(Table.CAPACITY));
-        Due due = new PagedDue(memory.due, memory.due.counts, span(), false);
-        Due closing = isOnClose ? new PagedDue(memory.closing, memory.closing.counts, span(), true) : null;
+        Due due = new LastingDue(memory.due, span(), false);
+        Due closing = isOnClose ? new LastingDue(memory.closing, span(), true) : null;
         return new Task(parts, table, output, memory.clock, due, closing, true);
     }
 

@@ -5,9 +5,10 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.NavigableMap;
 import java.util.TreeMap;
 
-/** What Spark keeps between micro-batches, in maps. Nobody shares an object with it, as nobody does with Spark. */
+/** What is kept between batches, in maps. Nobody shares an object with it. */
 final class Memory implements SliceState {
     final Clock clock = new Clock();
     final Map<ByteBuffer, List<Window>> slices = new HashMap<>();
@@ -55,9 +56,20 @@ final class Memory implements SliceState {
     }
 
     /** Of one {@link Due}: its pages and how many there are. */
-    static final class Pages implements Due.Pages {
+    static final class Pages implements LastingDue.Kept {
         final TreeMap<Long, Integer> counts = new TreeMap<>();
         final Map<String, List<Due.Entry>> pages = new HashMap<>();
+
+        @Override
+        public Map<Long, Integer> counts() {
+            return counts;
+        }
+
+        @Override
+        public void counts(NavigableMap<Long, Integer> now) {
+            counts.clear();
+            counts.putAll(now);
+        }
 
         int size() {
             return pages.values().stream().mapToInt(List::size).sum();

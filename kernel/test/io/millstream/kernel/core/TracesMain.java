@@ -122,8 +122,8 @@ public final class TracesMain {
         boolean atOnce = asked.path("at_once").asBoolean(true);
         long span = asked.path("span").asLong(4);
         Table table = new Table(kept, output, atOnce, asked.path("capacity").asInt(Table.CAPACITY));
-        Due due = new PagedDue(kept.due, kept.due.counts, span, false);
-        Due closing = isOnClose ? new PagedDue(kept.closing, kept.closing.counts, span, true) : null;
+        Due due = new LastingDue(kept.due, span, false);
+        Due closing = isOnClose ? new LastingDue(kept.closing, span, true) : null;
         return new Task(parts, table, output, kept.clock, due, closing, false);
     }
 

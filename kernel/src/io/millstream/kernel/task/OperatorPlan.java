@@ -1,4 +1,4 @@
-package io.millstream.kernel.state;
+package io.millstream.kernel.task;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
@@ -23,11 +23,10 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** The aggregations of one operator, as described by Python. */
-public final class Plan implements Serializable {
+/** The items of one operator, as described by Python: aggregations, joins and tables. */
+public final class OperatorPlan implements Serializable {
     private static final long serialVersionUID = 1;
 
     /** The name of a core, before that of its time zone. */
@@ -40,7 +39,7 @@ public final class Plan implements Serializable {
      *
      * @param core the name of its core
      * @param settings the core's numbers
-     * @param atOnce whether to emit every change, not only the last of a micro-batch
+     * @param atOnce whether to emit every change, not only the last one up to a commit
      * @param names the names of its parts' columns
      * @param columns their places in the input
      * @param place its name in messages
@@ -93,11 +92,6 @@ public final class Plan implements Serializable {
         /** Whether it has state. */
         public boolean hasState() {
             return !List.of("lookup", "table_join", "changes").contains(core);
-        }
-
-        /** Whether its parts leave unchanged, because nothing reads them. */
-        public boolean isOpaque() {
-            return isLookup() || List.of("latest", "versions", "records", "references").contains(core);
         }
 
         /** Whether it looks up rows, immediately or after a grace period. */
@@ -220,13 +214,6 @@ public final class Plan implements Serializable {
         return items.get(tag).setting("silent") != 0 && over(tag).isEmpty();
     }
 
-    /** Whether its rows stay in memory until the next micro-batch: those of tables in joins, if they are bytes. */
-    boolean isRetained(int tag) {
-        Item item = items.get(tag);
-        boolean isOfBytes = item.types.stream().allMatch(DataTypes.BinaryType::equals);
-        return (isLookedUp(tag) || isJoined(tag)) && item.core.equals("latest") && isOfBytes;
-    }
-
     public int place(int tag) {
         return places.get(tag);
     }
@@ -260,8 +247,8 @@ public final class Plan implements Serializable {
         }
     }
 
-    public static Plan of(String json, StructType input) {
-        Plan plan = new Plan();
+    public static OperatorPlan of(String json, StructType input) {
+        OperatorPlan plan = new OperatorPlan();
         try {
             for (JsonNode node : new ObjectMapper().readTree(json)) {
                 plan.items.add(node.has("of") ? plan.heldBack(node) : item(node, input));

@@ -1,4 +1,4 @@
-package io.millstream.kernel.state;
+package io.millstream.kernel.task;
 
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;

@@ -147,6 +147,7 @@ def _tasks(config: StreamsConfig) -> Any:
         commit_ms=config["commit.interval.ms"],
         idle_ms=config["max.task.idle.ms"],
         offset_reset=offset_reset(config),
+        reads_lost_anew=config["source.lost.policy"] == "from-beginning",
         directory=str(Path(config.state_dir, config.application_id, TASKS)),
         consumer={**reading, **_spark_consumer(config), **servers},
         producer={**writing, **timeout, **_spark_client(config, "producer."), **servers},

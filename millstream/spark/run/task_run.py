@@ -66,6 +66,8 @@ class TaskSettings:
         idle_ms: how long a partition without records is waited for (max.task.idle.ms).
         directory: where the state of tasks is kept between runs.
         offset_reset: where topics are read from that have no committed offset, if their source says nothing.
+        reads_lost_anew: read a source topic that was deleted and made anew, or has lost records before they were
+            read, from its beginning; otherwise tasks fail.
         consumer, producer: Kafka client options in Kafka's names, with the servers.
         global_consumer: those of the consumers of global tables.
     """
@@ -75,6 +77,7 @@ class TaskSettings:
     idle_ms: int
     directory: str
     offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
+    reads_lost_anew: bool = False
     consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
     global_consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -150,6 +153,7 @@ class TaskRun:
             "outputs": _outputs_of(pipeline, application_id),
             "globals": _globals_of(pipeline, application_id),
             "global_consumer": dict(settings.global_consumer),
+            "reads_lost_anew": settings.reads_lost_anew,
             "resets": _resets_of(pipeline, application_id, settings.offset_reset),
             "sink": dict(sink),
         }

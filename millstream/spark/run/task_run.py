@@ -66,8 +66,8 @@ class TaskSettings:
         idle_ms: how long a partition without records is waited for (max.task.idle.ms).
         directory: where the state of tasks is kept between runs.
         offset_reset: where topics are read from that have no committed offset, if their source says nothing.
-        reads_lost_anew: read a source topic that was deleted and made anew, or has lost records before they were
-            read, from its beginning; otherwise tasks fail.
+        reads_lost_anew: read a source topic that was deleted and made anew, or has lost records before they
+            were read, from its beginning; otherwise tasks fail.
         consumer, producer: Kafka client options in Kafka's names, with the servers.
         global_consumer: those of the consumers of global tables.
     """

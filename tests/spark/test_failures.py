@@ -210,9 +210,7 @@ def test_a_place_that_is_not_ours_is_not_told() -> None:
 
 def test_a_checkpoint_that_another_client_continues_is_a_migration() -> None:
     """Both wrote the same micro-batch of a `to_spark()`."""
-    error = translate(
-        "p0", ("in",), RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Update to the log.")
-    )
+    error = translate("p0", ("in",), RuntimeError("[CONCURRENT_STREAM_LOG_UPDATE] Update to the log."))
     assert isinstance(error, TaskMigratedException)
     assert str(error).startswith("pipeline p0: another client continues from its checkpoint")
 

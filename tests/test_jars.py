@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 import os
 import re
 import ssl
@@ -14,15 +13,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from millstream.cli.main import app
 from millstream.errors import ArtifactException, SetupException
 from millstream.jars import (
     BROKER_SET,
@@ -31,7 +26,6 @@ from millstream.jars import (
     ensure_jars,
     ivy,
     jar_sets,
-    object_store_set,
 )
 from millstream.jars import jar_cache as jars_cache
 from millstream.jars.download_progress import DownloadProgress, Transport
@@ -39,7 +33,6 @@ from millstream.jars.jar_cache import ensure
 from millstream.jars.jar_table import connector_versions
 from millstream.jars.repository import from_repository
 from millstream.java import find_java
-from millstream.spark.jvm.session import hadoop_version
 
 # --- a Maven repository with two jars ---------------------------------------------------------------------
 
@@ -219,30 +212,6 @@ def test_a_cache_that_is_read_only_is_enough_once_the_jars_are_there(
     assert [path.read_bytes() for path in ensure(jars, "test")] == [b"first"]
     with pytest.raises(SetupException, match="cannot be written"):
         ensure([repository.jar("two", b"second")], "test")
-
-
-def test_prepare_fetches_what_checkpoints_in_s3_take_and_an_image_needs_no_more(
-    repository: Repository, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only if it is asked for; afterwards a start finds the set where nothing can be written or reached."""
-    spark, s3a = connector_set(metadata.version("pyspark")), object_store_set(hadoop_version())
-    sets = {spark: (repository.jar("connector", b"1" * 5000),), s3a: (repository.jar("s3a", b"2" * 7000),)}
-    monkeypatch.setattr(jars_cache, "jar_sets", lambda: sets)
-    monkeypatch.setenv("MILLSTREAM_MAVEN_REPOSITORY", repository.url)
-
-    def prepare(*more: str) -> dict[str, Any]:
-        result = CliRunner().invoke(app, ["prepare", "--jars-only", "--json", *more])
-        assert result.exit_code == 0, result.output
-        return dict(json.loads(result.stdout))
-
-    assert prepare()["jars"] == 1
-    assert not (cache / "s3a-1.0.jar").exists()
-    assert prepare("--for", "s3a")["jars"] == 2
-    repository.contents.clear()
-    monkeypatch.setattr("millstream.cache.os.access", lambda *_: False)
-    assert prepare("--for", "s3a")["jars"] == 2
-    assert [path.read_bytes() for path in ensure_jars(s3a)] == [b"2" * 7000]
-    assert CliRunner().invoke(app, ["prepare", "--for", "gs"]).exit_code == 2
 
 
 def test_only_what_is_missing_is_fetched(repository: Repository, cache: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Collection
 from datetime import timedelta
-from enum import StrEnum
 from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,28 +17,14 @@ from millstream.errors import StreamsException
 if TYPE_CHECKING:
     from millstream.topology.topology import Topology
 
-__all__ = ["Extra", "jar_sets_for", "prepare"]
+__all__ = ["prepare"]
 
 _INPUT, _STORE = "prepare-input", "prepare-counts"
 _RUN_SECONDS = 120.0
 _ARCHIVE_SECONDS = 900.0
 
 
-class Extra(StrEnum):
-    """What some programs need, and others do not."""
-
-    S3A = "s3a"
-
-
 def prepare(
-    for_: Annotated[
-        list[Extra] | None,
-        typer.Option(
-            "--for",
-            help="Also fetch what this needs. s3a: jars for checkpoints in S3, 13 MB. Can be given more than "
-            "once.",
-        ),
-    ] = None,
     jars_only: Annotated[
         bool,
         typer.Option("--jars-only", help="Only download jars; run nothing."),
@@ -53,10 +37,10 @@ def prepare(
     Programs then start faster here, and without a network. It takes one or two minutes; run it as the user
     that will run the programs. Exit code 1 if something that programs need is not available.
     """
-    from millstream.jars import ensure_jars
+    from millstream.jars import connector_set, ensure_jars
 
     began = time.monotonic()
-    paths = [path for each in jar_sets_for(for_ or ()) for path in ensure_jars(each)]
+    paths = ensure_jars(connector_set(metadata.version("pyspark")))
     found: dict[str, Any] = {"jars": len(paths), "jars_folder": str(paths[0].parent)}
     lines = [f"jars     {len(paths)} in {paths[0].parent}"]
     if not jars_only:
@@ -68,22 +52,6 @@ def prepare(
     found["seconds"] = round(time.monotonic() - began, 1)
     lines.append(f"ready after {found['seconds']:.0f} s")
     print_as(json, found, "\n".join(lines))
-
-
-def jar_sets_for(extras: Collection[Extra]) -> list[str]:
-    """The names of the sets of jars that programs need here, for the PySpark that is installed.
-
-    Raises:
-        ArtifactException: no jars are known for it.
-    """
-    from millstream.jars import connector_set, object_store_set
-
-    sets = [connector_set(metadata.version("pyspark"))]
-    if Extra.S3A in extras:
-        from millstream.spark.jvm.session import hadoop_version
-
-        sets.append(object_store_set(hadoop_version()))
-    return sets
 
 
 def _topology() -> Topology:

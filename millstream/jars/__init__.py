@@ -1,4 +1,4 @@
-"""The jars of Spark's Kafka connector, the embedded broker and S3A, and the kernel's compiler.
+"""The jars of Spark's Kafka connector, the embedded broker, and the kernel's compiler.
 
 Each is downloaded once to the user's cache directory, checked against the table's SHA-256, and then used from
 there without a network. By default Ivy downloads them from its default repository (`ivy.py`); it ships with
@@ -7,7 +7,7 @@ to use instead, over HTTP (`repository.py`).
 """
 
 from millstream.jars.jar_cache import ensure_jars
-from millstream.jars.jar_table import BROKER_SET, COMPILER_SET, Jar, connector_set, jar_sets, object_store_set
+from millstream.jars.jar_table import BROKER_SET, COMPILER_SET, Jar, connector_set, jar_sets
 
 __all__ = [
     "BROKER_SET",
@@ -16,5 +16,4 @@ __all__ = [
     "connector_set",
     "ensure_jars",
     "jar_sets",
-    "object_store_set",
 ]

@@ -17,7 +17,6 @@ __all__ = [
     "connector_set",
     "connector_versions",
     "jar_sets",
-    "object_store_set",
 ]
 
 BROKER_SET = "kafka-broker-4.3.1"
@@ -25,8 +24,6 @@ BROKER_SET = "kafka-broker-4.3.1"
 
 COMPILER_SET = "java-compiler"
 """What the kernel is compiled with, by those who build Millstream."""
-
-_S3A_SETS = "hadoop-aws-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +102,3 @@ def connector_set(spark_version: str) -> str:
             artifact="org.apache.spark:spark-sql-kafka-0-10_2.13",
         )
     return str(name)
-
-
-def object_store_set(hadoop_version: str = "3.5.0") -> str:
-    """The name of the set that has S3A for the Hadoop that Spark has, such as `3.5.0`.
-
-    Raises:
-        ArtifactException: the table has none for it.
-    """
-    name = f"{_S3A_SETS}{hadoop_version}"
-    if name not in jar_sets():
-        known = ", ".join(each.removeprefix(_S3A_SETS) for each in jar_sets() if each.startswith(_S3A_SETS))
-        raise ArtifactException(
-            f"Spark has Hadoop {hadoop_version}, for which no S3A jars are known; the supported versions are "
-            f"{known}. Provide them yourself: `spark.jars.packages` with "
-            f"`org.apache.hadoop:hadoop-aws:{hadoop_version}`",
-            artifact="org.apache.hadoop:hadoop-aws",
-        )
-    return name

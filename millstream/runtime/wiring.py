@@ -150,6 +150,7 @@ def _tasks(config: StreamsConfig) -> Any:
         buffered=config["buffered.records.per.partition"],
         timeout_ms=config["task.timeout.ms"],
         offset_reset=offset_reset(config),
+        reads_lost_anew=config["source.lost.policy"] == "from-beginning",
         directory=str(Path(config.state_dir, config.application_id, TASKS)),
         consumer={**reading, **_spark_consumer(config), **servers},
         producer={**writing, **timeout, **_spark_client(config, "producer."), **servers},

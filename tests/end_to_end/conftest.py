@@ -11,7 +11,7 @@ from world import World
 
 from millstream.broker import EmbeddedKafka
 
-AS_USERS = ("test_real_time", "test_topologies", "test_windowed_topologies")
+AS_USERS = ("test_topologies", "test_windowed_topologies")
 """The modules whose clients run generated code, as users' do. In the others it would only take time."""
 
 

@@ -44,17 +44,16 @@ def write(world: World, topic: str, key: str, value: str) -> dict[TopicPartition
     return written
 
 
-@pytest.mark.parametrize("mode", ["micro-batch", "auto"])
-def test_what_was_written_is_read(world: World, mode: str) -> None:
-    """Each record, at once, in a count behind a repartition topic and in a table of the topic itself; in
-    Real-Time Mode too, where a batch would last for ten minutes."""
+def test_what_was_written_is_read(world: World) -> None:
+    """Each record, at once, in a count behind a repartition topic and in a table of the topic itself;
+    although tasks commit every ten minutes."""
     lines, users = world.topic("lines"), world.topic("users")
     text = Consumed.with_(Serdes.string(), Serdes.string())
     builder = StreamsBuilder()
     builder.stream(lines, text).repartition().group_by_key().count(Materialized.as_("counts"))
     builder.table(users, text, Materialized.as_("users"))
     topology, application = builder.build(), world.name("own")
-    client = world.client(topology, application, processing_mode=mode, real_time_batch_ms=600_000)
+    client = world.client(topology, application, commit_interval_ms=600_000)
     for number in range(1, 6):
         for key in ("a", "b"):
             bound = client.position_bound_after("counts", write(world, lines, key, "x"), SOON)
@@ -77,7 +76,7 @@ def test_what_was_written_is_read(world: World, mode: str) -> None:
     assert client.position_bound_now("users") == bound
 
     assert client.close(SOON)
-    client = world.client(topology, application, processing_mode=mode, real_time_batch_ms=600_000)
+    client = world.client(topology, application, commit_interval_ms=600_000)
     # Nothing comes to the partitions of the other keys.
     bound = client.position_bound_after("counts", write(world, lines, "a", "x"), SOON)
     request = StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a"))

@@ -40,6 +40,7 @@ class EngineWorld:
         handlers: RecordHandlers = FAIL,
         transaction_timeout_ms: int | None = None,
         consumer: Mapping[str, str] | None = None,
+        producer: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         self.kafka = kafka
@@ -56,13 +57,15 @@ class EngineWorld:
                 consumer=consumer or {},
                 producer={} if transaction_timeout_ms else {"max.block.ms": "1000"},
                 handlers=handlers,
-                tasks=self._tasks(consumer or {}, transaction_timeout_ms),
+                tasks=self._tasks(consumer or {}, producer or {}, transaction_timeout_ms),
                 checkpoints=str(directory / "checkpoints"),
             ),
             spark,
         )
 
-    def _tasks(self, consumer: Mapping[str, str], transaction_timeout_ms: int | None) -> TaskSettings:
+    def _tasks(
+        self, consumer: Mapping[str, str], producer: Mapping[str, str], transaction_timeout_ms: int | None
+    ) -> TaskSettings:
         servers = {"bootstrap.servers": self.kafka.bootstrap_servers}
         return TaskSettings(
             exactly_once=transaction_timeout_ms is not None,
@@ -73,6 +76,7 @@ class EngineWorld:
             producer={
                 "transaction.timeout.ms": str(transaction_timeout_ms or 10_000),
                 "max.block.ms": "5000",
+                **producer,
                 **servers,
             },
         )

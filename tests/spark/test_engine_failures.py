@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,14 +24,12 @@ import pytest
 from confluent_kafka import TopicPartition as NativePartition
 from confluent_kafka.admin import AdminClient
 from engine_world import SOON, EngineWorld
-from millstream.spark.run.checkpoint_files import HadoopCheckpointFiles
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from waiting import wait_until
 
 from millstream import (
-    CheckpointException,
     Consumed,
     LostTopicException,
     Materialized,
@@ -46,7 +42,7 @@ from millstream import (
 )
 from millstream.broker import EmbeddedKafka
 from millstream.model import TopicPartition
-from millstream.ports import CheckpointClaim, CompiledPipeline, PipelineEnd
+from millstream.ports import CompiledPipeline, PipelineEnd
 from millstream.runtime.policies import causes
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.engine import SparkEngine, SparkSettings
@@ -54,6 +50,7 @@ from millstream.spark.jvm.session import is_jvm_ending, meaning_of_exit
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import is_jvm_lost
 from millstream.spark.run.streaming_query import QueryPipeline
+from millstream.spark.run.task_run import TaskSettings
 from millstream.spark.run.worker_errors import RemoteException
 
 pytestmark = pytest.mark.spark
@@ -280,10 +277,10 @@ def hasty_world(kafka: EmbeddedKafka, tmp_path: Path, spark: SparkSession) -> It
     world.close()
 
 
-def test_a_source_topic_that_is_deleted_is_missing_and_one_made_anew_is_told_apart(
-    engine: str, hasty_world: EngineWorld
+def test_a_source_topic_that_is_deleted_is_missing(
+    hasty_world: EngineWorld,
 ) -> None:
-    """Both while the query runs."""
+    """While the query runs."""
     world = hasty_world
     source, out, compiled = mapping(world, lambda value: value)
     world.start(compiled)
@@ -294,110 +291,6 @@ def test_a_source_topic_that_is_deleted_is_missing_and_one_made_anew_is_told_apa
     assert isinstance(error, MissingSourceTopicException)
     assert (error.topics, error.deleted, error.recreated) == ((source,), (source,), ())
     assert f"source topic '{source}' is gone" in str(error)
-    if engine == "tasks":
-        return  # the offsets of the old one are gone with it: the new one is read from its beginning
-    world.kafka.create_topic(source, 1)
-    world.produce(source, "c")
-    world.start(compiled)
-    error = world.wait_for_end()
-    assert isinstance(error, MissingSourceTopicException)
-    assert (error.topics, error.deleted, error.recreated) == ((source,), (), (source,))
-    assert "the end of partition 0 went back from 2 to 1" in str(error)
-
-
-def test_records_that_were_deleted_before_they_were_read_are_an_error(world: EngineWorld) -> None:
-    """Never skipped silently; the topic is not said to be missing."""
-    source, out, compiled = mapping(world, lambda value: value)
-    running = world.start(compiled)
-    world.produce(source, "a", "b")
-    world.read(out, 2)
-    world.wait_until_committed(world.claim(), source, 2)
-    running.stop()
-    assert world.wait_for_end() is None
-    world.produce(source, "c", "d", "e")
-    admin = AdminClient({"bootstrap.servers": world.kafka.bootstrap_servers})
-    for future in admin.delete_records([NativePartition(source, 0, 4)]).values():
-        future.result(20)
-    world.start(compiled)
-    error = failed(world)
-    assert "records were deleted from a source topic before they were read" in str(error)
-
-
-@pytest.mark.timeout(240)
-def test_a_damaged_checkpoint_is_said_to_be_and_what_is_said_to_help_does(world: EngineWorld) -> None:
-    """What a power cut leaves is one file, which is named: without it the pipeline goes on, and counts
-    exactly. For what was deleted, too, there is an exception; it is not taken for another client's claim."""
-    source = world.topic("in")
-    builder = StreamsBuilder()
-    builder.stream(source, STRINGS).group_by_key().count(Materialized.as_("counts"))
-    [compiled] = world.compiled(builder.build())
-    path = Path(world.claim().path)
-    written = 0
-
-    def newest(log: str) -> Path:
-        return max((path / log).glob("[0-9]*"), key=lambda file: int(file.name))
-
-    def count() -> int:
-        """The last one that was written."""
-        end = world.end_of(f"{world.application_id}-counts-changelog")
-        last = world.read(f"{world.application_id}-counts-changelog", end)[-1]
-        return int.from_bytes(last.value() or b"", "big")
-
-    def is_done() -> bool:
-        """Whether a micro-batch that ends with the last record is committed."""
-        assert world.ends.empty(), world.ends.get()
-        if not any((path / "offsets").glob("[0-9]*")):
-            return False
-        *_, offsets = newest("offsets").read_text().splitlines()
-        return (
-            json.loads(offsets) == {source: {"0": written}}
-            and (path / "commits" / newest("offsets").name).exists()
-        )
-
-    def run_on() -> None:
-        """One record more, from where the checkpoint is."""
-        nonlocal written
-        running = world.start(compiled)
-        world.produce(source, "a")
-        written += 1
-        wait_until(is_done, f"{written} are read")
-        running.stop()
-        assert world.wait_for_end() is None
-        assert count() == written
-
-    def fails() -> CheckpointException:
-        try:
-            world.start(compiled)
-        except PipelineException as error:
-            found: BaseException | None = error
-        else:
-            found = world.wait_for_end()
-        assert isinstance(found, CheckpointException), repr(found)
-        return found
-
-    run_on()
-    run_on()
-    for log, damage in (("offsets", b""), ("commits", b""), ("offsets", b"v1\n{"), ("commits", b"\0\0\0")):
-        file = newest(log)
-        file.write_bytes(damage)
-        error = fails()
-        what = "is truncated" if damage else "is empty"
-        assert error.path == str(file)
-        assert f"'{file}' of its checkpoint {what}, as a power cut leaves it; delete there " in str(error)
-        for named in re.findall(r"'((?:offsets|commits|state)/[^']+)'", str(error)):
-            for each in path.glob(named):
-                each.unlink()
-        run_on()
-    metadata = (path / "metadata").read_bytes()
-    (path / "metadata").unlink()
-    assert "its checkpoint was deleted, or lost its files, while it was in use" in str(fails())
-    (path / "metadata").write_bytes(metadata)
-    for state in path.glob("state/0/[0-9]/[0-9]*.*"):
-        state.unlink()
-    world.produce(source, "b")
-    assert "files of its checkpoint are missing or damaged" in str(fails())
-    shutil.rmtree(path / "offsets")
-    assert f"'{path}/offsets' of its checkpoint is missing" in str(fails())
 
 
 @pytest.mark.parametrize("die", [killed, exits])
@@ -540,25 +433,6 @@ def test_what_an_exception_was_raised_from_is_in_the_chain_and_so_is_what_a_serd
     running.stop()
 
 
-def test_from_a_failure_to_the_first_output_after_a_restart(world: EngineWorld) -> None:
-    """The same checkpoint and the next epoch, in the same session: no compilation, no group, no JVM."""
-    source, out, compiled = mapping(world, lambda value: F.udf(raise_poison, "string")(value))
-    world.start(compiled)
-    world.produce(source, "a")
-    world.read(out, 1)
-    world.produce(source, "bad")
-    failed(world)
-    begun = time.monotonic()
-    # The bad record is still there, so another program goes on from the checkpoint: one without the function.
-    builder = StreamsBuilder()
-    builder.stream(source, STRINGS).to(out)
-    [good] = world.compiled(builder.build())
-    running = world.start(good, world.claim(epoch=2, directory="p0.1"))
-    world.read(out, 2)
-    assert time.monotonic() - begun < 10
-    running.stop()
-
-
 def test_stopping_is_bounded_when_the_jvm_does_not_answer() -> None:
     """The end is reported once, without an error; what the JVM says afterwards is dropped."""
 
@@ -585,8 +459,7 @@ def test_stopping_is_bounded_when_the_jvm_does_not_answer() -> None:
 
     query: Any = Hanging()
     ends: queue.Queue[PipelineEnd] = queue.Queue()
-    claim: Any = None
-    running = QueryPipeline("p0", (), query, ends.put, claim, lambda: claim, DropWatch("p0"))
+    running = QueryPipeline("p0", (), query, ends.put, DropWatch("p0"))
     running._stop_seconds = 0.1
     begun = time.monotonic()
     running.stop()
@@ -612,16 +485,15 @@ def test_a_jvm_that_does_not_answer_is_ended_and_its_pipelines_fail(spark: Spark
             self.answer.wait(30)
             raise RuntimeError("the JVM was gone")
 
-    settings = SparkSettings("silent", "localhost:1", consumer={"max.poll.interval.ms": "200"})
+    tasks = TaskSettings(exactly_once=True, commit_ms=100, idle_ms=0, directory="")
+    settings = SparkSettings("silent", "localhost:1", tasks, "", consumer={"max.poll.interval.ms": "200"})
     engine = SparkEngine(settings, spark)
     java = subprocess.Popen(["sleep", "100"])
     gateway: Any = SimpleNamespace(proc=java)
     engine._session._owned, engine._session._gateway = True, gateway
     query: Any = Silent()
     ends: queue.Queue[PipelineEnd] = queue.Queue()
-    running = QueryPipeline(
-        "p0", (), query, ends.put, CheckpointClaim("p0", "/nonesuch", 1), lambda: query, DropWatch("p0")
-    )
+    running = QueryPipeline("p0", (), query, ends.put, DropWatch("p0"))
     engine._running.append(running)
     error = ends.get(timeout=10).error
     assert isinstance(error, PipelineException)
@@ -645,38 +517,3 @@ def test_a_thread_of_spark_that_lacks_memory_ends_the_jvm(spark: SparkSession) -
     assert handler.getClass().getName() == "org.apache.spark.util.SparkUncaughtExceptionHandler"
     assert "ran out of memory" in meaning_of_exit(java.org.apache.spark.util.SparkExitCode.OOM())
     assert not is_jvm_ending()
-
-
-def test_checkpoint_files_through_hadoop(spark: SparkSession, tmp_path: Path) -> None:
-    """On a `file:` URI, and all that a claim does there."""
-    files = HadoopCheckpointFiles(spark, tmp_path.as_uri() + "/with space/")
-    assert files.list() == {}
-    assert files.read("p0/epoch") is None
-    files.make_directories("p0/1")
-    files.make_directories("p0/1")
-    files.write("p0/epoch", b"\0\xff1")
-    files.write("p0/epoch", b"\0\xff2")
-    assert files.read("p0/epoch") == b"\0\xff2"
-    assert files.list("p0") == {"1": True, "epoch": False}
-    assert files.exists("p0/1")
-    assert not files.exists("p0/2")
-    assert files.rename("p0/1", "p0/taken/2")
-    assert not files.rename("p0/1", "p0/3")
-    assert files.create_file("p0/1")
-    assert not files.create_file("p0/1")
-    assert not files.create_file("p0/taken")
-    assert files.list("p0") == {"1": False, "epoch": False, "taken": True}
-    with pytest.raises(Exception, match=r"'.*p0/epoch' could not be renamed: '.*p0/taken' already exists"):
-        files.rename("p0/epoch", "p0/taken")
-    with pytest.raises(Exception, match=r"could not be written: .*(not a directory|Not a directory)"):
-        files.write("p0/1/below", b"")
-    files.delete("p0")
-    files.delete("p0")
-    assert files.list() == {}
-    assert (tmp_path / "with space").is_dir()
-
-
-def test_a_root_without_a_file_system_is_refused(spark: SparkSession) -> None:
-    """With the root, and what Hadoop says."""
-    with pytest.raises(Exception, match=r"checkpoint file 'nonesuch://x/y' could not be opened: .*nonesuch"):
-        HadoopCheckpointFiles(spark, "nonesuch://x/y")

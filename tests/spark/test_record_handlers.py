@@ -7,15 +7,13 @@ import logging
 import re
 from collections.abc import Callable
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pytest
 from driving import STRINGS, pipe, read, records, rows
-from millstream.spark.compile.compiler import CompileContext, compile_pipeline
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from millstream import (
     Consumed,
@@ -30,9 +28,11 @@ from millstream import (
     StreamsException,
 )
 from millstream.dsl.handlers import LogAndContinueExceptionHandler, LogAndContinueProcessingExceptionHandler
-from millstream.spark.compile.flow import CONTEXT
+from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers, attempt, record_size
+from millstream.spark.compile.task_compiler import compile_task
 from millstream.spark.run.dropped import BatchDrops, DropWatch, exceeds, metric, read_drops
+from millstream.spark.run.task_run import task_rows
 from millstream.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark
@@ -473,22 +473,19 @@ def test_the_default_plan_has_nothing_of_all_this(spark: SparkSession) -> None:
     builder.stream("in2", STRINGS).filter(lambda v: v != "").group_by_key().count(Materialized.as_("n"))
     pipelines = builder.build().pipelines
 
-    def source(_: Any) -> DataFrame:
-        columns = [T.StructField("key", T.BinaryType()), T.StructField("value", T.BinaryType())]
-        columns += [T.StructField(name, type_) for name, type_ in CONTEXT.items()]
-        return spark.createDataFrame([], T.StructType(columns))
-
     def plans(handlers: RecordHandlers) -> list[str]:
-        context = CompileContext("app", {"n-changelog": 1}, source, handlers=handlers)
-        made = [compile_pipeline(pipeline, context).rows for pipeline in pipelines]
-        return [df._jdf.queryExecution().analyzed().toString() for df in made if df is not None]
+        context = CompileContext("app", {"n-changelog": 1}, handlers=handlers)
+        made = [
+            compile_task(pipeline, context, lambda: task_rows(spark, "none")).rows for pipeline in pipelines
+        ]
+        return [df._jdf.queryExecution().analyzed().toString() for df in made]
 
     usual = "\n".join(plans(FAIL)).lower()
-    assert not any(word in usual for word in ("tryeval", "collectmetrics", "_value", "errors"))
+    assert not any(word in usual for word in ("tryeval", "letter", "errors"))
     quiet = plans(RecordHandlers(dead_letter_topic="dlq", max_ratio=0.1))
     assert [_numberless(plan) for plan in quiet] == [_numberless(plan) for plan in plans(FAIL)]
     loud = "\n".join(plans(RecordHandlers(True, True, True, "dlq"))).lower()
-    assert all(word in loud for word in ("tryeval", "collectmetrics", "_value", "errors"))
+    assert all(word in loud for word in ("tryeval", "letter", "errors"))
 
 
 def _numberless(plan: str) -> str:

@@ -65,14 +65,14 @@ def test_the_users_word_goes_before_our_defaults_and_the_configuration_before_bo
 
 def test_what_results_depend_on_only_the_configuration_can_change() -> None:
     """A session may serve other programs too, and its settings are theirs."""
-    partitions, watermarks = "spark.sql.shuffle.partitions", "spark.sql.streaming.unsupportedOperationCheck"
+    partitions, inferring = "spark.sql.shuffle.partitions", "spark.sql.constraintPropagation.enabled"
     assert sql_settings({}, {}) == dict(SQL_DEFAULTS)
-    told = {partitions: "5", watermarks: "true", "spark.master": "yarn"}
+    told = {partitions: "5", inferring: "true", "spark.master": "yarn"}
     chosen = sql_settings({"spark.driver.memory": "1g"}, told)
     assert partitions not in chosen  # the session has it already
-    assert chosen[watermarks] == "false"
+    assert chosen[inferring] == "false"
     assert not {"spark.master", "spark.driver.memory"} & chosen.keys()
-    settings = {partitions: "7", watermarks: "true"}
+    settings = {partitions: "7", inferring: "true"}
     assert sql_settings(settings, told).items() >= settings.items()
 
 

@@ -15,14 +15,12 @@ from typing import Any
 import pytest
 from driving import STRINGS, pipe, read, rows, stamped
 from engine_world import EngineWorld
-from millstream.spark.compile.restore import end_of_day
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from waiting import wait_until
 
 from millstream import (
     Consumed,
-    DailyTimeWindows,
     Grouped,
     KGroupedStream,
     KTable,
@@ -523,16 +521,3 @@ def test_unlimited_windows_take_in_everything() -> None:
         ]
         assert driver.get_window_store("all").fetch("a", 0) == 3
         assert driver.dropped_records == 0
-
-
-def test_where_days_end_is_known_from_where_they_begin(spark: SparkSession) -> None:
-    """What comes back from a changelog has a start alone; of days, their lengths differ."""
-    for zone, hour in (("Europe/Berlin", 2), ("America/New_York", 0), ("Asia/Kolkata", 5)):
-        days = DailyTimeWindows.of(zone, start_hour=hour)
-        begins = 1_767_225_600_000
-        windows = [
-            window for day in range(366) for window in days.windows_for(begins + day * 86_400_000).values()
-        ]
-        starts = spark.createDataFrame([(window.start_ms,) for window in windows], "start long")
-        ends = starts.select("start", end_of_day(F.col("start"), days)).collect()
-        assert {(start, end) for start, end in ends} == {(each.start_ms, each.end_ms) for each in windows}

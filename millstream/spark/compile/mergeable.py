@@ -169,10 +169,9 @@ class _Cutter:
 
     def _aggregates(self, name: str) -> bool:
         """Whether this is one of Spark's aggregate functions."""
-        identifier = java_class(self._jvm, "org.apache.spark.sql.catalyst.FunctionIdentifier")(name)
-        registry = self._df.sparkSession._jsparkSession.sessionState().functionRegistry()
-        found = registry.lookupFunction(identifier)
-        return bool(found.isDefined() and found.get().getGroup() == "agg_funcs")
+        registry = java_class(self._jvm, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry$")
+        found = getattr(registry, "MODULE$").expressions().get(name)
+        return bool(found.isDefined() and found.get()._1().getGroup() == "agg_funcs")
 
     def _type(self, column: Column) -> T.DataType:
         return self._df.agg(column.alias("x")).schema[0].dataType

@@ -1,4 +1,4 @@
-"""The executors of a Spark cluster: which were lost, whether there are any, and whether they see our files.
+"""The executors of a Spark cluster: which were lost, and whether there are any.
 
 Spark silently replaces lost executors and runs their tasks again. So every two seconds this reads the status
 that Spark keeps for its web interface, which exists even if the interface is off: PySpark has no listener for
@@ -8,24 +8,18 @@ executors, and a query listener receives no events about them.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from millstream.clock import Clock, SystemClock
-from millstream.errors import SetupException, StreamsException
+from millstream.errors import StreamsException
 from millstream.foreign import ESCAPED
-from millstream.spark.jvm.java_names import java_class
 
 __all__ = ["Absence", "Executor", "Executors", "is_cluster", "losses", "slots_of"]
 
@@ -40,9 +34,6 @@ _START_S = 30.0
 _LOOK_S = 1.0
 _NONE_S = 60.0
 """How long there may be no executor at all before a warning."""
-_CHECK_S = 60.0
-"""How long executors may take to look for a file. Most of it is their startup."""
-_SHARED_FILES = "io.millstream.kernel.files.SharedFiles"
 _DRIVER = "driver"
 """Spark's name for the driver, which it lists, too."""
 _WANTED = ("killed by driver", "decommission", "idle")
@@ -87,8 +78,6 @@ class Executors:
         self._known: set[str] = set()
         self._lost: deque[tuple[float, Executor]] = deque(maxlen=_MOST)
         self._absence = Absence()
-        self._checking = threading.Lock()
-        self._checked: set[tuple[str, str]] = set()
         self._closing = threading.Event()
         self._is_cluster = is_cluster(str(spark.sparkContext.master))
         if self._is_cluster:
@@ -98,49 +87,6 @@ class Executors:
         """The executors lost in the last ten minutes, each with its host and Spark's reason."""
         since = self._clock.now() - _RECENT_S
         return tuple(str(executor) for at, executor in tuple(self._lost) if at >= since)
-
-    def check_reach(self, root: str, closing: threading.Event) -> None:
-        """Have the executors that have not done so yet look into a directory of this machine.
-
-        Raises:
-            SetupException: an executor does not see its contents, or cannot write to it.
-            StreamsException: `closing` was set meanwhile.
-        """
-        if not self._is_cluster:
-            return
-        with self._checking:
-            if self._have_looked(self._there(root)):
-                return  # every pipeline calls this; none waits again for executors that are starting
-            slots = slots_of(self._spark, closing)
-            there = self._there(root)  # again: more of them may have come while it waited
-            try:
-                missing = _missing(self._spark, Path(root), max(1, slots), closing)
-            except Py4JError as error:
-                if closing.is_set():
-                    raise StreamsException(
-                        "the client was closed while it queried Spark's executors"
-                    ) from error
-                log.warning(
-                    "it could not be determined whether Spark's executors have the directory '%s': %s. If "
-                    "they do not share it with this machine, pipelines will fail: set checkpoint.location",
-                    root,
-                    str(error).strip().partition("\n")[0],
-                )
-                return
-            if missing:
-                raise SetupException(
-                    f"checkpoints are in '{root}', a directory of this machine, and Spark's executors do not "
-                    f"share it: {'; '.join(missing)}. Set checkpoint.location to a place that the client and "
-                    "all executors reach: a URI such as hdfs:// or s3a://, or a directory mounted under the "
-                    "same path everywhere"
-                )
-            self._checked |= there
-
-    def _there(self, root: str) -> set[tuple[str, str]]:
-        return {(root, each.id) for each in _listed(self._spark) if each.gone is None}
-
-    def _have_looked(self, there: set[tuple[str, str]]) -> bool:
-        return bool(there) and there <= self._checked
 
     def close(self) -> None:
         """Idempotent."""
@@ -186,33 +132,6 @@ class Absence:
             return False
         self._since = now
         return True
-
-
-def _missing(spark: SparkSession, root: Path, tasks: int, closing: threading.Event) -> list[str]:
-    """The reports of executors that lack the directory; some must be running, or still arrive."""
-    context: Any = spark.sparkContext
-    marker = root / f".executors-look-for-this-{uuid.uuid4().hex}"
-    os.makedirs(root, exist_ok=True)
-    marker.touch()
-    group, done = str(marker), threading.Event()
-
-    def give_up() -> None:
-        until = time.monotonic() + _CHECK_S
-        while not done.wait(_LOOK_S / 10):
-            if closing.is_set() or time.monotonic() >= until:
-                context.cancelJobGroup(group)
-
-    threading.Thread(target=give_up, name="spark-executors-limit", daemon=True).start()
-    try:
-        context.setJobGroup(group, "whether executors have the directory of the checkpoints")
-        shared = java_class(spark._jvm, _SHARED_FILES)
-        return [str(each) for each in shared.missing(spark._jsparkSession, str(marker), tasks)]
-    finally:
-        done.set()
-        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
-            context.setLocalProperty(name, None)
-        with suppress(OSError):
-            marker.unlink()
 
 
 def slots_of(spark: SparkSession, closing: threading.Event) -> int:

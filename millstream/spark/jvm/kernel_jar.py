@@ -20,7 +20,7 @@ from millstream.errors import SetupException
 from millstream.kernel import Kernel, shipped_kernel
 from millstream.spark.jvm.java_names import java_class
 
-__all__ = ["CATALOG", "FUNCTIONS", "LOCAL_FILES", "S3A", "add_to_driver", "deliver_kernel"]
+__all__ = ["CATALOG", "FUNCTIONS", "LOCAL_FILES", "add_to_driver", "deliver_kernel"]
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +30,6 @@ FUNCTIONS = "io.millstream.kernel.serdes.Functions"
 
 LOCAL_FILES = "io.millstream.kernel.files.LocalFiles"
 """The kernel's implementation of Hadoop's file system for local paths."""
-
-S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-"""Hadoop's file system for S3."""
 
 _CLASS = "io.millstream.kernel.Kernel"
 _CLIENTS = "org.apache.kafka.clients.producer.KafkaProducer"

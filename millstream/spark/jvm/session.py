@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from millstream import program_end
 from millstream.errors import IllegalStateException, SetupException, StreamsException
-from millstream.jars import connector_set, ensure_jars, object_store_set
+from millstream.jars import connector_set, ensure_jars
 from millstream.java import JavaHome, find_java, home_for_spark
 from millstream.kernel import shipped_kernel
 from millstream.permissions import umask_of_children
@@ -41,15 +41,12 @@ from millstream.spark.jvm.kernel_jar import (
     CATALOG,
     FUNCTIONS,
     LOCAL_FILES,
-    S3A,
     add_to_driver,
     deliver_kernel,
 )
 from millstream.spark.jvm.package import deliver_package
 from millstream.spark.jvm.spark_settings import (
-    OBJECT_STORE_SETTINGS,
     has_connector,
-    has_s3a,
     java_options,
     launch_settings,
     quiet_options,
@@ -63,7 +60,6 @@ __all__ = [
     "SharedSession",
     "check_connector",
     "class_data_archive",
-    "hadoop_version",
     "has_jvm_ended",
     "how_jvm_ended",
     "is_jvm_ending",
@@ -100,7 +96,6 @@ class SharedSession:
         closing: threading.Event | None = None,
         *,
         defaults: Mapping[str, str] | None = None,
-        object_store: bool = False,
     ) -> None:
         """Start Spark, or join a running one.
 
@@ -109,7 +104,6 @@ class SharedSession:
             defaults: defaults for a Spark that is started, over our other defaults.
             given: the user's own session; it is left running.
             closing: set, from any thread, when the session is no longer wanted; starting then ends soon.
-            object_store: checkpoints are in an object store; a Spark that is started gets what that needs.
 
         Raises:
             SetupException: there is no Java, a jar is missing, or Spark does not start.
@@ -126,7 +120,7 @@ class SharedSession:
         else:
             _acquire(SharedSession._lock, closing)
             try:
-                base = _start(settings, app_name, closing, defaults or {}, object_store=object_store)
+                base = _start(settings, app_name, closing, defaults or {})
                 SharedSession._users += 1
                 user_settings = SharedSession._user_settings
             finally:
@@ -137,8 +131,7 @@ class SharedSession:
             know_classes(base._jvm)
             deliver_kernel(base)
             deliver_package(base)
-            fixed = OBJECT_STORE_SETTINGS if object_store else {}
-            self.spark = with_settings(base, {**sql_settings(settings, user_settings), **fixed})
+            self.spark = with_settings(base, sql_settings(settings, user_settings))
             self._gateway = SparkContext._gateway
         except BaseException:
             self.close()
@@ -330,7 +323,7 @@ def how_jvm_ended(gateway: Any) -> str:
 def meaning_of_exit(code: int) -> str:
     """What the exit code of a JVM says; -9 is signal 9, as `subprocess` has it."""
     if code in _OUT_OF_MEMORY:
-        return "it ran out of memory; give it more (spark.driver.memory), or less to do (max.batch.records)"
+        return "it ran out of memory; give it more (spark.driver.memory)"
     if code == -signal.SIGKILL:
         return "it was killed (SIGKILL), perhaps by the operating system, which was short of memory"
     if code < 0:
@@ -369,8 +362,6 @@ def _start(
     app_name: str,
     closing: threading.Event,
     defaults: Mapping[str, str],
-    *,
-    object_store: bool,
 ) -> SparkSession:
     if not _has_jvm():
         _forget_jvm()
@@ -382,8 +373,6 @@ def _start(
             )
         return SparkSession.builder.getOrCreate()
     _wait_for_launch(closing)
-    if object_store:
-        _end_jvm_without_s3a()
     user_settings = SharedSession._user_settings = _submitted_settings()
     user_settings = {**defaults, **user_settings}
     chosen = launch_settings(
@@ -393,8 +382,6 @@ def _start(
     own = [shipped_kernel().jar]
     if not has_connector(chosen):
         own += ensure_jars(connector_set(pyspark.__version__))
-    if object_store and not has_s3a(chosen):
-        own += ensure_jars(object_store_set(hadoop_version()))
     own_heap = not {*user_settings, *settings} & {"spark.driver.memory"}
     chosen["spark.driver.extraJavaOptions"] = java_options(
         chosen.get("spark.driver.extraJavaOptions", ""), own_heap=own_heap, cores=os.cpu_count() or 1
@@ -458,27 +445,6 @@ def _workers_python(chosen: str | None) -> Iterator[None]:
             os.environ.pop(_PYTHON, None)
         else:
             os.environ[_PYTHON] = before
-
-
-def _end_jvm_without_s3a() -> None:
-    """End our JVM that ran for another client, whose class path is fixed, to make room for a new one."""
-    gateway = SparkContext._gateway
-    if gateway is None or not vars(gateway).get("direct"):
-        return
-    try:
-        gateway.jvm.java.lang.Class.forName(S3A)
-    except Py4JError:
-        log.info("Spark's Java process has no S3A; restarting it for checkpoints in an object store")
-        program_end.forget(gateway)
-        _end(gateway)
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-
-
-def hadoop_version() -> str:
-    """The version of the Hadoop that PySpark brings."""
-    found = sorted((_HOME / "jars").glob("hadoop-client-api-*.jar"))
-    return found[-1].stem.removeprefix("hadoop-client-api-") if found else "unknown"
 
 
 def _why_not_directly(settings: Mapping[str, str]) -> str | None:

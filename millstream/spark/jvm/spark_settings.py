@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 __all__ = [
-    "OBJECT_STORE_SETTINGS",
     "SQL_DEFAULTS",
     "has_connector",
-    "has_s3a",
     "java_options",
     "launch_defaults",
     "launch_settings",
@@ -62,14 +60,6 @@ SQL_DEFAULTS: Mapping[str, str] = {
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
 }
 """SQL settings of a client's session, unless the user sets others."""
-
-OBJECT_STORE_SETTINGS: Mapping[str, str] = {
-    f"{_STREAMING}checkpointFileManagerClass": "io.millstream.kernel.files.ObjectCheckpoints",
-    # For its own uploads S3A uses a second client, on Netty, which does not end with every server.
-    "fs.s3a.optimized.copy.from.local.enabled": "false",
-}
-"""Forced settings of a client's session if checkpoints are in an object store: they ensure that one of two
-clients that write the same batch loses."""
 
 _NEEDED = frozenset(
     (
@@ -169,11 +159,6 @@ def launch_settings(
             chosen["spark.python.daemon.module"] = "millstream.spark.worker.daemon"
     chosen |= {**given, **settings}
     return chosen if chosen["spark.ui.enabled"] != "false" else {**_WITHOUT_UI, **chosen}
-
-
-def has_s3a(settings: Mapping[str, str]) -> bool:
-    """Whether Hadoop's file system for S3 is among the jars."""
-    return any("hadoop-aws" in settings.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
 
 
 def has_connector(settings: Mapping[str, str]) -> bool:

@@ -70,6 +70,8 @@ class TaskSettings:
         buffered: how many records of a partition are held at most (buffered.records.per.partition).
         timeout_ms: how long a request to Kafka that times out is tried again (task.timeout.ms).
         offset_reset: where topics are read from that have no committed offset, if their source says nothing.
+        reads_lost_anew: read a source topic that was deleted and made anew, or has lost records before they
+            were read, from its beginning; otherwise tasks fail.
         consumer, producer: Kafka client options in Kafka's names, with the servers.
         global_consumer: those of the consumers of global tables.
     """
@@ -82,6 +84,7 @@ class TaskSettings:
     buffered: int = 1_000
     timeout_ms: int = 300_000
     offset_reset: OffsetResetPolicy = OffsetReset.EARLIEST
+    reads_lost_anew: bool = False
     consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
     global_consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -166,6 +169,7 @@ class TaskRun:
             "timeout_ms": settings.timeout_ms,
             "globals": _globals_of(pipeline, application_id),
             "global_consumer": dict(settings.global_consumer),
+            "reads_lost_anew": settings.reads_lost_anew,
             "resets": _resets_of(pipeline, application_id, settings.offset_reset),
             "sink": dict(sink),
         }

@@ -1,10 +1,12 @@
 package io.millstream.kernel.sink;
 
+import java.io.Serializable;
 import java.util.HashMap;
 import java.util.Map;
 
 /** How many records were dropped because Kafka refused them, by topic and reason. */
-final class Dropped {
+final class Dropped implements Serializable {
+    private static final long serialVersionUID = 1;
     private static final String COUNT = "dropped:";
     private static final String EXAMPLE = "example:";
 

@@ -1,6 +1,7 @@
 package io.millstream.kernel.sink;
 
 import io.millstream.kernel.Constants;
+import java.io.Serializable;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
@@ -9,13 +10,15 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.utils.Utils;
 
 /** What a task has written to each topic, and what it has dropped. */
-public final class Written {
+public final class Written implements Serializable {
+    private static final long serialVersionUID = 1;
     private static final String BATCH = "batch";
     /** Timestamp, offset, and partition. */
     private static final long FIXED = 8 + 8 + 4;
 
     /** The records of one topic and, for those with a timestamp, their age in ms when they were sent. */
-    private static final class Topic {
+    private static final class Topic implements Serializable {
+        private static final long serialVersionUID = 1;
         private long records;
         private long bytes;
         private long timed;

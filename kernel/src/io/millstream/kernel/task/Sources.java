@@ -57,13 +57,18 @@ final class Sources {
         consumer.assign(all);
     }
 
-    /** Reads each from its committed offset, or from where auto.offset.reset says. */
-    void begin(Map<TopicPartition, OffsetAndMetadata> committed) {
+    /**
+     * Reads each from its committed offset, or from where auto.offset.reset says.
+     *
+     * @param anew those that are read from their beginnings
+     */
+    void begin(Map<TopicPartition, OffsetAndMetadata> committed, Set<TopicPartition> anew) {
         Set<TopicPartition> others = new HashSet<>(consumer.assignment());
+        anew.forEach(source -> seek(source, consumer.beginningOffsets(List.of(source)).get(source)));
+        others.removeAll(anew);
         committed.forEach((source, at) -> {
             others.remove(source);
-            begins.put(source, at.offset());
-            consumer.seek(source, at.offset());
+            seek(source, at.offset());
         });
         reset(others, null);
     }
@@ -73,13 +78,19 @@ final class Sources {
         for (TopicPartition source : which) {
             String policy = plan.resets().getOrDefault(
                     source.topic(), plan.consumer().getOrDefault(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest"));
-            if (cause != null) {
+            if (cause != null && plan.readsLostAnew()) {
+                LOG.warn("task {}: {}; it is read from its beginning", name, cause.getMessage());
+                policy = "earliest";
+            } else if (cause != null) {
                 LOG.warn("task {}: {}; auto.offset.reset is {}", name, cause.getMessage(), policy);
             }
-            long at = offset(source, policy, cause);
-            begins.put(source, at);
-            consumer.seek(source, at);
+            seek(source, offset(source, policy, cause));
         }
+    }
+
+    private void seek(TopicPartition source, long offset) {
+        begins.put(source, offset);
+        consumer.seek(source, offset);
     }
 
     private long offset(TopicPartition source, String policy, RuntimeException cause) {

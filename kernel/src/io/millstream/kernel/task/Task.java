@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -79,6 +80,9 @@ final class Task extends RunningTask {
     private Map<TopicPartition, Long> followed = Map.of();
     private OffsetNotes notes;
     private volatile Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
+    /** Sources that are other topics than those whose offsets were committed. */
+    private final Set<TopicPartition> anew = new HashSet<>();
+
     private boolean isOpen;
     private boolean isDirty;
     private boolean isAsking;
@@ -219,7 +223,13 @@ final class Task extends RunningTask {
             }
             // Of a pattern's topics, one that was made anew is a new one.
             if (before != null && !before.equals(id) && !plan.isByPattern(topic)) {
-                throw new TopicLostException(topic, before, id);
+                TopicLostException lost = new TopicLostException(topic, before, id);
+                if (!plan.readsLostAnew() || !topics.containsKey(topic)) {
+                    throw lost;
+                }
+                LOG.warn("task {}: {}; it is read from its beginning, and the state stays", name, lost.getMessage());
+                committed.remove(source);
+                anew.add(source);
             }
         });
         topicIds = now.ids();
@@ -231,7 +241,7 @@ final class Task extends RunningTask {
         notes.know(now.ids());
         reading = new Sources(plan, name, sources, notes.times, opened(consumer(plan.isExactlyOnce())), this::checkIds);
         checkOffsets();
-        reading.begin(committed);
+        reading.begin(committed, anew);
         figures.begun(reading.positions());
         heads = reading.heads();
     }
@@ -249,7 +259,7 @@ final class Task extends RunningTask {
 
     /** Without any offset there must be no state either: it would be counted again. */
     private void checkOffsets() {
-        if (!committed.isEmpty() || sources.isEmpty()) {
+        if (!committed.isEmpty() || !anew.isEmpty() || sources.isEmpty()) {
             return;
         }
         for (int i = 0; i < plan.stores().size(); i++) {

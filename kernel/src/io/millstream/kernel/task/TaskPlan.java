@@ -37,6 +37,8 @@ import java.util.regex.Pattern;
  * @param buffered buffered.records.per.partition
  * @param timeoutMs task.timeout.ms: how long an operation that times out is tried again
  * @param metadataBytes offset.metadata.max.bytes of the brokers
+ * @param readsLostAnew source.lost.policy: whether a source topic that was made anew, or has lost records before they
+ *     were read, is read from its beginning; otherwise tasks fail
  * @param globals the global tables that it looks rows up in, in the order of their numbers
  * @param times the timestamp extractors of sources that have not Kafka's default
  */
@@ -63,6 +65,7 @@ public record TaskPlan(
         int buffered,
         long timeoutMs,
         int metadataBytes,
+        boolean readsLostAnew,
         List<Global> globals,
         List<Times> times)
         implements Serializable {
@@ -172,6 +175,7 @@ public record TaskPlan(
                 node.path("buffered").asInt(BUFFERED),
                 node.path("timeout_ms").asLong(TIMEOUT_MS),
                 node.path("metadata_bytes").asInt(METADATA_BYTES),
+                node.path("reads_lost_anew").asBoolean(),
                 globals,
                 List.copyOf(times));
     }
@@ -219,6 +223,7 @@ public record TaskPlan(
                 buffered,
                 timeoutMs,
                 metadataBytes,
+                readsLostAnew,
                 globals,
                 times);
     }

@@ -174,6 +174,8 @@ class Building:
     places: list[FailurePlace] = field(default_factory=list)
     """The places of records that may fail and that the user's own handlers decide about."""
 
+    fills_globals = True
+    """Whether each task fills the global stores that its processors read."""
     owns_sources = True
     """Whether each source has a flow of its own, whose bytes can be dropped when they have been read."""
 

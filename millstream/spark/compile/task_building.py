@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.timestamps import Extractor
-from millstream.errors import TopologyException
 from millstream.kernel.constants import CONTROL_RESTORED
 from millstream.model import StoreKind
 from millstream.serdes.serde import Serde
@@ -69,6 +68,9 @@ class TaskBuilding(Building):
     """The rows of global tables (task_globals.GlobalRows), by their reads."""
     times: list[Any] = field(default_factory=list)
     """The timestamp extractors that give records the times by which a task orders them (Times.java)."""
+    fillings: dict[str, Any] = field(default_factory=dict)
+    """The processors that fill global tables, by their topics, as programs of the kernel."""
+    fills_globals = False
     owns_sources = False
 
     @property
@@ -96,10 +98,7 @@ class TaskBuilding(Building):
         return flow, Lane(RAW_KEY, RAW_VALUE, keep)
 
     def parents(self, node: Node) -> tuple[Node, ...]:
-        found = super().parents(node)
-        if isinstance(node, Process) and found != node.parents:
-            raise TopologyException(f"{node.name}: processors of tasks cannot read global stores yet")
-        return found
+        return node.parents if isinstance(node, Process) else super().parents(node)
 
     def stamp(
         self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]

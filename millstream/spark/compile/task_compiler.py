@@ -8,7 +8,7 @@ row has a column for each output, which the task's sink writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -73,6 +73,8 @@ class CompiledTask:
     """Calls the user's own handlers; None: there are none."""
     processes: bool = False
     """Whether there are processors."""
+    fillings: Mapping[str, Any] = field(default_factory=dict)
+    """The processors that fill global tables, by their topics."""
 
 
 def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame]) -> CompiledTask:
@@ -107,6 +109,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
             tuple(building.times),
             asking(building),
             building.processes_records,
+            dict(building.fillings),
         )
 
 

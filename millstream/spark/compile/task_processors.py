@@ -29,6 +29,7 @@ from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import TaskFlow
 from millstream.spark.compile.task_operators import behind, operator, passing, settle_outputs
 from millstream.topology.nodes import Node
+from millstream.topology.pipeline import global_reads
 
 __all__ = ["build_task_processors"]
 
@@ -100,10 +101,22 @@ def _input(
         "offset": OFFSET,
         "inputs": inputs,
         "stores": [
-            building.store_of_processors(stores[spec.name], _layout(spec)) for spec in plan.graph.stores
+            _global_number(building, spec)
+            if spec.read_only
+            else building.store_of_processors(stores[spec.name], _layout(spec))
+            for spec in plan.graph.stores
         ],
     }
     return df.select(*passes, *columns), json.dumps(description)
+
+
+def _global_number(building: TaskBuilding, spec: StoreSpec) -> int:
+    """The number of a global store: -1 for the first global table of the pipeline, and so on."""
+    tables = [read.of for read in global_reads(building.pipeline)]
+    (place,) = (
+        place for place, table in enumerate(tables) if table is not None and table.stored.name == spec.name
+    )
+    return -1 - place
 
 
 def _results(building: TaskBuilding, new: Flow) -> Called:

@@ -33,12 +33,15 @@ final class Processors implements Operator {
     private static final int PASSED = -1;
     /** That of the first processor's failures; the others' follow below it. */
     private static final int FAILED = -2;
+    /** The number of the first global table. */
+    private static final int GLOBAL = -1;
 
     /**
      * What the processors of a graph are, as an operator.
      *
      * @param inputs for each input the places of its columns
-     * @param stores for each store of the graph its number among those of the task
+     * @param stores for each store of the graph its number among those of the task; or, of the
+     *     global tables of the run, {@link #GLOBAL} for the first one, the next smaller number for the second, and so on
      * @param context the places of the columns that each record has
      * @param isPassing whether records go on; otherwise only controls do
      */
@@ -65,7 +68,7 @@ final class Processors implements Operator {
          *
          * @param description JSON: `number`; `passes`; `records`, whether they pass; the names of columns: `at`, the
          *     time in ms, `headers`, `topic`, `partition` and `offset`; `inputs`: each with the names of columns: `on`,
-         *     whether a row is for it, `key` and `value`; and `stores`, their numbers
+         *     whether a row is for it, `key` and `value`; and `stores`, their numbers, as in the spec
          */
         static Spec of(JsonNode description, StructType rows, Program program) {
             ArrayList<Input> inputs = new ArrayList<>();
@@ -292,30 +295,28 @@ final class Processors implements Operator {
         @Override
         public byte[] get(int store, byte[] key) {
             int number = spec.stores.get(store);
-            return stamped(number, task.state.get(number, key));
+            return number <= GLOBAL ? global(number).get(key) : stamped(number, task.state.get(number, key));
         }
 
         @Override
         public List<byte[]> range(int store, byte[] from, byte[] end, boolean isReverse, int limit) {
             int number = spec.stores.get(store);
-            List<byte[]> found = new ArrayList<>();
-            long size = 0;
-            try (Cursor entries = task.state.range(number, from, end, isReverse)) {
-                while (found.size() < 2 * limit && size < Processing.MOST_BYTES && entries.next()) {
-                    byte[] value = stamped(number, entries.value());
-                    if (value != null) {
-                        found.add(entries.key());
-                        found.add(value);
-                        size += entries.key().length + value.length;
-                    }
-                }
+            if (number <= GLOBAL) {
+                return global(number).range(from, end, isReverse, limit);
             }
-            return found;
+            try (Cursor entries = task.state.range(number, from, end, isReverse)) {
+                return entries.page(limit, value -> stamped(number, value));
+            }
         }
 
         @Override
         public long count(int store) {
-            return task.state.count(spec.stores.get(store));
+            int number = spec.stores.get(store);
+            return number <= GLOBAL ? global(number).count() : task.state.count(number);
+        }
+
+        private GlobalTable global(int number) {
+            return task.globals.table(GLOBAL - number);
         }
 
         private byte[] stamped(int number, byte[] found) {

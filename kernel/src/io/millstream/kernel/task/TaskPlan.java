@@ -3,6 +3,7 @@ package io.millstream.kernel.task;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.millstream.kernel.python.Program;
 import io.millstream.kernel.sink.Options;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -108,8 +109,10 @@ public record TaskPlan(
      *
      * @param isWhole whether the changes of a transaction are seen at once
      * @param consumer settings of its consumer, by Kafka's names
+     * @param filling the processor that fills it from the records of the topic; null: it has the last value of each key
      */
-    public record Global(String topic, boolean isWhole, Map<String, String> consumer) implements Serializable {
+    public record Global(String topic, boolean isWhole, Map<String, String> consumer, Program filling)
+            implements Serializable {
         /** Without settings, which may have passwords. */
         @Override
         public String toString() {
@@ -119,11 +122,11 @@ public record TaskPlan(
 
     /** From Python's description. */
     public static TaskPlan of(String json) {
-        return of(json, List.of());
+        return of(json, List.of(), Map.of());
     }
 
-    /** The same, with timestamp extractors. */
-    static TaskPlan of(String json, List<Times> times) {
+    /** The same, with timestamp extractors, and the processors that fill global tables, by their topics. */
+    static TaskPlan of(String json, List<Times> times, Map<String, Program> fillings) {
         JsonNode node;
         try {
             node = new ObjectMapper().readTree(json);
@@ -148,7 +151,8 @@ public record TaskPlan(
                 .forEach(each -> globals.add(new Global(
                         each.get("topic").asText(),
                         each.get("whole").asBoolean(),
-                        texts(node.get("global_consumer")))));
+                        texts(node.get("global_consumer")),
+                        fillings.get(each.get("topic").asText()))));
         return new TaskPlan(
                 node.get("run").asText(),
                 node.get("application").asText(),

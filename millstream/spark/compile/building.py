@@ -30,6 +30,7 @@ from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.restore import RestoredAggregate
 from millstream.spark.compile.sink import Output
 from millstream.spark.compile.timestamp_columns import stamp
+from millstream.spark.run.dropped import SKIPPED
 from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
@@ -184,6 +185,16 @@ class Building:
         flow = Flow(self.context.read(node), self.names, scans=(Scan(input_label(node)),))
         self.flows.append(flow)
         return flow, Lane("key", "value")
+
+    def kept(
+        self, node: Node, flow: Flow, lane: Lane, keep: Column, *, alone: bool, dropped: str = SKIPPED
+    ) -> Lane:
+        """The lane with the records that a node does not pass over.
+
+        Args:
+            dropped: as what the others are counted (dropped.py), where that is done.
+        """
+        return flow.narrow(lane, keep, alone=alone)
 
     def count_uses(self, nodes: Iterable[Node]) -> None:
         """Note how many of these nodes take each node's lane."""

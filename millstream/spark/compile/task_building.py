@@ -19,9 +19,11 @@ from millstream.spark.compile.building import Building, StoreInput
 from millstream.spark.compile.flow import RAW_KEY, RAW_VALUE, Flow, Lane
 from millstream.spark.compile.kernel_joins import Side, is_quiet
 from millstream.spark.compile.kernel_operators import Item
+from millstream.spark.compile.record_failures import count_failures
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.compile.timestamp_columns import stamp_by_task
 from millstream.spark.jvm.java_names import java_class
+from millstream.spark.run.dropped import SKIPPED, metric
 from millstream.spark.run.real_time_batches import has_clock
 from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
@@ -79,6 +81,20 @@ class TaskBuilding(Building):
         (flow,) = self.flows
         assert isinstance(flow, TaskFlow)
         return flow
+
+    def kept(
+        self, node: Node, flow: Flow, lane: Lane, keep: Column, *, alone: bool, dropped: str = SKIPPED
+    ) -> Lane:
+        is_new = F.col(CONTROL) == 0
+        count_failures(
+            self, node, flow, flow.with_column("d", flow.belongs_to(lane) & is_new & ~keep), dropped
+        )
+        return super().kept(node, flow, lane, keep, alone=alone)
+
+    def skipping(self, node: Node, kind: str) -> str:
+        """The name of one more number of records that a node passes over."""
+        self.failures += 1
+        return metric(self.failures - 1, kind, node.name)
 
     def next_number(self) -> int:
         """A number for one more operator."""

@@ -70,9 +70,12 @@ def visit_stream_global_table_join(building: TaskBuilding, node: StreamGlobalTab
     """Source: KStreamGlobalKTableJoin, KStreamKTableJoinProcessor."""
     rows = building.global_rows[building.global_read(node)]
     flow, lane, alone = building.take(node.parents[0])
-    lane = flow.narrow(lane, F.col(lane.value).isNotNull(), alone=alone)
     selected = apply(node, node.selector, flow, lane)
     lane, selected_key = computed(building, node, node.selector, flow, lane, "k", selected)
+    needed = F.col(lane.value).isNotNull()
+    if not takes_null_keys(node):
+        needed &= F.col(selected_key).isNotNull()
+    lane = building.kept(node, flow, lane, needed, alone=alone)
     type_ = flow.type_of(selected_key)
     check_keys(node, type_, serde_columns.column_type(rows.key_serde))
     key_serde = building.settle(rows.key_serde, None, None, type_)

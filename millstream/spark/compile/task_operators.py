@@ -40,8 +40,8 @@ from millstream.spark.compile.sink import LETTER, Output, headers_of, letter_of
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.jvm.java_names import java_class
-from millstream.spark.run.dropped import LATE
-from millstream.topology.nodes import Node, Suppress, TableFilter
+from millstream.spark.run.dropped import LATE, PAST, SKIPPED
+from millstream.topology.nodes import Node, Suppress, TableFilter, TableJoin
 
 __all__ = [
     "behind",
@@ -177,6 +177,8 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
     descriptions = []
     for item in items:
         what = {**described(item, items), "store": building.store_of(item), **_of_store(building, item)}
+        if isinstance(item.pending.node, TableJoin):
+            what["skipped"] = building.skipping(item.pending.node, PAST)
         if not item.has_rows:
             descriptions.append(what)
             continue
@@ -185,6 +187,11 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
         if what.get("versioned") and what["derived"]:
             df, belongs = _with_logged(building, item, flow, df)
         columns[on] = F.coalesce(belongs, F.lit(False))
+        if item.pending.counts_skipped:
+            node = item.pending.node
+            what["skipped"] = building.skipping(node.join if isinstance(node, Side) else node, SKIPPED)
+            here = item.pending.flow.belongs_to(item.pending.lane)
+            columns[on] = F.when(belongs | ~here, columns[on])
         columns[key] = F.when(belongs, key_bytes(item, df))
         parts = item.parts.parts
         if item.old is not None and item.using is None:

@@ -101,8 +101,9 @@ final class Operation implements Operator {
          * @param description JSON: `number`; `passes`; `records`, whether they pass; the names of columns: `at`, the
          *     time in ms; `headers`, packed headers (see {@link io.millstream.kernel.state.Headers}), and `since`, if
          *     there are such columns; `local`, the number of a store that is not logged; and `items`: each as
-         *     {@link Plan#of} has it, and the names of columns: `on`, whether a row is for it, and `key`; the number of
-         *     its `store`, if it keeps entries; and whether it is `derived` or `versioned`, or its entries are `told`.
+         *     {@link Plan#of} has it, and the names of columns: `on`, whether a row is for it, NULL if it is, but is
+         *     passed over; and `key`; the number of its `store`, if it keeps entries; whether it is `derived` or
+         *     `versioned`, or its entries are `told`; and `skipped`, the name of the figure with what it passes over.
          *     An item without `key` gets no rows.
          */
         static Spec of(JsonNode description, StructType rows, Program program) {
@@ -114,7 +115,8 @@ final class Operation implements Operator {
                         OperatorNode.place(item, "key", rows),
                         item.path("derived").asBoolean(),
                         item.path("told").asBoolean(),
-                        item.path("versioned").asBoolean()));
+                        item.path("versioned").asBoolean(),
+                        item.path("skipped").asText(null)));
                 stores.add(item.path("store").asInt(NONE));
             }
             return new Spec(
@@ -148,7 +150,7 @@ final class Operation implements Operator {
 
         @Override
         public Operator of(RunningTask task, StoredValues stored) {
-            Operation made = new Operation(this, task.state, stored, new Folding(program));
+            Operation made = new Operation(this, task.state, stored, new Folding(program), task.figures);
             byte[] clock = task.clock(number);
             if (clock != null) {
                 made.restoreClock(clock);
@@ -165,10 +167,13 @@ final class Operation implements Operator {
      * @param isDerived whether it keeps what follows from them
      * @param isTold whether its entries are told, because others follow from them
      * @param isVersioned whether each of its changes is logged
+     * @param skipped the name of the figure with the rows that are passed over; null: they are not counted
      */
-    record Entry(int on, int key, boolean isDerived, boolean isTold, boolean isVersioned) implements Serializable {}
+    record Entry(int on, int key, boolean isDerived, boolean isTold, boolean isVersioned, String skipped)
+            implements Serializable {}
 
     private final Spec spec;
+    private final Figures figures;
     private final State state;
     private final Plan plan;
     private final Shelf[] shelves;
@@ -200,8 +205,9 @@ final class Operation implements Operator {
      * @param stored computes the values of tables' entries; null if nobody reads them
      * @param folds computes the parts that are folds; null if there are none
      */
-    Operation(Spec spec, State state, StoredValues stored, Folds.Computer folds) {
+    Operation(Spec spec, State state, StoredValues stored, Folds.Computer folds, Figures figures) {
         this.spec = spec;
+        this.figures = figures;
         this.state = state;
         this.plan = spec.plan;
         int size = plan.items.size();
@@ -407,7 +413,8 @@ final class Operation implements Operator {
             case "table_join" -> {
                 int left = item.link("left");
                 int right = item.link("right");
-                TableJoin join = new TableJoin(() -> table(left), () -> table(right), results[tag]);
+                Runnable past = () -> skipped(tag);
+                TableJoin join = new TableJoin(() -> table(left), () -> table(right), results[tag], past);
                 Output side = join.of(others, below == left);
                 yield item.isOfOne() ? join.of(side, false) : side;
             }
@@ -475,10 +482,19 @@ final class Operation implements Operator {
                     shelves[i].log(key, new Window(at, at, at, parts)); // also what is too old to be kept
                 }
                 record(i, key, at, since, parts);
+            } else if (entry.on >= 0 && row.isNullAt(entry.on)) {
+                skipped(i);
             }
         }
         if (isRestored && state.changedBytes() > Memory.changes()) {
             state.spill();
+        }
+    }
+
+    private void skipped(int tag) {
+        String what = spec.entries.get(tag).skipped;
+        if (what != null && !isRestored) {
+            figures.dropped(what, null);
         }
     }
 

@@ -37,6 +37,7 @@ from millstream.topology.nodes import (
     Store,
     StreamJoin,
     StreamTableJoin,
+    Suppress,
     TableFilter,
     TableJoin,
     TableMapValues,
@@ -249,15 +250,20 @@ class TaskBuilding(Building):
 def _is_restored(table: Node) -> bool:
     """Whether the rows of a table, which has no store, or an own one in its item, come again after a restart.
 
-    It has none of Kafka Streams' if that of a table before it is not logged. Differs: the rows that a
-    join has of what transformers have made of a table are only on its disk, and lost with that.
+    It has none of Kafka Streams' if that of a table before it is not logged.
+
+    Differs: the rows that a join has of what transformers have made of a table, and put into a store with
+    versions, are only on its disk, and lost with that. Of a table behind a suppress with a time limit, a row
+    is then missing while an update of it is held back.
     """
     if isinstance(table, TableSource):
         return table.is_own_changelog
-    if isinstance(table, Process):
+    if isinstance(table, Process) and table.store is not None and table.store.history_ms is not None:
         return False
-    passes_on = isinstance(table, TableMapValues) or (isinstance(table, TableFilter) and not is_quiet(table))
+    passes_on = isinstance(table, TableMapValues | Suppress) or (
+        isinstance(table, TableFilter) and not is_quiet(table)
+    )
     if table.store is not None and not passes_on:
         return table.store.logged
-    is_logged = table.store is None or table.store.logged
+    is_logged = table.store is None or table.store.logged or isinstance(table, Suppress)
     return is_logged and all(_is_restored(parent) for parent in table.parents)

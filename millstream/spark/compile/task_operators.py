@@ -41,7 +41,7 @@ from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_flow import CONTROL, TaskFlow
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.dropped import LATE, PAST, SKIPPED
-from millstream.topology.nodes import Node, Suppress, TableFilter, TableJoin
+from millstream.topology.nodes import Node, TableFilter, TableJoin
 
 __all__ = [
     "behind",
@@ -202,7 +202,8 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
     for of, item in enumerate(items):
         for suppress in item.held_back:
             store = building.store_named(suppress.stored)
-            descriptions.append({**holding(suppress, of), "store": store})
+            told = bool(building.uses.get(suppress))
+            descriptions.append({**holding(suppress, of), "store": store, "told": told})
     since = [
         F.when(item.pending.belongs, since_column(item))
         for item in items
@@ -234,7 +235,7 @@ def _of_store(building: TaskBuilding, item: Item) -> dict[str, Any]:
         return {}
     derived, versioned = building.stores[store].derived, building.stores[store].versioned
     node = building.stands_for.get(item.pending.node, item.pending.node)
-    is_table = not isinstance(item.pending.node, Side | Join | Suppress)
+    is_table = not isinstance(item.pending.node, Side | Join)
     told = not derived and is_table and bool(building.uses.get(node))
     at_once = item.at_once or versioned  # no cache is over such stores
     found = {"derived": derived, "told": told, "versioned": versioned, "at_once": at_once}

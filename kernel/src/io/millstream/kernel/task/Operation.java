@@ -471,7 +471,7 @@ final class Operation implements Operator {
         for (int i = 0; i < shelves.length; i++) {
             Entry entry = spec.entries.get(i);
             boolean isFor = entry.key >= 0
-                    && (!isRestored || entry.isDerived)
+                    && (!isRestored || entry.isDerived || entry.isTold && isSuppress(i))
                     && (entry.on < 0 || !row.isNullAt(entry.on) && row.getBoolean(entry.on))
                     && (takesNullKeys[i] || !row.isNullAt(entry.key));
             if (isFor) {
@@ -511,6 +511,10 @@ final class Operation implements Operator {
     private void record(int tag, byte[] key, long at, long since, Object[] parts) {
         byte[] headers = rows.atHand;
         results[tag].last = headers;
+        if (isRestored && isSuppress(tag)) {
+            ((Suppress) cores[tag]).restored(key, at, parts);
+            return;
+        }
         switch (plan.items.get(tag).core()) {
             case "lookup" -> lookup(tag).record(key, at, parts);
             case "references" -> {
@@ -560,24 +564,42 @@ final class Operation implements Operator {
     /** The next result of what was processed; null if there is none. It is valid until the next call. */
     InternalRow result() {
         InternalRow found = rows.next();
-        if (found == null && telling < shelves.length && tell()) {
+        while (found == null && telling < shelves.length && tell()) {
             found = rows.next();
         }
         return found == null ? null : joined.apply(found, isRestored ? nothingRestored : nothing);
+    }
+
+    private boolean isSuppress(int tag) {
+        return plan.items.get(tag).core().equals("suppress");
+    }
+
+    /** Those that hold back its changes, and are told its entries. */
+    private List<Suppress> suppressing(int tag) {
+        return plan.over(tag).stream()
+                .filter(other -> isSuppress(other) && spec.entries.get(other).isTold)
+                .map(other -> (Suppress) core(other))
+                .toList();
     }
 
     /** Passes on the next entry of its tables; whether there is one. */
     @SuppressWarnings("resource") // it closes at its end, or with the state
     private boolean tell() {
         for (; telling < shelves.length; telling++) {
-            if (!spec.entries.get(telling).isTold) {
+            boolean isTold = spec.entries.get(telling).isTold;
+            List<Suppress> suppressing = suppressing(telling);
+            if (isSuppress(telling) || !isTold && suppressing.isEmpty()) {
                 continue;
             }
             Shelf shelf = shelves[telling];
             told = told == null ? shelf.entries() : told;
             if (told.next()) {
                 byte[] key = shelf.key(told.key());
-                results[telling].update(key, shelf.window(told.key(), told.value()));
+                Window window = shelf.window(told.key(), told.value());
+                if (isTold) {
+                    results[telling].update(key, window);
+                }
+                suppressing.forEach(each -> each.restored(key, window));
                 return true;
             }
             told = null;

@@ -252,7 +252,9 @@ def windows(builder: StreamsBuilder, at: World, topic: str, grace: timedelta) ->
     """The last value of each window of ten ms."""
     stream = builder.stream(at.topic(topic), READ).group_by_key()
     ten = TimeWindows.of_size_and_grace(timedelta(milliseconds=10), grace)
-    return stream.windowed_by(ten).aggregate(F.last, Materialized.as_(topic))
+    return stream.windowed_by(ten).aggregate(
+        F.last, Materialized.as_(topic).with_retention(timedelta(days=2))
+    )
 
 
 def behind_transformers_and_suppress(at: World) -> Topology:

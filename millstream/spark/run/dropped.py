@@ -65,9 +65,9 @@ PAST = "past"
 
 _NOT_FAILED = (LATE, UNTIMED, SKIPPED, PAST)
 _WHY = {
-    UNTIMED: "a negative timestamp",
-    SKIPPED: "a null key or value",
-    PAST: "a later version of their rows",
+    UNTIMED: "some were dropped for a negative timestamp",
+    SKIPPED: "some were dropped for a null key or value",
+    PAST: "some were dropped for a later version of their rows",
 }
 
 
@@ -270,7 +270,7 @@ class DropWatch:
             counts = _counts(self._unlogged, kind)
             if counts:
                 log.warning(
-                    "pipeline %s: in %s of %s some were dropped for %s: %s",
+                    "pipeline %s: in %s of %s %s: %s",
                     self._pipeline,
                     batches,
                     _counted(records, "record"),

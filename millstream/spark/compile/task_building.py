@@ -212,6 +212,8 @@ class TaskBuilding(Building):
         elif isinstance(node, StreamTableJoin | ForeignKeyLookup | StreamJoin):
             store = node.outer_stored if isinstance(node, StreamJoin) else node.stored
             name = f"{node.name}-waiting" if store is None else store.name
+            if store is not None and store.logged and not isinstance(node, StreamJoin):
+                changelog = changelog_topic(self.context.application_id, name)
         elif node.store is None:
             name = node.name
         else:

@@ -157,6 +157,11 @@ class TaskRun:
             "stores": [asdict(store) for store in stores],
             "tables": _tables_of(pipeline),
             "outputs": _outputs_of(pipeline, application_id),
+            "internal": [
+                internal_topic(application_id, node.topic)
+                for node in pipeline.outputs
+                if isinstance(node, Repartition)
+            ],
             "purged": [
                 topic
                 for node in pipeline.inputs

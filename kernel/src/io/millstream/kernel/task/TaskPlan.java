@@ -22,7 +22,8 @@ import java.util.regex.Pattern;
  * @param patterns what is read besides, all topics whose names match one of them; and where these begin
  * @param consumer settings of the consumer, by Kafka's names
  * @param producer settings of the producer, likewise
- * @param isExactlyOnce whether outputs are part of the transaction; the state and the offsets are in any case
+ * @param isExactlyOnce whether all outputs are part of the transaction; the state, the offsets and what is written
+ *     for other tasks are in any case
  * @param commitMs the shortest time from one commit to the next
  * @param idleMs how long a partition without records is waited for while others have some
  * @param hasHeaders whether headers of records are read
@@ -30,6 +31,7 @@ import java.util.regex.Pattern;
  * @param stores its stores, in the order of their numbers
  * @param tables topics that are read as tables, and are their stores' changelogs
  * @param outputs topics that it writes beside changelogs, as far as they are known
+ * @param internal those of them that only tasks of the application read
  * @param purged topics that only this subtopology reads: what is committed of them is deleted
  * @param purgeMs repartition.purge.interval.ms: how often that is done
  * @param resets where topics are read from that have no committed offset: earliest, latest, none, or
@@ -57,6 +59,7 @@ public record TaskPlan(
         List<Store> stores,
         List<String> tables,
         List<String> outputs,
+        List<String> internal,
         List<String> purged,
         long purgeMs,
         Map<String, String> resets,
@@ -169,6 +172,7 @@ public record TaskPlan(
                 stores,
                 list(node.path("tables")),
                 list(node.path("outputs")),
+                list(node.path("internal")),
                 list(node.path("purged")),
                 node.path("purge_ms").asLong(PURGE_MS),
                 node.has("resets") ? texts(node.get("resets")) : Map.of(),
@@ -216,6 +220,7 @@ public record TaskPlan(
                 stores,
                 tables,
                 outputs,
+                internal,
                 purged,
                 purgeMs,
                 begins,

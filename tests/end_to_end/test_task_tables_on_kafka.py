@@ -24,6 +24,7 @@ from waiting import wait_until
 from millstream import (
     BufferConfig,
     Consumed,
+    Joined,
     KafkaStreams,
     KStream,
     KTable,
@@ -324,6 +325,28 @@ def test_tables_behind_transformers_and_suppress_are_there_without_the_directory
             at.wait_for([("windows", "w", "l+one", 7), ("windows", "w", "m+_", 26)])
             at.send("ended", ("w", "end", 45))
             at.wait_for([("ended", "w", "two", 25), ("windows", "w", "m+two", 26)])
+
+
+def test_what_waits_for_its_row_is_there_without_the_directory(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """A record within the grace period is joined with the row of its time."""
+    with world(kafka, tmp_path, "rows", "stream") as at:
+        builder = StreamsBuilder()
+        rows = builder.table(at.topic("rows"), READ, Materialized.as_("rows").with_history(timedelta(days=1)))
+        stream = builder.stream(at.topic("stream"), READ)
+        late = Joined().with_grace_period(timedelta(milliseconds=30))
+        for name, found in (("seen", stream), ("joined", stream.join(rows, both, late))):
+            named = found.map_values(lambda value, name=name: F.concat(F.lit(f"{name}: "), value))
+            named.to(at.topic("out"), WRITE)
+        topology = builder.build()
+        with at.running(topology):
+            at.send("rows", ("a", "old", 1))
+            at.send("stream", ("a", "x", 10))
+            at.wait_for([("seen", "a", "x", 10)])
+        at.lose_state()
+        with at.running(topology):
+            at.send("rows", ("a", "new", 20))
+            at.send("stream", ("b", "y", 100))
+            at.wait_for([("seen", "b", "y", 100), ("joined", "a", "x+old", 10)])
 
 
 @pytest.mark.timeout(300)

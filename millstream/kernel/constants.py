@@ -57,6 +57,10 @@ ASK_COUNT = "c"
 """A worker asks how many entries a store has."""
 TICK = -1
 """In place of a record's input: a punctuation."""
+TELL = -2
+"""In place of a record's input: the next rows in stores of transformers, for what follows from these."""
+RESTORED = -3
+"""In place of a record's input: that of the first one, for a row that was processed earlier; and so on."""
 NOTHING = -1
 """In place of a size or a number: there is none."""
 

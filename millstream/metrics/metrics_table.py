@@ -550,7 +550,8 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "records",
             "Records that a node has dropped. `kind` says why: for `deserialization`, `processing` and "
             "`production`, a handler decided to continue; `late` ones came after the grace period of their "
-            "window; `timestamp` had a negative time",
+            "window; `timestamp` had a negative time; `null` had no key, or no value where one is needed; "
+            "`past` ones came after a later version of their row",
             _total,
         ),
         Definition(

@@ -5,7 +5,7 @@ Source: org.apache.kafka.streams.kstream.internals.Change, KTableTransformValues
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -122,6 +122,17 @@ class _Transformer:
             else:
                 self._store.put(key, None if new is None else ValueAndTimestamp(new, record.timestamp))
         self._forward(record.with_value(Change(new, old if self._of.sends_old else None)))
+
+    def restore(self, record: Record) -> None:
+        """Pass on a row that was processed earlier, without a store of its own."""
+        if self._store is None:
+            self._forward(record.with_value(Change(self._transform(record.key, record.value.new))))
+
+    def rows(self) -> Iterator[Record]:
+        """The rows in its store."""
+        if self._store is not None and not self._of.has_history:
+            for key, found in self._store.all():
+                yield Record(key, Change(found.value), found.timestamp)
 
     def close(self) -> None:
         close = getattr(self._transformer, "close", None)

@@ -9,13 +9,14 @@ Source: org.apache.kafka.streams.processor.internals.GlobalStateUpdateTask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from millstream.clock import SystemClock
 from millstream.errors import StreamsException
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import BytesStore, KeyValueBytesStore
-from millstream.processors.graph import Graph, Input, ProcessorSpec, StoreSpec
+from millstream.processors.graph import filling_graph, with_serdes
 from millstream.processors.task import ProcessorTask, RawRecord
 from millstream.topology.nodes import GlobalTable
 from millstream.topology.topology import Topology
@@ -65,25 +66,9 @@ class _Filled:
         self._changelog = changelog
         self._entries = _Entries(inner)
         self._changes: list[tuple[bytes, bytes | None, int]] = []
-        key = bound(table.key_serde or default[0], is_key=True)
-        value = bound(table.value_serde or default[1], is_key=False)
-        store = table.stored
-        spec = StoreSpec(
-            store.name,
-            store.kind,
-            bound(store.key_serde, is_key=True) or key,
-            bound(store.value_serde, is_key=False) or value,
-            store.timestamped,
-        )
-        graph = Graph(
-            application_id,
-            (ProcessorSpec(table.name, table.supplier, stores=(0,)),),
-            (Input(table.source_name, (0,), key, value, is_global=True),),
-            stores=(spec,),
-            config=config,
-            key_serde=default[0],
-            value_serde=default[1],
-        )
+        graph = filling_graph(table, application_id=application_id, config=config, default=default)
+        # Here, each change is noted as for a changelog.
+        graph = with_serdes(replace(graph, stores=(replace(graph.stores[0], logged=True),)), bound)
         self._task = ProcessorTask(graph, TaskId(inner.task_id.subtopology, changelog.partition), self)
 
     def __getattr__(self, name: str) -> Any:

@@ -15,6 +15,7 @@ from millstream.processors.changes import Transforming
 from millstream.serdes.serde import Serde
 from millstream.topology.nodes import (
     GlobalRead,
+    GlobalTable,
     Node,
     Process,
     Sink,
@@ -33,8 +34,10 @@ __all__ = [
     "Outside",
     "ProcessorSpec",
     "StoreSpec",
+    "filling_graph",
     "linked",
     "plan_graph",
+    "with_serdes",
 ]
 
 Serdes = tuple[Serde, Serde]
@@ -49,7 +52,8 @@ class StoreSpec:
         kind, window_size_ms, retention_ms, history_ms, duplicates: as in `topology.nodes.Store`.
         timestamped: whether its interface includes the timestamps of values.
         logged: whether it has a changelog.
-        read_only: whether it is a global store, which one processor, `filled_by`, fills and all can read.
+        read_only: whether it is a global store, which all processors can read.
+        filled_by: the only one that fills it; -1 if it is filled outside of the graph.
     """
 
     name: str
@@ -249,21 +253,50 @@ def plan_graph(
     for reading in _globals(group, nodes):
         table = reading.of
         assert table is not None
-        key, value = table.key_serde or default[0], table.value_serde or default[1]
-        coming.append(Input(table.source_name, (len(specs),), key, value, is_global=True))
-        read.append(reading)
-        store = replace(
-            table.stored,
-            key_serde=table.stored.key_serde or key,
-            value_serde=table.stored.value_serde or value,
-        )
-        kept.append(replace(_spec(store, default), read_only=True, filled_by=len(specs)))
-        supplier = table.supplier or Keeping(store.name, store.timestamped)
-        specs.append(ProcessorSpec(table.name, supplier, stores=(len(kept) - 1,)))
+        kept.append(replace(_global_spec(table, default), read_only=True))
     graph = Graph(
         application_id, tuple(specs), tuple(coming), tuple(ends), tuple(kept), config, *default, has_old
     )
     return GraphPlan(graph, tuple(group), tuple(read), tuple(outside))
+
+
+def filling_graph(
+    table: GlobalTable, *, application_id: str, config: Mapping[str, Any], default: tuple[Any, Any]
+) -> Graph:
+    """The processor that fills a global store, alone."""
+    return Graph(
+        application_id,
+        (ProcessorSpec(table.name, table.supplier, stores=(0,)),),
+        (_global_input(table, 0, default),),
+        stores=(_global_spec(table, default),),
+        config=config,
+        key_serde=default[0],
+        value_serde=default[1],
+    )
+
+
+def with_serdes(graph: Graph, bound: Callable[..., Serde]) -> Graph:
+    """The graph of a global store with its serdes bound to the store's topic.
+
+    Args:
+        bound: called with a serde and `is_key`.
+    """
+
+    def both(each: Any) -> Any:
+        key, value = bound(each.key_serde, is_key=True), bound(each.value_serde, is_key=False)
+        return replace(each, key_serde=key, value_serde=value)
+
+    return replace(graph, inputs=tuple(map(both, graph.inputs)), stores=tuple(map(both, graph.stores)))
+
+
+def _global_input(table: GlobalTable, processor: int, default: tuple[Any, Any]) -> Input:
+    key, value = table.key_serde or default[0], table.value_serde or default[1]
+    return Input(table.source_name, (processor,), key, value, is_global=True)
+
+
+def _global_spec(table: GlobalTable, default: tuple[Any, Any]) -> StoreSpec:
+    read = table.key_serde or default[0], table.value_serde or default[1]
+    return _spec(table.stored, read)
 
 
 def _transforming(node: TableTransformValues, sending_old: Collection[Node], cached: bool) -> Transforming:

@@ -12,11 +12,12 @@ Differs: stream time is the newest timestamp of the records that this graph's pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from millstream.clock import milliseconds
@@ -116,6 +117,7 @@ class ProcessorTask:
         self._inputs: list[_Input] = []
         self._by_stream_time, self._by_clock = _Queue(), _Queue()
         self._raised: BaseException | None = None
+        self._rows: Iterator[tuple[_Node, Record]] | None = None
 
     def init(self) -> None:
         """Create the processors and call their `init`. Idempotent; the other methods call it."""
@@ -147,6 +149,13 @@ class ProcessorTask:
                     process = unwrapping(process)
                 node.children[target.spec.name] = process
             node.targets = tuple(node.children.values())
+            node.of_tables = tuple(
+                node.children[graph.outside[child.number].name]
+                if child.outside
+                else nodes[child.number].restore
+                for child in spec.children
+                if child.outside or graph.processors[child.number].is_of_table
+            )
         self._inputs = [
             _Input(
                 tuple(nodes[number].process for number in given.processors),
@@ -168,29 +177,67 @@ class ProcessorTask:
         """Give a record to the processors of an input, by its number in the graph; then call the punctuators
         that are due by stream time.
 
+        Raises: as `_read`.
+        """
+        given, made = self._read(input, record)
+        newest = self.stream_time_ms
+        if (newest is None or record.timestamp > newest) and not given.of.is_global:
+            self.stream_time_ms = newest = record.timestamp
+        self._give(given.processors, made, record)
+        if self._by_stream_time and newest is not None and not given.of.is_global:
+            self._punctuate(self._by_stream_time, newest)
+
+    def restore(self, input: int, record: RawRecord) -> None:
+        """Give a row of a table that was processed earlier to its transformers without a store, for what
+        follows from the table.
+
+        Raises: as `_read`.
+        """
+        given, made = self._read(input, record)
+        with self._restoring():
+            self._give([self._nodes[number].restore for number in given.of.processors], made, record)
+
+    def tell(self, most: int) -> None:
+        """Pass on the next rows in stores of transformers, at most so many, for what follows from them."""
+        self.init()
+        if self._rows is None:
+            self._rows = ((node, row) for node in self._nodes for row in node.rows())
+        with self._at_work(), self._restoring():
+            for node, row in islice(self._rows, most):
+                node.context.forward(row)
+
+    def _read(self, input: int, record: RawRecord) -> tuple[_Input, Record]:
+        """A record for an input.
+
         Raises:
             SerializationException: the record cannot be deserialized; includes its `topic`. No processor has
                 seen it.
         """
         if not self._nodes:
             self.init()
-        given, scope, timestamp = self._inputs[input], self._scope, record.timestamp
+        given = self._inputs[input]
         try:
             key, value = given.read_key(record.key), given.read_value(record.value)
         except Exception as error:
             raise self._unreadable(given, record, error) from error
-        made = Record(key, value, timestamp, record.headers)
-        newest = self.stream_time_ms
-        if (newest is None or timestamp > newest) and not given.of.is_global:
-            self.stream_time_ms = newest = timestamp
-        scope.live, scope.timestamp, scope.of = True, timestamp, record
+        return given, Record(key, value, record.timestamp, record.headers)
+
+    def _give(self, processors: Iterable[Callable[[Record], None]], made: Record, record: RawRecord) -> None:
+        scope = self._scope
+        scope.live, scope.timestamp, scope.of = True, record.timestamp, record
         try:
-            for process in given.processors:
+            for process in processors:
                 process(made)
         finally:
             scope.live, scope.of = False, None
-        if self._by_stream_time and newest is not None and not given.of.is_global:
-            self._punctuate(self._by_stream_time, newest)
+
+    @contextmanager
+    def _restoring(self) -> Iterator[None]:
+        self._scope.restoring = True
+        try:
+            yield
+        finally:
+            self._scope.restoring = False
 
     def advance_wall_clock(self, now_ms: int) -> None:
         """Call the punctuators that are due by wall-clock time."""
@@ -350,6 +397,8 @@ class _Scope:
     timestamp: int = 0
     of: RawRecord | None = None
     """The current record; None in a punctuator or between records."""
+    restoring: bool = False
+    """Whether it was processed earlier: what is forwarded is for what follows from tables only."""
 
 
 class _Input(NamedTuple):
@@ -374,6 +423,8 @@ class _Node:
         self.spec = spec
         self.children: dict[str, Callable[[Record], None]] = {}
         self.targets: tuple[Callable[[Record], None], ...] = ()
+        self.of_tables: tuple[Callable[[Record], None], ...] = ()
+        """Those that get rows that were processed earlier: transformers, and steps outside."""
         self.stores = stores
         self.processor = new_processor(spec.supplier)
         self.context = _FixedKeyContext(self) if spec.fixed_key else _Context(self)
@@ -387,10 +438,22 @@ class _Node:
 
     def process(self, record: Record) -> None:
         """Process a record. Its timestamp is also that of puts into stores in the meantime."""
+        self._call(self._process, record)
+
+    def restore(self, record: Record) -> None:
+        """The same, if it is a transformer, with a row that was processed earlier."""
+        if self.spec.is_of_table:
+            self._call(self.processor.restore, record)
+
+    def rows(self) -> Iterator[Record]:
+        """The rows in the store of a transformer."""
+        return self.processor.rows() if self.spec.is_of_table else iter(())
+
+    def _call(self, what: Callable[[Record], None], record: Record) -> None:
         scope = self._scope
         before, scope.timestamp = scope.timestamp, record.timestamp
         try:
-            self._process(record)
+            what(record)
         except Exception as error:
             self.task._failed(self, record, error)
         finally:
@@ -519,7 +582,7 @@ class _Context:
         before, scope.timestamp = scope.timestamp, record.timestamp
         try:
             if child is None:
-                for target in node.targets:
+                for target in node.of_tables if scope.restoring else node.targets:
                     target(record)
                 return
             if child not in node.children:

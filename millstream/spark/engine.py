@@ -421,6 +421,7 @@ class SparkEngine:
                 plan.stores,
                 refusal_options(settings.handlers, self._asking(plan)),
                 plan.times,
+                plan.fillings,
             )
             self._take_slots(name, run.tasks)
             writer = task_writer(plan.rows, scratch, in_batches=plan.in_batches)

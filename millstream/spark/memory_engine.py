@@ -211,7 +211,9 @@ class MemoryPipeline:
         self._task: Any = java_class(spark._jvm, "io.millstream.kernel.task.MemoryTask")
         settings = TaskSettings(True, 0, 0, "")
         stores = [replace(store, in_memory=True) for store in task.stores]
-        self._run = TaskRun(spark, name, application_id, pipeline, settings, stores, {}, task.times)
+        self._run = TaskRun(
+            spark, name, application_id, pipeline, settings, stores, {}, task.times, task.fillings
+        )
         self._query = task_writer(task.rows, checkpoint, in_batches=task.in_batches).start()
 
     def process(self, records: Mapping[Input, list[KafkaRecord]], now_ms: int = 0) -> list[KafkaRecord]:

@@ -307,8 +307,8 @@ class TopologyTestDriver:
         """The metrics by name: `dropped-records-total` of each task, with Kafka's group and tags.
 
         Source: org.apache.kafka.streams.TopologyTestDriver.metrics.
-        Differs: there are no other metrics. Records without a key or a value that an operation skips are not
-            counted.
+        Differs: there are no other metrics. What is older than the history of a store is not counted, and in
+            Spark's own batches neither are records without a key or a value that an operation skips.
         """
         dropped: Counter[str] = Counter()
         for running in self._pipelines:

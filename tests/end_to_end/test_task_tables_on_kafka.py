@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 import uuid
 from collections import Counter
@@ -14,23 +15,33 @@ from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from snapshots.traces import Trace, traces
 from waiting import wait_until
 
 from millstream import (
+    BufferConfig,
     Consumed,
+    Joined,
     KafkaStreams,
+    KStream,
     KTable,
     Materialized,
     Produced,
     Serdes,
     StreamsBuilder,
+    Suppressed,
+    TimeWindows,
     Topology,
+    ValueTransformerWithKey,
 )
 from millstream.broker import EmbeddedKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+register_pickle_by_value(sys.modules[__name__])  # workers cannot import it
 
 TEXT = Serdes.string()
 READ, WRITE = Consumed.with_(TEXT, TEXT), Produced.with_(TEXT, TEXT)
@@ -61,11 +72,12 @@ class World:
     def topic(self, topic: str) -> str:
         return f"{self.name}-{topic}"
 
-    def send(self, topic: str, *records: tuple[str, str | None, int]) -> None:
+    def send(self, topic: str, *records: tuple[str | None, str | None, int]) -> None:
         """Records with a key, a value, and a timestamp since the start."""
         for key, value, timestamp in records:
             written, at = None if value is None else value.encode(), self._start_ms + timestamp
-            self._producer.send(self.topic(topic), key=key.encode(), value=written, timestamp_ms=at)
+            named = None if key is None else key.encode()
+            self._producer.send(self.topic(topic), key=named, value=written, timestamp_ms=at)
         self._producer.flush()
 
     @contextmanager
@@ -228,3 +240,146 @@ def test_tables_are_there_without_the_directory(kafka: EmbeddedKafka, tmp_path: 
                     ("joined in a store", "a", "g+_", 9),
                 ]
             )
+
+
+class Shouting(ValueTransformerWithKey):
+    """In capitals, and louder than before."""
+
+    def transform(self, key: str, value: str | None) -> str | None:
+        return None if value is None else f"{value.upper()}!"
+
+
+def windows(builder: StreamsBuilder, at: World, topic: str, grace: timedelta) -> KTable:
+    """The last value of each window of ten ms."""
+    stream = builder.stream(at.topic(topic), READ).group_by_key()
+    ten = TimeWindows.of_size_and_grace(timedelta(milliseconds=10), grace)
+    return stream.windowed_by(ten).aggregate(
+        F.last, Materialized.as_(topic).with_retention(timedelta(days=2))
+    )
+
+
+def behind_transformers_and_suppress(at: World) -> Topology:
+    """What streams and tables find in tables that hold back updates, or have their rows from Python."""
+    builder = StreamsBuilder()
+    rows = builder.table(at.topic("rows"), READ)
+    last = builder.stream(at.topic("stream"), READ).group_by_key().aggregate(F.last, Materialized.as_("last"))
+    kept = rows.transform_values(Shouting, materialized=Materialized.as_("kept"))
+    late = Suppressed.until_time_limit(timedelta(milliseconds=50), BufferConfig.unbounded())
+    tables = {
+        "transformed": rows.transform_values(Shouting),
+        "of an aggregate": last.transform_values(Shouting),
+        "kept": kept,
+        "twice": kept.transform_values(Shouting),
+        "late": rows.suppress(late),
+        "late aggregate": last.suppress(late),
+    }
+    asks = builder.stream(at.topic("asks"), READ)
+
+    def told(found: KStream, name: str) -> None:
+        text = F.lit(f"{name}: ")
+        named = found.map_values(lambda value: F.concat(text, F.coalesce(value, F.lit("null"))))
+        named.to(at.topic("out"), WRITE)
+
+    for name, table in tables.items():
+        told(asks.left_join(table, both), name)
+    told(tables["late aggregate"].to_stream(), "seen")
+    told(kept.to_stream(), "seen")
+    live, ended = windows(builder, at, "live", timedelta(days=1)), windows(builder, at, "ended", timedelta(0))
+    ended = ended.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    for name, of_windows in (("ended", ended), ("windows", live.left_join(ended, both))):
+        told(of_windows.to_stream().select_key(lambda key, value: key.key), name)
+    return builder.build()
+
+
+@pytest.mark.timeout(300)
+def test_tables_behind_transformers_and_suppress_are_there_without_the_directory(
+    kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    """As Kafka Streams has them, which asks the tables before them: also what is held back still is."""
+    with world(kafka, tmp_path, "rows", "stream", "asks", "live", "ended") as at:
+        topology = behind_transformers_and_suppress(at)
+        a = {"transformed": "B!", "kept": "B!", "twice": "B!!", "late": "b"}
+        a |= {"of_an_aggregate": "E!", "late_aggregate": "e"}
+        z = {**a, "transformed": "Z!", "kept": "Z!", "twice": "Z!!", "of_an_aggregate": "Z!"}
+        z |= {"late": "_", "late_aggregate": "_"}
+        gone = dict.fromkeys(a, "_")
+        with at.running(topology):
+            at.send("rows", ("a", "old", 1), ("a", "b", 2), ("d", "x", 3), ("d", None, 4), ("z", "z", 60))
+            made = (("a", "OLD!", 1), ("a", "B!", 2), ("d", "X!", 3), ("d", None, 4), ("z", "Z!", 60))
+            at.wait_for([("seen", *each) for each in made])
+            at.send("stream", ("a", "e", 5), ("z", "z", 60))
+            at.wait_for([("seen", "a", "e", 5)])
+            at.send("asks", ("a", "1", 61), ("d", "1", 61), ("z", "1", 61))
+            first = [*found(61, "1", "a", **a), *found(61, "1", "d", **gone), *found(61, "1", "z", **z)]
+            at.wait_for(first)
+            at.send("ended", ("v", "one", 6), ("w", "one", 5), ("w", "two", 25))
+            at.wait_for([("ended", "v", "one", 6), ("ended", "w", "one", 5)])
+            at.send("live", ("v", "l", 6))
+            at.wait_for([("windows", "v", "l+one", 6)])
+        at.lose_state()
+        with at.running(topology):
+            at.send("asks", ("a", "2", 62), ("d", "2", 62), ("z", "2", 62))
+            second = [*found(62, "2", "a", **a), *found(62, "2", "d", **gone), *found(62, "2", "z", **z)]
+            at.wait_for(second)
+            at.send("live", ("w", "l", 7), ("w", "m", 26))
+            at.wait_for([("windows", "w", "l+one", 7), ("windows", "w", "m+_", 26)])
+            at.send("ended", ("w", "end", 45))
+            at.wait_for([("ended", "w", "two", 25), ("windows", "w", "m+two", 26)])
+
+
+def test_what_waits_for_its_row_is_there_without_the_directory(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """A record within the grace period is joined with the row of its time."""
+    with world(kafka, tmp_path, "rows", "stream") as at:
+        builder = StreamsBuilder()
+        rows = builder.table(at.topic("rows"), READ, Materialized.as_("rows").with_history(timedelta(days=1)))
+        stream = builder.stream(at.topic("stream"), READ)
+        late = Joined().with_grace_period(timedelta(milliseconds=30))
+        for name, found in (("seen", stream), ("joined", stream.join(rows, both, late))):
+            named = found.map_values(lambda value, name=name: F.concat(F.lit(f"{name}: "), value))
+            named.to(at.topic("out"), WRITE)
+        topology = builder.build()
+        with at.running(topology):
+            at.send("rows", ("a", "old", 1))
+            at.send("stream", ("a", "x", 10))
+            at.wait_for([("seen", "a", "x", 10)])
+        at.lose_state()
+        with at.running(topology):
+            at.send("rows", ("a", "new", 20))
+            at.send("stream", ("b", "y", 100))
+            at.wait_for([("seen", "b", "y", 100), ("joined", "a", "x+old", 10)])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["join", "left_join", "random 0, join"])
+def test_foreign_keys_over_topics_are_those_of_kafka_streams(
+    kafka: EmbeddedKafka, tmp_path: Path, name: str
+) -> None:
+    """Rows and deletions of both sides, record by record, as Kafka Streams' own driver has written them. On
+    half the way the directory is lost."""
+    trace = next(each for each in traces("foreign_key") if each.name == f"foreign_key/{name}")
+    steps = list(zip(trace.records, trace.steps, strict=True))
+    half = len(steps) // 2
+    with world(kafka, tmp_path, "in", "r") as at:
+        for end, part in (("e", steps[:half]), ("f", steps[half:])):
+            with at.running(joined_by_letter(at, trace)):
+                for record, step in part:
+                    value = None if record.value is None else str(record.value)
+                    at.send(record.topic, (record.key, value, record.timestamp))
+                    at.wait_for([("row", str(row.key), row.value, row.timestamp or 0) for row in step.out])
+                at.send("r", (end, "end", 1_000))
+                at.send("in", (end, end, 1_001))  # so that what should not be written would be by now
+                at.wait_for([("row", end, f"{end}+end", 1_001)])
+            at.lose_state()
+
+
+def joined_by_letter(at: World, trace: Trace) -> Topology:
+    builder = StreamsBuilder()
+    right = builder.table(at.topic("r"), READ)
+    left = builder.table(at.topic("in"), READ)
+    join = left.join if trace.operations[-2] == "join" else left.left_join
+    rows = join(right, lambda value: F.when(value.substr(1, 1) != "-", value.substr(1, 1)), both)
+    rows = rows.to_stream().map_values(
+        lambda value: F.concat(F.lit("row: "), F.coalesce(value, F.lit("null")))
+    )
+    rows.to(at.topic("out"), WRITE)
+    return builder.build()

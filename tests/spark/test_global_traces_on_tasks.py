@@ -60,9 +60,14 @@ def topology_of(programs: Sequence[Joining]) -> Topology:
     return builder.build()
 
 
+def without_keys(program: Joining) -> int:
+    """How many records of global topics have none: only Kafka Streams counts them."""
+    return sum(each.key is None and program.topic(each) != "in" for each in program.trace.records)
+
+
 @pytest.mark.timeout(600)
 def test_each_record_finds_the_row_that_kafka_streams_finds() -> None:
-    """All results, in the same order, with the same times."""
+    """All results, in the same order, with the same times; and how many records are dropped."""
     every = list(traces("global_table"))
     wrong = []
     for first in range(0, len(every), TOGETHER):
@@ -70,12 +75,15 @@ def test_each_record_finds_the_row_that_kafka_streams_finds() -> None:
         config = {"application.id": "app", "statestore.cache.max.bytes": 0}
         with TopologyTestDriver(topology_of(programs), config) as driver:
             for program in programs:
+                before = driver.dropped_records
                 for record in program.trace.records:
                     topic = program.topic(record)
                     values = "long" if topic in program.of_long else "string"
                     driver.create_input_topic(topic, "string", values).pipe_input(program.piped(record))
                 found = came(driver, program)
                 wanted = [each for step in program.trace.steps for each in step.out]
-                if found != wanted:
-                    wrong.append(f"{program.trace.name}: {found} for {wanted}")
+                dropped = driver.dropped_records - before
+                theirs = wanted, program.trace.dropped - without_keys(program)
+                if (found, dropped) != theirs:
+                    wrong.append(f"{program.trace.name}: {found}, {dropped} dropped, for {theirs}")
     assert not wrong, "\n".join(wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from snapshots.traces import Step, traces
-from test_traces_on_spark import FOLDS, UNCACHED, Program, can_be_said, tells_what_is_late, theirs, too_late
+from test_traces_on_spark import FOLDS, UNCACHED, Program, can_be_said, theirs
 from trace_driving import TOGETHER, Logged, came, logged, logged_there, stamped, topology_of
 
 from millstream.testing import TopologyTestDriver
@@ -20,7 +20,7 @@ MOST = 8
 @pytest.mark.parametrize("in_python", [False, True], ids=["columns", "python"])
 def test_each_record_leads_to_what_kafka_streams_makes_of_it(file: str, in_python: bool) -> None:
     """Step by step, against Kafka Streams' own traces: what comes out, what stores log, and how many records
-    were late."""
+    are dropped."""
     chosen = [trace for trace in traces(file) if can_be_said(trace, in_python=in_python)]
     wrong = []
     for first in range(0, len(chosen), MOST):
@@ -28,22 +28,18 @@ def test_each_record_leads_to_what_kafka_streams_makes_of_it(file: str, in_pytho
             Program(number, trace, in_python) for number, trace in enumerate(chosen[first : first + MOST])
         ]
         topology = topology_of(programs)
-        nodes = {node.store.name: node.name for node in topology.nodes if node.store is not None}
         with TopologyTestDriver(topology, UNCACHED) as driver:
             for program in programs:
                 topic = driver.create_input_topic(f"in-{program.number // TOGETHER}", "string", "string")
                 wanted = theirs(program)
                 for record, step in zip(program.trace.records, program.trace.steps, strict=True):
+                    before = driver.dropped_records
                     topic.pipe_input(stamped(program, record))
                     expected, wanted = wanted[: len(step.out)], wanted[len(step.out) :]
-                    found = [came(driver, program), logs(driver, program)]
-                    if found != [expected, theirs_logged(program, step)]:
-                        wrong.append((program.trace.line[:300], record, found, expected, step.log))
+                    found = [came(driver, program), logs(driver, program), driver.dropped_records - before]
+                    if found != [expected, theirs_logged(program, step), step.dropped]:
+                        wrong.append((program.trace.line[:300], record, found, expected, step))
                         break
-                if tells_what_is_late(program.trace):
-                    late = sum(each.drops.by_node[nodes[program.first_store]] for each in driver._pipelines)
-                    if late != too_late(program.trace):
-                        wrong.append((program.trace.line[:300], "late", late, too_late(program.trace)))
     assert not wrong, "\n".join(str(each) for each in wrong) + f" of {len(chosen)}"
 
 

@@ -28,6 +28,7 @@ from millstream.spark.compile.frame_columns import StaticFrame
 from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import Output
+from millstream.spark.run.dropped import SKIPPED
 from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
@@ -159,6 +160,16 @@ class Building(ABC):
     @abstractmethod
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
         """Have a store keep what a node passes on."""
+
+    def kept(
+        self, node: Node, flow: Flow, lane: Lane, keep: Column, *, alone: bool, dropped: str = SKIPPED
+    ) -> Lane:
+        """The lane with the records that a node does not pass over.
+
+        Args:
+            dropped: as what the others are counted (dropped.py), where that is done.
+        """
+        return flow.narrow(lane, keep, alone=alone)
 
     def count_uses(self, nodes: Iterable[Node]) -> None:
         """Note how many of these nodes take each node's lane."""

@@ -43,6 +43,7 @@ __all__ = [
     "WaitingInput",
     "complete",
     "is_ready",
+    "pickled",
     "planned",
     "program_of",
     "put_lanes",
@@ -166,14 +167,14 @@ def _bound(building: Building, plan: GraphPlan, inputs: tuple[Input, ...]) -> Gr
 
     application_id = building.context.application_id
     filled_from = {
-        given.processors[0]: node.of.topic
-        for given, node in zip(plan.graph.inputs, plan.inputs, strict=True)
+        node.of.stored.name: node.of.topic
+        for node in building.pipeline.inputs
         if isinstance(node, GlobalRead) and node.of is not None
     }
     stores = (
         both(
             each,
-            filled_from[each.filled_by] if each.read_only else changelog_topic(application_id, each.name),
+            filled_from[each.name] if each.read_only else changelog_topic(application_id, each.name),
         )
         for each in plan.graph.stores
     )
@@ -215,10 +216,18 @@ def program_of(building: Building, plan: GraphPlan, spark: SparkSession) -> Any:
         writes_over=context.handlers.production,
         is_timed=context.is_timed,
     )
+    return pickled(running, ", ".join(node.name for node in plan.processes), spark, context.patience_ms)
+
+
+def pickled(running: Processing, names: str, spark: SparkSession, patience_ms: int) -> Any:
+    """The program of these processors, for the kernel.
+
+    Raises:
+        TopologyException: it cannot be pickled.
+    """
     try:
-        return python_program(spark, running, context.patience_ms)
+        return python_program(spark, running, patience_ms)
     except Exception as error:  # pickling runs code of the classes of what is pickled
-        names = ", ".join(node.name for node in plan.processes)
         raise TopologyException(
             f"{names}: the supplier of a processor cannot be pickled for Spark's workers: {error}. Create "
             "what a processor needs in its init()"

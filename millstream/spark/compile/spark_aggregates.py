@@ -27,6 +27,7 @@ from millstream.topology.nodes import (
     Fold,
     Function,
     Node,
+    StreamTableJoin,
     Suppress,
     TableFold,
     TableSource,
@@ -85,6 +86,18 @@ class Pending:
         if self.windows is None or isinstance(self.windows, SlidingWindows):
             here &= F.col(self.lane.value).isNotNull()
         return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
+
+    @property
+    def counts_skipped(self) -> bool:
+        """Whether the rows of its lane that do not belong to it are counted as dropped.
+
+        Source: the processors of Kafka Streams that use droppedRecordsSensor.
+        """
+        if isinstance(self.node, Side):
+            return not self.node.is_of_table
+        return isinstance(self.node, TableSource | ToTable | Aggregate | StreamTableJoin) and (
+            not self.is_of_table
+        )
 
     @property
     def windows(self) -> Windows | None:

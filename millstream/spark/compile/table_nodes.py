@@ -17,6 +17,7 @@ from millstream.spark.compile.grouped_tables import changes
 from millstream.spark.compile.kernel_joins import ForeignKey, history_of, is_quiet
 from millstream.spark.compile.record_failures import computable, computed, of_before
 from millstream.spark.compile.trace import as_column, translated
+from millstream.spark.run.dropped import PAST
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Node, StreamTableJoin, TableJoin, TableSource
@@ -79,7 +80,7 @@ def visit_to_table(building: Building, node: nodes.ToTable) -> None:
     if node in building.remembering:
         building.wait(node, flow, lane)
         return
-    building.put(node, flow, flow.narrow(lane, F.col(lane.key).isNotNull(), alone=alone))
+    building.put(node, flow, building.kept(node, flow, lane, F.col(lane.key).isNotNull(), alone=alone))
 
 
 def visit_table_filter(building: Building, node: nodes.TableFilter) -> None:
@@ -136,7 +137,7 @@ def _behind(node: nodes.TableFilter | nodes.TableMapValues, flow: Flow, lane: La
 def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
     flow, lane, _ = building.take(node.parents[0])
     if lane.past is not None:  # a group has the last version of each row
-        lane = flow.narrow(lane, ~F.col(lane.past), alone=False)
+        lane = building.kept(node, flow, lane, ~F.col(lane.past), alone=False, dropped=PAST)
     if lane.old is None:
         raise TopologyException(
             f"{node.name}: results of suppress() do not include the old value, so they cannot be "

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.timestamps import Extractor
-from millstream.errors import TopologyException
 from millstream.kernel.constants import CONTROL_RESTORED
 from millstream.model import StoreKind
 from millstream.serdes.serde import Serde
@@ -21,8 +20,10 @@ from millstream.spark.compile.flow import CONTROL, RAW_KEY, RAW_VALUE, Flow, Lan
 from millstream.spark.compile.kernel_joins import Side, is_quiet
 from millstream.spark.compile.kernel_operators import Item
 from millstream.spark.compile.plans import has_clock
+from millstream.spark.compile.record_failures import count_failures
 from millstream.spark.compile.timestamp_columns import stamp, stamp_by_task
 from millstream.spark.jvm.java_names import java_class
+from millstream.spark.run.dropped import SKIPPED, metric
 from millstream.spark.run.task_run import TaskStore
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (
@@ -35,6 +36,7 @@ from millstream.topology.nodes import (
     Store,
     StreamJoin,
     StreamTableJoin,
+    Suppress,
     TableFilter,
     TableJoin,
     TableMapValues,
@@ -68,6 +70,22 @@ class TaskBuilding(Building):
     """The rows of global tables (task_globals.GlobalRows), by their reads."""
     times: list[Any] = field(default_factory=list)
     """The timestamp extractors that give records the times by which a task orders them (Times.java)."""
+    fillings: dict[str, Any] = field(default_factory=dict)
+    """The processors that fill global tables, by their topics, as programs of the kernel."""
+
+    def kept(
+        self, node: Node, flow: Flow, lane: Lane, keep: Column, *, alone: bool, dropped: str = SKIPPED
+    ) -> Lane:
+        is_new = F.col(CONTROL) == 0
+        count_failures(
+            self, node, flow, flow.with_column("d", flow.belongs_to(lane) & is_new & ~keep), dropped
+        )
+        return super().kept(node, flow, lane, keep, alone=alone)
+
+    def skipping(self, node: Node, kind: str) -> str:
+        """The name of one more number of records that a node passes over."""
+        self.failures += 1
+        return metric(self.failures - 1, kind, node.name)
 
     def next_number(self) -> int:
         """A number for one more operator."""
@@ -87,10 +105,7 @@ class TaskBuilding(Building):
         return flow, Lane(RAW_KEY, RAW_VALUE, keep)
 
     def parents(self, node: Node) -> tuple[Node, ...]:
-        found = super().parents(node)
-        if isinstance(node, Process) and found != node.parents:
-            raise TopologyException(f"{node.name}: processors of tasks cannot read global stores yet")
-        return found
+        return node.parents if isinstance(node, Process) else super().parents(node)
 
     def stamp(
         self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]
@@ -187,6 +202,8 @@ class TaskBuilding(Building):
         elif isinstance(node, StreamTableJoin | ForeignKeyLookup | StreamJoin):
             store = node.outer_stored if isinstance(node, StreamJoin) else node.stored
             name = f"{node.name}-waiting" if store is None else store.name
+            if store is not None and store.logged and not isinstance(node, StreamJoin):
+                changelog = changelog_topic(self.context.application_id, name)
         elif node.store is None:
             name = node.name
         else:
@@ -225,15 +242,20 @@ class TaskBuilding(Building):
 def _is_restored(table: Node) -> bool:
     """Whether the rows of a table, which has no store, or an own one in its item, come again after a restart.
 
-    It has none of Kafka Streams' if that of a table before it is not logged. Differs: the rows that a
-    join has of what transformers have made of a table are only on its disk, and lost with that.
+    It has none of Kafka Streams' if that of a table before it is not logged.
+
+    Differs: the rows that a join has of what transformers have made of a table, and put into a store with
+    versions, are only on its disk, and lost with that. Of a table behind a suppress with a time limit, a row
+    is then missing while an update of it is held back.
     """
     if isinstance(table, TableSource):
         return table.is_own_changelog
-    if isinstance(table, Process):
+    if isinstance(table, Process) and table.store is not None and table.store.history_ms is not None:
         return False
-    passes_on = isinstance(table, TableMapValues) or (isinstance(table, TableFilter) and not is_quiet(table))
+    passes_on = isinstance(table, TableMapValues | Suppress) or (
+        isinstance(table, TableFilter) and not is_quiet(table)
+    )
     if table.store is not None and not passes_on:
         return table.store.logged
-    is_logged = table.store is None or table.store.logged
+    is_logged = table.store is None or table.store.logged or isinstance(table, Suppress)
     return is_logged and all(_is_restored(parent) for parent in table.parents)

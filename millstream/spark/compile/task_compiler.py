@@ -11,7 +11,7 @@ Nothing here reads or writes Kafka: the source is passed in, so the test driver 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -128,6 +128,8 @@ class CompiledTask:
     """Calls the user's own handlers; None: there are none."""
     processes: bool = False
     """Whether there are processors."""
+    fillings: Mapping[str, Any] = field(default_factory=dict)
+    """The processors that fill global tables, by their topics."""
 
 
 def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[], DataFrame]) -> CompiledTask:
@@ -162,6 +164,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
             tuple(building.times),
             asking(building),
             building.processes_records,
+            dict(building.fillings),
         )
 
 

@@ -1,28 +1,33 @@
-"""Joins with global tables on tasks: a record looks a row up where its task runs.
+"""Global tables of tasks, and joins with them: a record looks a row up where its task runs.
 
 The kernel has the rows as the topic has them, in bytes, and a row that was found becomes Columns. So such a
-join needs no operator: it is a function of the record.
+join needs no operator: it is a function of the record. Processors read the same rows, or those that a
+processor of the table has put.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from millstream.processors.graph import filling_graph, with_serdes
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.applying import apply
 from millstream.spark.compile.join_nodes import check_keys, join_values
 from millstream.spark.compile.kernel_joins import takes_null_keys
+from millstream.spark.compile.processor_nodes import pickled
 from millstream.spark.compile.record_failures import computed
 from millstream.spark.compile.record_handlers import attempt
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.topic_nodes import source_serdes
 from millstream.spark.jvm.java_names import java_class
-from millstream.topology.nodes import FrameRead, GlobalRead, StreamGlobalTableJoin
+from millstream.spark.worker.processing import Processing
+from millstream.topology.nodes import FrameRead, GlobalRead, GlobalTable, StreamGlobalTableJoin
 from millstream.topology.pipeline import global_reads
 
 __all__ = ["GlobalRows", "visit_global_read", "visit_stream_global_table_join"]
@@ -45,15 +50,32 @@ def visit_global_read(building: TaskBuilding, node: GlobalRead) -> None:
     else:
         key, value = source_serdes(building, node, f"topic '{node.topic}'")
     building.global_rows[node] = GlobalRows(global_reads(building.pipeline).index(node), key, value)
+    if node.of is not None and node.of.supplier is not None:
+        building.fillings[node.topic] = _filling(building, node.of)
+
+
+def _filling(building: TaskBuilding, table: GlobalTable) -> Any:
+    """The program of the processor that fills a table."""
+    context = building.context
+    default = context.default_key_serde, context.default_value_serde
+    graph = filling_graph(
+        table, application_id=context.application_id, config=context.config, default=default
+    )
+    graph = with_serdes(graph, partial(building.bound, topic=table.topic))
+    running = Processing(graph, -1, is_timed=context.is_timed)
+    return pickled(running, table.name, SparkSession.active(), context.patience_ms)
 
 
 def visit_stream_global_table_join(building: TaskBuilding, node: StreamGlobalTableJoin) -> None:
     """Source: KStreamGlobalKTableJoin, KStreamKTableJoinProcessor."""
     rows = building.global_rows[building.global_read(node)]
     flow, lane, alone = building.take(node.parents[0])
-    lane = flow.narrow(lane, F.col(lane.value).isNotNull(), alone=alone)
     selected = apply(node, node.selector, flow, lane)
     lane, selected_key = computed(building, node, node.selector, flow, lane, "k", selected)
+    needed = F.col(lane.value).isNotNull()
+    if not takes_null_keys(node):
+        needed &= F.col(selected_key).isNotNull()
+    lane = building.kept(node, flow, lane, needed, alone=alone)
     type_ = flow.type_of(selected_key)
     check_keys(node, type_, serde_columns.column_type(rows.key_serde))
     key_serde = building.settle(rows.key_serde, None, None, type_)

@@ -48,8 +48,8 @@ from millstream.spark.compile.record_failures import count_failures, needs_lette
 from millstream.spark.compile.sink import LETTER, Output, headers_of, letter_of
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.jvm.java_names import java_class
-from millstream.spark.run.dropped import LATE
-from millstream.topology.nodes import Node, Suppress, TableFilter
+from millstream.spark.run.dropped import LATE, PAST, SKIPPED
+from millstream.topology.nodes import Node, TableFilter, TableJoin
 
 __all__ = [
     "behind",
@@ -185,6 +185,8 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
     descriptions = []
     for item in items:
         what = {**described(item, items), "store": building.store_of(item), **_of_store(building, item)}
+        if isinstance(item.pending.node, TableJoin):
+            what["skipped"] = building.skipping(item.pending.node, PAST)
         if not item.has_rows:
             descriptions.append(what)
             continue
@@ -193,6 +195,11 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
         if what.get("versioned") and what["derived"]:
             df, belongs = _with_logged(building, item, flow, df)
         columns[on] = F.coalesce(belongs, F.lit(False))
+        if item.pending.counts_skipped:
+            node = item.pending.node
+            what["skipped"] = building.skipping(node.join if isinstance(node, Side) else node, SKIPPED)
+            here = item.pending.flow.belongs_to(item.pending.lane)
+            columns[on] = F.when(belongs | ~here, columns[on])
         columns[key] = F.when(belongs, key_bytes(item, df))
         parts = item.parts.parts
         if item.old is not None and item.using is None:
@@ -203,7 +210,8 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
     for of, item in enumerate(items):
         for suppress in item.held_back:
             store = building.store_named(suppress.stored)
-            descriptions.append({**holding(suppress, of), "store": store})
+            told = bool(building.uses.get(suppress))
+            descriptions.append({**holding(suppress, of), "store": store, "told": told})
     since = [
         F.when(item.pending.belongs, since_column(item))
         for item in items
@@ -235,7 +243,7 @@ def _of_store(building: TaskBuilding, item: Item) -> dict[str, Any]:
         return {}
     derived, versioned = building.stores[store].derived, building.stores[store].versioned
     node = building.stands_for.get(item.pending.node, item.pending.node)
-    is_table = not isinstance(item.pending.node, Side | Join | Suppress)
+    is_table = not isinstance(item.pending.node, Side | Join)
     told = not derived and is_table and bool(building.uses.get(node))
     at_once = item.at_once or versioned  # no cache is over such stores
     found = {"derived": derived, "told": told, "versioned": versioned, "at_once": at_once}

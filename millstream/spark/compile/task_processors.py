@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.model import StoreKind
-from millstream.processors.graph import GraphPlan, StoreSpec
+from millstream.processors.changes import Transforming
+from millstream.processors.graph import GraphPlan, ProcessorSpec, StoreSpec
 from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow
 from millstream.spark.compile.processor_nodes import (
     Called,
@@ -28,6 +29,7 @@ from millstream.spark.compile.source import in_range
 from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_operators import behind, operator, passing, settle_outputs
 from millstream.topology.nodes import Node
+from millstream.topology.pipeline import global_reads
 
 __all__ = ["build_task_processors"]
 
@@ -81,7 +83,11 @@ def _input(
         columns[on] = flow.belongs_to(lane)
         columns[key] = flow.own(lane, write_key(F.col(lane.key)))
         columns[value] = written_value(building, plan, number, flow, lane, write_value)
-        inputs.append({"on": on, "key": key, "value": value})
+        transformers = [
+            _transformer(plan.graph.processors[of]) for of in plan.graph.inputs[number].processors
+        ]
+        restored = any(each is not None and each.store is None for each in transformers)
+        inputs.append({"on": on, "key": key, "value": value, "restored": restored})
     for entrance in group.entrances.values():
         del flow.lanes[entrance]
     columns[_AT] = F.unix_millis(F.col(TIMESTAMP))
@@ -98,11 +104,32 @@ def _input(
         "partition": PARTITION,
         "offset": OFFSET,
         "inputs": inputs,
+        "tells": any(
+            each is not None and each.store is not None and not each.has_history
+            for each in map(_transformer, plan.graph.processors)
+        ),
         "stores": [
-            building.store_of_processors(stores[spec.name], _layout(spec)) for spec in plan.graph.stores
+            _global_number(building, spec)
+            if spec.read_only
+            else building.store_of_processors(stores[spec.name], _layout(spec))
+            for spec in plan.graph.stores
         ],
     }
     return df.select(*passes, *columns), json.dumps(description)
+
+
+def _transformer(spec: ProcessorSpec) -> Transforming | None:
+    """The transformer of a table; None if it is another processor."""
+    return spec.supplier if spec.is_of_table else None
+
+
+def _global_number(building: TaskBuilding, spec: StoreSpec) -> int:
+    """The number of a global store: -1 for the first global table of the pipeline, and so on."""
+    tables = [read.of for read in global_reads(building.pipeline)]
+    (place,) = (
+        place for place, table in enumerate(tables) if table is not None and table.stored.name == spec.name
+    )
+    return -1 - place
 
 
 def _results(building: TaskBuilding, new: Flow) -> Called:

@@ -70,8 +70,9 @@ def visit_table_source(building: Building, node: TableSource) -> None:
     if node in building.remembering:
         building.wait(node, flow, lane)
         return
-    lane = flow.narrow(lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
-    building.put(node, flow, lane)
+    building.put(
+        node, flow, building.kept(node, flow, lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
+    )
 
 
 def source_serdes(building: Building, node: Any, what: str) -> tuple[Serde, Serde]:

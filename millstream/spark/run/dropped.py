@@ -1,4 +1,4 @@
-"""Records that are dropped: by record-level handlers, because they are late, or because they have no time.
+"""Records that are dropped: by record-level handlers, or because they are late, or lack a time, key or value.
 
 Spark counts them, progress reports contain the counts, and each micro-batch is judged by them.
 
@@ -28,6 +28,8 @@ from millstream.spark.run.progress import new_reports, offsets_in, read_report, 
 __all__ = [
     "LATE",
     "METRICS",
+    "PAST",
+    "SKIPPED",
     "UNTIMED",
     "BatchDrops",
     "DropWatch",
@@ -55,7 +57,18 @@ LATE = "late"
 UNTIMED = "timestamp"
 """The kind of records without a time from the timestamp extractor; otherwise as LATE."""
 
-_NOT_FAILED = (LATE, UNTIMED)
+SKIPPED = "null"
+"""The kind of records without a key, or without a value where those are passed over; otherwise as LATE."""
+
+PAST = "past"
+"""The kind of changes that are older than a table's row, where they are passed over; otherwise as LATE."""
+
+_NOT_FAILED = (LATE, UNTIMED, SKIPPED, PAST)
+_WHY = {
+    UNTIMED: "some were dropped for a negative timestamp",
+    SKIPPED: "some were dropped for a null key or value",
+    PAST: "some were dropped for a later version of their rows",
+}
 
 
 def metric(number: int, kind: str, node: str, *, where: bool = False, latest: bool = False) -> str:
@@ -252,15 +265,17 @@ class DropWatch:
                 _counted(records, "record"),
                 too_late,
             )
-        untimed = _counts(self._unlogged, UNTIMED)
-        if untimed:
-            log.warning(
-                "pipeline %s: in %s of %s some were dropped for a negative timestamp: %s",
-                self._pipeline,
-                batches,
-                _counted(records, "record"),
-                ", ".join(f"{count} in {node}" for node, count in sorted(untimed.items())),
-            )
+        for kind, why in _WHY.items():
+            counts = _counts(self._unlogged, kind)
+            if counts:
+                log.warning(
+                    "pipeline %s: in %s of %s %s: %s",
+                    self._pipeline,
+                    batches,
+                    _counted(records, "record"),
+                    why,
+                    ", ".join(f"{count} in {node}" for node, count in sorted(counts.items())),
+                )
         self._unlogged.clear()
         self._logged_at = self._clock()
 

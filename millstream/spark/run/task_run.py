@@ -129,12 +129,14 @@ class TaskRun:
         stores: Sequence[TaskStore],
         sink: Mapping[str, str],
         times: Sequence[Any],
+        fillings: Mapping[str, Any],
     ) -> None:
         """Tell the kernel what is about to start.
 
         Args:
             sink: what happens to records that failed (sink.refusal_options).
-            times: the timestamp extractors of sources (CompiledTask.times).
+            times, fillings: the timestamp extractors of sources, and the processors that fill global tables
+                (CompiledTask).
 
         Raises:
             Py4JJavaError: a topic is missing, or the cluster cannot be reached.
@@ -158,6 +160,11 @@ class TaskRun:
             "stores": [asdict(store) for store in stores],
             "tables": _tables_of(pipeline),
             "outputs": _outputs_of(pipeline, application_id),
+            "internal": [
+                internal_topic(application_id, node.topic)
+                for node in pipeline.outputs
+                if isinstance(node, Repartition)
+            ],
             "purged": [
                 topic
                 for node in pipeline.inputs
@@ -176,7 +183,10 @@ class TaskRun:
         extractors = java_class(spark._jvm, "java.util.ArrayList")()
         for each in times:
             extractors.add(each)
-        self.tasks = int(self._runs.begin(name, json.dumps(plan), extractors))
+        filling = java_class(spark._jvm, "java.util.HashMap")()
+        for topic, program in fillings.items():
+            filling.put(topic, program)
+        self.tasks = int(self._runs.begin(name, json.dumps(plan), extractors, filling))
 
     def end(self, patience_s: float) -> bool:
         """Have everything that was read committed, and nothing more read; the query must still be stopped.

@@ -15,10 +15,20 @@ import time
 import traceback
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from millstream.kernel.constants import ASK_COUNT, ASK_OWN_VALUE, ASK_RANGE, ASK_VALUE, NOTHING, TICK
+from millstream.kernel.constants import (
+    ASK_COUNT,
+    ASK_OWN_VALUE,
+    ASK_RANGE,
+    ASK_VALUE,
+    NOTHING,
+    RESTORED,
+    TELL,
+    TICK,
+)
 from millstream.model import TaskId
 from millstream.processors.api import PunctuationType
 from millstream.processors.graph import Graph
@@ -34,6 +44,7 @@ _NEVER = 2**63 - 1
 
 _GET, _GET_OWN, _RANGE, _COUNT = map(ord, (ASK_VALUE, ASK_OWN_VALUE, ASK_RANGE, ASK_COUNT))
 _FIRST_PAGE, _LARGEST_PAGE = 32, 2_048
+_MOST_TOLD = 2_000
 _PLACE = struct.Struct(">i")
 _bookmark: mmap.mmap | bytearray = bytearray(_PLACE.size)
 _Headers = tuple[tuple[str, bytes | None], ...]
@@ -45,9 +56,10 @@ class Processing:
     Frames of a request: the name of the query's run, and of a file for the number of the record being
     processed, in four bytes; empty if they were sent before. The task's number, this micro-batch, its
     previous one, its stream time, and 1 in the first request of a micro-batch. For each record its input, or
-    -1 for the time of day, its key, value, timestamp, topic (a position in the frame before), partition and
-    offset; the number of headers of each, or nothing if none has any, their names and their values. Stores,
-    and then for each store its values for the keys of the records, each key once.
+    what stands in its place (constants.TICK, TELL and RESTORED), its key, value, timestamp, topic (a position
+    in the frame before), partition and offset; the number of headers of each, or nothing if none has any,
+    their names and their values. Stores, and then for each store its values for the keys of the records, each
+    key once.
 
     Frames of the answer: for each forwarded record the step outside, the record that it comes from or, if it
     comes from none, -1 - the place of what was processed; key, value, timestamp, and headers likewise; the
@@ -188,15 +200,18 @@ class _Task:
             caller()
             _PLACE.pack_into(_bookmark, 0, place)
             self._place, self._key = place, key
-            if input == TICK:
+            if input in (TICK, TELL):
                 self._record = None
-                self._tick(at)
+                self._without_record(partial(self._tick, at) if input == TICK else self._tell)
                 continue
             self._record = record = RawRecord(
                 key, value, at, headers[place] if headers else (), named[topic], partition, offset
             )
             try:
-                task.process(input, record)
+                if input <= RESTORED:
+                    task.restore(RESTORED - input, record)
+                else:
+                    task.process(input, record)
             except ProcessorError:
                 raise
             except BaseException as error:
@@ -210,8 +225,14 @@ class _Task:
     def _tick(self, now_ms: int) -> None:
         if self._clock_ms is not None:
             self._clock_ms = now_ms
+        self._task.advance_wall_clock(now_ms)
+
+    def _tell(self) -> None:
+        self._task.tell(_MOST_TOLD)
+
+    def _without_record(self, what: Callable[[], None]) -> None:
         try:
-            self._task.advance_wall_clock(now_ms)
+            what()
         except ProcessorError:
             raise
         except BaseException as error:

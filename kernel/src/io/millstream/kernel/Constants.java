@@ -50,6 +50,10 @@ public final class Constants {
     public static final byte ASK_COUNT = 'c';
     /** In place of a record's input: a punctuation. */
     public static final int TICK = -1;
+    /** In place of a record's input: the next rows in stores of transformers, for what follows from these. */
+    public static final int TELL = -2;
+    /** In place of a record's input: that of the first one, for a row that was processed earlier; and so on. */
+    public static final int RESTORED = -3;
     /** In place of a size or a number: there is none. */
     public static final int NOTHING = -1;
     /** A fold's result is wanted at once. */

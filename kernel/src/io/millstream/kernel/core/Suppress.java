@@ -120,12 +120,33 @@ public final class Suppress extends Core {
         }
     }
 
+    /** Emits a row that was processed earlier, unless a later update of it is held back. */
+    public void restored(byte[] key, long at, Object[] record) {
+        boolean isWindowed = limits.isWindowed;
+        restored(key, new Window(isWindowed ? (Long) record[0] : 0, isWindowed ? (Long) record[1] : 0, at, record));
+    }
+
+    /** The same of a row of the table whose changes it gets. */
+    public void restored(byte[] key, Window window) {
+        table.makeRoom();
+        if (table.slice(name(key, window.start, window.end), 0).windows.isEmpty()) {
+            output.closed(key, window);
+        }
+    }
+
+    /** Updates of the same time are released in this order. */
+    private static byte[] name(byte[] key, long start, long end) {
+        return ByteBuffer.allocate(key.length + WINDOW)
+                .put(key)
+                .putLong(end)
+                .putLong(start)
+                .array();
+    }
+
     private void hold(byte[] key, long start, long end, long at, Object[] value, boolean gone) {
         table.makeRoom();
         clock.streamTime = Math.max(clock.streamTime, at);
-        // Updates of the same time are released in this order.
-        byte[] name = ByteBuffer.allocate(key.length + WINDOW)
-                .put(key).putLong(end).putLong(start).array();
+        byte[] name = name(key, start, end);
         Slice slice = table.slice(name, 0);
         if (slice.windows.isEmpty()) {
             Window window = new Window(start, end, at, parts.copy(value));

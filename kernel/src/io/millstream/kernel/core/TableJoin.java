@@ -7,11 +7,20 @@ public final class TableJoin {
     private final Supplier<TableView> left;
     private final Supplier<TableView> right;
     private final Matches matches;
+    private final Runnable past;
 
     public TableJoin(Supplier<TableView> left, Supplier<TableView> right, Matches matches) {
+        this(left, right, matches, () -> {
+            // nobody counts them
+        });
+    }
+
+    /** @param past is called for a change that is not joined, because its row has a later version */
+    public TableJoin(Supplier<TableView> left, Supplier<TableView> right, Matches matches, Runnable past) {
         this.left = left;
         this.right = right;
         this.matches = matches;
+        this.past = past;
     }
 
     /** The time of a row; before all times, if it is not there. */
@@ -26,6 +35,7 @@ public final class TableJoin {
             public void update(byte[] key, Window window) {
                 first.update(key, window);
                 if (window.isPast) {
+                    past.run();
                     return;
                 }
                 Window other = (isLeft ? right : left).get().look(key);

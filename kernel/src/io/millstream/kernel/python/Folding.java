@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.TaskContext;
 
 /**
  * Lets Python compute aggregates: their inputs go to a worker, and the requested results come back. Python keeps
@@ -33,7 +34,7 @@ public final class Folding implements Folds.Computer {
         all.forEach(request::add);
         byte[][] computed = new byte[all.size()][];
         try {
-            if (worker == null || !worker.isTaken()) {
+            if (worker == null || !worker.isTakenBy(TaskContext.get())) {
                 worker = Worker.take(program);
             }
             byte[][] wanted = worker.call(request.message()).bytes(0, request.wanted);

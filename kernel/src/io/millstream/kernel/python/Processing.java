@@ -9,6 +9,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import org.apache.spark.TaskContext;
 
 /**
  * Lets Python run processors for the records of a task, in chunks. What they put into stores stays in Python until the
@@ -22,6 +23,7 @@ public final class Processing {
 
     private final Program program;
     private final String name;
+    private final boolean isResident;
     private Worker worker;
 
     /** What processors read from their stores: the contents before the chunk. */
@@ -97,8 +99,14 @@ public final class Processing {
      * @param owner the name under which its worker is kept from one task of Spark to the next, until {@link #end}
      */
     public Processing(Program program, String owner) {
+        this(program, owner, false);
+    }
+
+    /** @param isResident whether the worker is with no task of Spark, but with its owner */
+    public Processing(Program program, String owner, boolean isResident) {
         this.program = program;
         this.name = owner;
+        this.isResident = isResident;
     }
 
     /** The workers of these owners, whose names begin like this, are free: their processors are closed. */
@@ -165,8 +173,9 @@ public final class Processing {
         /** Processes the chunk, which is empty afterwards. */
         public Made run() {
             try {
-                if (worker == null || !worker.isTaken()) {
-                    worker = Worker.take(program, name);
+                TaskContext context = isResident ? null : TaskContext.get();
+                if (worker == null || !worker.isTakenBy(context)) {
+                    worker = Worker.take(program, name, context);
                 }
                 Made made = made(call(worker.bookmark()));
                 streamTime = made.streamTime;

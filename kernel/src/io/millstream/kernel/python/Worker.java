@@ -24,8 +24,9 @@ import org.apache.spark.util.TaskCompletionListener;
  * stdout, and what functions print goes to this process's stderr.
  *
  * A task has a worker to itself from its first record to its end, and then leaves it to the next task. So there are as
- * many workers as tasks ran at once. A worker in which a function has raised an exception is not used again. A worker
- * ends when its pipe does, so it does not outlive this process.
+ * many workers as tasks ran at once. One that is taken by no task of Spark stays with its owner until that releases it.
+ * A worker in which a function has raised an exception is not used again. A worker ends when its pipe does, so it does
+ * not outlive this process.
  */
 final class Worker {
     private static final long IDLE_MS = 600_000;
@@ -46,7 +47,10 @@ final class Worker {
     private final DataInputStream in;
     private String owner;
     private Bookmark bookmark;
+    /** Of Spark, which has it until it ends; null if it is free, or stays with its owner. */
     private volatile TaskContext task;
+
+    private volatile boolean isFree;
     private volatile long patienceMs;
     private volatile long until;
     private volatile String ended;
@@ -64,16 +68,16 @@ final class Worker {
 
     /** A worker for the running task, with this program loaded. */
     static Worker take(Program program) throws IOException {
-        return take(program, null);
+        return take(program, null, TaskContext.get());
     }
 
     /**
      * The same, but with a name: its owner gets the worker that it had, as long as that lives, and nobody else does.
      *
      * @param name null for any worker without an owner
+     * @param task the task of Spark that has it until it ends; null: it stays with its owner
      */
-    static Worker take(Program program, String name) throws IOException {
-        TaskContext task = TaskContext.get();
+    static Worker take(Program program, String name, TaskContext task) throws IOException {
         String path = path(program);
         List<Object> kind = List.of(program.command(), program.environment(), path);
         Worker worker;
@@ -91,19 +95,22 @@ final class Worker {
             worker.owner = name;
             worker.until = Long.MAX_VALUE;
             worker.task = task;
+            worker.isFree = false;
             worker.patienceMs = Math.max(START_MS, program.patienceMs());
         }
         Worker taken = worker;
-        task.addTaskCompletionListener((TaskCompletionListener) context -> taken.leave());
+        if (task != null) {
+            task.addTaskCompletionListener((TaskCompletionListener) context -> taken.leave());
+        }
         byte[][] shipped = {program.version().getBytes(StandardCharsets.UTF_8), program.pickled()};
         worker.call(new Message(Constants.MESSAGE_PROGRAM).add(shipped));
         worker.patienceMs = program.patienceMs();
         return worker;
     }
 
-    /** Whether the running task has it: a worker leaves a task of Spark that ends. */
-    boolean isTaken() {
-        return task == TaskContext.get();
+    /** Whether this task of Spark has it, or, for null, its owner: a worker leaves a task of Spark that ends. */
+    boolean isTakenBy(TaskContext given) {
+        return !isFree && task == given;
     }
 
     /** The worker that the name had, or else the last one without an owner. */
@@ -127,7 +134,7 @@ final class Worker {
                 if (worker.owner != null && worker.owner.startsWith(prefix)) {
                     worker.owner = null;
                     Deque<Worker> idle = IDLE.getOrDefault(worker.kind, new ArrayDeque<>());
-                    if (worker.task == null && idle.remove(worker)) {
+                    if (worker.task == null && (idle.remove(worker) || !worker.isFree)) {
                         worker.patienceMs = CLOSE_MS;
                         released.add(worker);
                     }
@@ -207,6 +214,7 @@ final class Worker {
     private void leave() {
         synchronized (ALL) {
             task = null;
+            isFree = true;
             if (until == Long.MAX_VALUE && ended == null && process.isAlive()) {
                 until = System.currentTimeMillis() + (owner == null ? IDLE_MS : OWNED_IDLE_MS);
                 IDLE.computeIfAbsent(kind, key -> new ArrayDeque<>()).addLast(this);

@@ -111,7 +111,7 @@ public final class Delivery {
         this.batchSize = Long.parseLong(options.kafka().getOrDefault(ProducerConfig.BATCH_SIZE_CONFIG, "16384"));
         String compression = options.kafka().getOrDefault(ProducerConfig.COMPRESSION_TYPE_CONFIG, "none");
         this.compresses = !"none".equals(compression);
-        this.kept = options.drops() && sender.isTransaction() ? new ArrayList<>() : null;
+        this.kept = options.drops() && sender.isRepeated() ? new ArrayList<>() : null;
         this.asking = options.asking() == null ? null : new Asking(options.asking());
     }
 
@@ -455,7 +455,7 @@ public final class Delivery {
             for (int i = 0; i < answers.length; i++) {
                 Answer answer = Answer.of(answers[i]);
                 about.get(from + i).answer = answer.letters();
-                if (answer.fails() && kept == null) {
+                if (answer.fails() && !sender.isTransaction()) {
                     about.subList(0, from + i + 1).forEach(this::replaceByAnswer);
                 }
                 failIf(answer);

@@ -8,6 +8,11 @@ public interface Sender {
     /** Whether records are part of a transaction. */
     boolean isTransaction();
 
+    /** Whether some do, so that all that was sent is sent again if one of them is refused. */
+    default boolean isRepeated() {
+        return isTransaction();
+    }
+
     /** Send a record. Failures go to the callback, or are thrown. */
     void send(ProducerRecord<byte[], byte[]> record, Callback callback);
 

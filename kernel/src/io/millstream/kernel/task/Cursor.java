@@ -1,12 +1,16 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.python.Processing;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.Iterator;
+import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
 import java.util.TreeMap;
 import java.util.function.Consumer;
+import java.util.function.UnaryOperator;
 
 /**
  * Entries of a store in the order of their keys, or in the opposite order, as they were when it was opened: what is
@@ -145,6 +149,25 @@ final class Cursor implements AutoCloseable {
 
     byte[] value() {
         return value;
+    }
+
+    /**
+     * The next keys and values, alternating, as {@link Processing.Stores#range} returns them.
+     *
+     * @param read what is told of a value; null if nothing is
+     */
+    List<byte[]> page(int limit, UnaryOperator<byte[]> read) {
+        List<byte[]> found = new ArrayList<>();
+        long size = 0;
+        while (found.size() < 2 * limit && size < Processing.MOST_BYTES && next()) {
+            byte[] told = read.apply(value);
+            if (told != null) {
+                found.add(key);
+                found.add(told);
+                size += key.length + told.length;
+            }
+        }
+        return found;
     }
 
     @Override

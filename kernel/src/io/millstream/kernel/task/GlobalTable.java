@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.python.Processing;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -12,7 +13,10 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
+import java.util.function.Function;
+import java.util.function.UnaryOperator;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
@@ -33,7 +37,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>One consumer reads the topic, up to its end before the first task looks anything up, and then on a thread of its
  * own. All tasks of a JVM share the table, and what it has stays in its directory, with the offsets up to which it is
- * complete.
+ * complete. If a user's processor fills it, it has what that puts.
  */
 final class GlobalTable {
     private static final Logger LOG = LoggerFactory.getLogger(GlobalTable.class);
@@ -53,6 +57,8 @@ final class GlobalTable {
     private final ConcurrentLinkedQueue<CompletableFuture<Void>> waiting = new ConcurrentLinkedQueue<>();
     /** What was read of a change that is not there as a whole. */
     private final List<ConsumerRecord<byte[], byte[]>> held = new ArrayList<>();
+    /** Null if it has the rows of its topic as they are. */
+    private Filling filling;
 
     private int users;
     private State state;
@@ -129,6 +135,7 @@ final class GlobalTable {
         release();
         isClosing = false;
         failure = null;
+        filling = global.filling() == null ? null : new Filling(global, this);
         try {
             if (plan.isInMemory()) {
                 state = new State(stores(), null);
@@ -148,8 +155,8 @@ final class GlobalTable {
 
     private List<TaskPlan.Store> stores() {
         boolean isInMemory = plan.isInMemory();
-        return List.of(
-                new TaskPlan.Store("rows", "", isInMemory), new TaskPlan.Store("offsets", "", isInMemory));
+        String rows = global.filling() == null ? "stamped rows" : "processed rows";
+        return List.of(new TaskPlan.Store(rows, "", isInMemory), new TaskPlan.Store("offsets", "", isInMemory));
     }
 
     private Topics topics() {
@@ -251,6 +258,9 @@ final class GlobalTable {
         }
         consumer = null;
         held.clear();
+        if (filling != null) {
+            filling.end();
+        }
         lock.writeLock().lock();
         try {
             if (state != null) {
@@ -333,15 +343,12 @@ final class GlobalTable {
         return isMoved;
     }
 
-    /** Takes these records; those without keys are nothing of a table. */
+    /** Takes these records. */
     void put(List<ConsumerRecord<byte[], byte[]>> records, Map<Integer, Long> next) {
+        List<Processing.Put> changes = filling == null ? rows(records) : filling.changes(records);
         lock.writeLock().lock();
         try {
-            for (ConsumerRecord<byte[], byte[]> record : records) {
-                if (record.key() != null) {
-                    state.put(ROWS, record.key(), record.value());
-                }
-            }
+            changes.forEach(each -> state.put(ROWS, each.key(), each.value()));
             next.forEach((partition, offset) -> state.put(
                     OFFSETS,
                     number(partition),
@@ -352,20 +359,53 @@ final class GlobalTable {
         }
     }
 
-    /** The value of a key; null if it has none. Any thread may ask. */
+    /** Those without keys are nothing of a table. */
+    private static List<Processing.Put> rows(List<ConsumerRecord<byte[], byte[]>> records) {
+        List<Processing.Put> rows = new ArrayList<>(records.size());
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            if (record.key() != null) {
+                byte[] value = record.value();
+                byte[] stamped = value == null ? null : new Entry(record.timestamp(), null, value).stamped();
+                rows.add(new Processing.Put(ROWS, record.key(), stamped, 0));
+            }
+        }
+        return rows;
+    }
+
+    // --- what it has: the timestamp, 8 bytes, and the value, of each key. Any thread may ask -----------
+
+    /** The row of a key; null if there is none. */
     byte[] get(byte[] key) {
+        return read(lock.readLock(), rows -> rows.get(ROWS, key));
+    }
+
+    /** As {@link Processing.Stores#range}. */
+    List<byte[]> range(byte[] from, byte[] end, boolean isReverse, int limit) {
+        return read(lock.writeLock(), rows -> { // the state has one cursor at a time
+            try (Cursor entries = rows.range(ROWS, from, end, isReverse)) {
+                return entries.page(limit, UnaryOperator.identity());
+            }
+        });
+    }
+
+    /** How many rows there are, about. */
+    long count() {
+        return read(lock.readLock(), rows -> rows.count(ROWS));
+    }
+
+    private <T> T read(Lock access, Function<State, T> what) {
         RuntimeException why = failure;
         if (why != null) {
             throw new IllegalStateException(said("cannot be read on"), why);
         }
-        lock.readLock().lock();
+        access.lock();
         try {
             if (state == null) {
                 throw new IllegalStateException(said("is closed"));
             }
-            return state.get(ROWS, key);
+            return what.apply(state);
         } finally {
-            lock.readLock().unlock();
+            access.unlock();
         }
     }
 }

@@ -1,6 +1,7 @@
 package io.millstream.kernel.task;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -54,10 +55,16 @@ public final class Globals implements AutoCloseable {
                 return null;
             }
             if (found == null) {
-                found = Tasks.current().globals.tables.get(table);
+                found = Tasks.current().globals.table(table);
             }
-            return found.get(key);
+            byte[] stamped = found.get(key);
+            return stamped == null ? null : Arrays.copyOfRange(stamped, Long.BYTES, stamped.length);
         }
+    }
+
+    /** The one with this number. */
+    GlobalTable table(int number) {
+        return tables.get(number);
     }
 
     /** Takes a record that a program gives; whether it is one of these tables'. */

@@ -100,8 +100,9 @@ final class Operation implements Operator {
          * @param description JSON: `number`; `passes`; `records`, whether they pass; the names of columns: `at`, the
          *     time in ms; `headers`, packed headers (see {@link Headers}), and `since`, if
          *     there are such columns; `local`, the number of a store that is not logged; and `items`: each as
-         *     {@link OperatorPlan#of} has it, and the names of columns: `on`, whether a row is for it, and `key`; the number of
-         *     its `store`, if it keeps entries; and whether it is `derived` or `versioned`, or its entries are `told`.
+         *     {@link OperatorPlan#of} has it, and the names of columns: `on`, whether a row is for it, NULL if it is, but is
+         *     passed over; and `key`; the number of its `store`, if it keeps entries; whether it is `derived` or
+         *     `versioned`, or its entries are `told`; and `skipped`, the name of the figure with what it passes over.
          *     An item without `key` gets no rows.
          */
         static Spec of(JsonNode description, StructType rows, Program program) {
@@ -113,7 +114,8 @@ final class Operation implements Operator {
                         OperatorNode.place(item, "key", rows),
                         item.path("derived").asBoolean(),
                         item.path("told").asBoolean(),
-                        item.path("versioned").asBoolean()));
+                        item.path("versioned").asBoolean(),
+                        item.path("skipped").asText(null)));
                 stores.add(item.path("store").asInt(NONE));
             }
             return new Spec(
@@ -147,7 +149,7 @@ final class Operation implements Operator {
 
         @Override
         public Operator of(RunningTask task, StoredValues stored) {
-            Operation made = new Operation(this, task.state, stored, new Folding(program));
+            Operation made = new Operation(this, task.state, stored, new Folding(program), task.figures);
             byte[] clock = task.clock(number);
             if (clock != null) {
                 made.restoreClock(clock);
@@ -164,10 +166,13 @@ final class Operation implements Operator {
      * @param isDerived whether it keeps what follows from them
      * @param isTold whether its entries are told, because others follow from them
      * @param isVersioned whether each of its changes is logged
+     * @param skipped the name of the figure with the rows that are passed over; null: they are not counted
      */
-    record Entry(int on, int key, boolean isDerived, boolean isTold, boolean isVersioned) implements Serializable {}
+    record Entry(int on, int key, boolean isDerived, boolean isTold, boolean isVersioned, String skipped)
+            implements Serializable {}
 
     private final Spec spec;
+    private final Figures figures;
     private final State state;
     private final OperatorPlan plan;
     private final Shelf[] shelves;
@@ -199,8 +204,9 @@ final class Operation implements Operator {
      * @param stored computes the values of tables' entries; null if nobody reads them
      * @param folds computes the parts that are folds; null if there are none
      */
-    Operation(Spec spec, State state, StoredValues stored, Folds.Computer folds) {
+    Operation(Spec spec, State state, StoredValues stored, Folds.Computer folds, Figures figures) {
         this.spec = spec;
+        this.figures = figures;
         this.state = state;
         this.plan = spec.plan;
         int size = plan.items.size();
@@ -406,7 +412,8 @@ final class Operation implements Operator {
             case "table_join" -> {
                 int left = item.link("left");
                 int right = item.link("right");
-                TableJoin join = new TableJoin(() -> table(left), () -> table(right), results[tag]);
+                Runnable past = () -> skipped(tag);
+                TableJoin join = new TableJoin(() -> table(left), () -> table(right), results[tag], past);
                 Output side = join.of(others, below == left);
                 yield item.isOfOne() ? join.of(side, false) : side;
             }
@@ -463,7 +470,7 @@ final class Operation implements Operator {
         for (int i = 0; i < shelves.length; i++) {
             Entry entry = spec.entries.get(i);
             boolean isFor = entry.key >= 0
-                    && (!isRestored || entry.isDerived)
+                    && (!isRestored || entry.isDerived || entry.isTold && isSuppress(i))
                     && (entry.on < 0 || !row.isNullAt(entry.on) && row.getBoolean(entry.on))
                     && (takesNullKeys[i] || !row.isNullAt(entry.key));
             if (isFor) {
@@ -474,10 +481,19 @@ final class Operation implements Operator {
                     shelves[i].log(key, new Window(at, at, at, parts)); // also what is too old to be kept
                 }
                 record(i, key, at, since, parts);
+            } else if (entry.on >= 0 && row.isNullAt(entry.on)) {
+                skipped(i);
             }
         }
         if (isRestored && state.changedBytes() > Memory.changes()) {
             state.spill();
+        }
+    }
+
+    private void skipped(int tag) {
+        String what = spec.entries.get(tag).skipped;
+        if (what != null && !isRestored) {
+            figures.dropped(what, null);
         }
     }
 
@@ -494,6 +510,10 @@ final class Operation implements Operator {
     private void record(int tag, byte[] key, long at, long since, Object[] parts) {
         byte[] headers = rows.atHand;
         results[tag].last = headers;
+        if (isRestored && isSuppress(tag)) {
+            ((Suppress) cores[tag]).restored(key, at, parts);
+            return;
+        }
         switch (plan.items.get(tag).core()) {
             case "lookup" -> lookup(tag).record(key, at, parts);
             case "references" -> {
@@ -543,24 +563,42 @@ final class Operation implements Operator {
     /** The next result of what was processed; null if there is none. It is valid until the next call. */
     InternalRow result() {
         InternalRow found = rows.next();
-        if (found == null && telling < shelves.length && tell()) {
+        while (found == null && telling < shelves.length && tell()) {
             found = rows.next();
         }
         return found == null ? null : joined.apply(found, isRestored ? nothingRestored : nothing);
+    }
+
+    private boolean isSuppress(int tag) {
+        return plan.items.get(tag).core().equals("suppress");
+    }
+
+    /** Those that hold back its changes, and are told its entries. */
+    private List<Suppress> suppressing(int tag) {
+        return plan.over(tag).stream()
+                .filter(other -> isSuppress(other) && spec.entries.get(other).isTold)
+                .map(other -> (Suppress) core(other))
+                .toList();
     }
 
     /** Passes on the next entry of its tables; whether there is one. */
     @SuppressWarnings("resource") // it closes at its end, or with the state
     private boolean tell() {
         for (; telling < shelves.length; telling++) {
-            if (!spec.entries.get(telling).isTold) {
+            boolean isTold = spec.entries.get(telling).isTold;
+            List<Suppress> suppressing = suppressing(telling);
+            if (isSuppress(telling) || !isTold && suppressing.isEmpty()) {
                 continue;
             }
             Shelf shelf = shelves[telling];
             told = told == null ? shelf.entries() : told;
             if (told.next()) {
                 byte[] key = shelf.key(told.key());
-                results[telling].update(key, shelf.window(told.key(), told.value()));
+                Window window = shelf.window(told.key(), told.value());
+                if (isTold) {
+                    results[telling].update(key, window);
+                }
+                suppressing.forEach(each -> each.restored(key, window));
                 return true;
             }
             told = null;

@@ -33,14 +33,18 @@ final class Processors implements Operator {
     private static final int PASSED = -1;
     /** That of the first processor's failures; the others' follow below it. */
     private static final int FAILED = -2;
+    /** The number of the first global table. */
+    private static final int GLOBAL = -1;
 
     /**
      * What the processors of a graph are, as an operator.
      *
      * @param inputs for each input the places of its columns
-     * @param stores for each store of the graph its number among those of the task
+     * @param stores for each store of the graph its number among those of the task; or, of the
+     *     global tables of the run, {@link #GLOBAL} for the first one, the next smaller number for the second, and so on
      * @param context the places of the columns that each record has
      * @param isPassing whether records go on; otherwise only controls do
+     * @param isTelling whether it has stores with the rows of tables, from which others follow
      */
     record Spec(
             int number,
@@ -50,6 +54,7 @@ final class Processors implements Operator {
             int columns,
             int passes,
             boolean isPassing,
+            boolean isTelling,
             Program program)
             implements Operator.Spec {
         private static final long serialVersionUID = 1;
@@ -65,7 +70,8 @@ final class Processors implements Operator {
          *
          * @param description JSON: `number`; `passes`; `records`, whether they pass; the names of columns: `at`, the
          *     time in ms, `headers`, `topic`, `partition` and `offset`; `inputs`: each with the names of columns: `on`,
-         *     whether a row is for it, `key` and `value`; and `stores`, their numbers
+         *     whether a row is for it, `key` and `value`, and whether it gets those of earlier, `restored`; `tells`,
+         *     whether its stores have rows of tables; and `stores`, their numbers, as in the spec
          */
         static Spec of(JsonNode description, StructType rows, Program program) {
             ArrayList<Input> inputs = new ArrayList<>();
@@ -73,7 +79,8 @@ final class Processors implements Operator {
                 inputs.add(new Input(
                         OperatorNode.place(each, "on", rows),
                         OperatorNode.place(each, "key", rows),
-                        OperatorNode.place(each, "value", rows)));
+                        OperatorNode.place(each, "value", rows),
+                        each.get("restored").asBoolean()));
             }
             ArrayList<Integer> stores = new ArrayList<>();
             description.get("stores").forEach(store -> stores.add(store.asInt()));
@@ -85,6 +92,7 @@ final class Processors implements Operator {
                     rows.size(),
                     description.get("passes").asInt(),
                     description.path("records").asBoolean(true),
+                    description.get("tells").asBoolean(),
                     program);
         }
 
@@ -109,8 +117,12 @@ final class Processors implements Operator {
         }
     }
 
-    /** The places of an input's columns: whether a row is for it, key, and value. */
-    record Input(int on, int key, int value) implements Serializable {}
+    /**
+     * The places of an input's columns: whether a row is for it, key, and value.
+     *
+     * @param isRestored whether it gets rows of earlier, too (see {@link Replay})
+     */
+    record Input(int on, int key, int value, boolean isRestored) implements Serializable {}
 
     /** The places of the columns that each record has. */
     record Context(int control, int at, int headers, int topic, int partition, int offset)
@@ -136,10 +148,15 @@ final class Processors implements Operator {
     private final ArrayDeque<Waiting> waiting = new ArrayDeque<>();
     private final ArrayDeque<InternalRow> results = new ArrayDeque<>();
     private final InternalRow nothing;
+    private final InternalRow nothingRestored;
     private final InternalRow passedOwn;
     private final JoinedRow joined = new JoinedRow();
     /** What goes on behind the results, and belongs to the rows that come in. */
     private InternalRow control;
+    /** Whether what is computed was processed earlier. */
+    private boolean isRestoring;
+    /** Whether there may be more rows of tables to tell. */
+    private boolean isTelling;
 
     private long streamTime;
 
@@ -157,6 +174,9 @@ final class Processors implements Operator {
         Object[] blank = new Object[spec.columns];
         blank[spec.context.control] = RunningTask.RECORD;
         nothing = new GenericInternalRow(blank);
+        Object[] restored = blank.clone();
+        restored[spec.context.control] = RunningTask.RESTORED;
+        nothingRestored = new GenericInternalRow(restored);
         Object[] passed = new Object[spec.own().size()];
         passed[0] = PASSED;
         passedOwn = new GenericInternalRow(passed);
@@ -177,7 +197,19 @@ final class Processors implements Operator {
     @Override
     public void process(InternalRow row) {
         switch (row.getInt(spec.context.control)) {
-            case RunningTask.RECORD -> record(row);
+            case RunningTask.RECORD -> {
+                isRestoring = false;
+                record(row);
+            }
+            case RunningTask.RESTORED -> {
+                isRestoring = true;
+                record(row);
+            }
+            case RunningTask.DERIVE -> {
+                isRestoring = true;
+                finish(row);
+                isTelling = spec.isTelling;
+            }
             case RunningTask.TICK -> {
                 task.touch();
                 processing.add(new Processing.Input(
@@ -192,17 +224,18 @@ final class Processors implements Operator {
         boolean wasEmpty = processing.isEmpty();
         for (int i = 0; i < spec.inputs.size(); i++) {
             Input input = spec.inputs.get(i);
-            if (row.getBoolean(input.on)) {
+            if (row.getBoolean(input.on) && (input.isRestored || !isRestoring)) {
                 processing.add(record(i, row));
             }
         }
+        boolean isPassing = spec.isPassing || isRestoring;
         if (processing.isEmpty()) {
-            if (spec.isPassing) {
+            if (isPassing) {
                 control = row;
             }
             return;
         }
-        if (spec.isPassing) {
+        if (isPassing) {
             waiting.add(new Waiting(row.copy(), processing.size()));
         }
         if (processing.isFull()) {
@@ -216,7 +249,7 @@ final class Processors implements Operator {
         Input input = spec.inputs.get(number);
         Context in = spec.context;
         return new Processing.Input(
-                number,
+                isRestoring ? Constants.RESTORED - number : number,
                 row.isNullAt(input.key) ? null : row.getBinary(input.key),
                 row.isNullAt(input.value) ? null : row.getBinary(input.value),
                 row.getLong(in.at),
@@ -276,7 +309,9 @@ final class Processors implements Operator {
             results.add(each.row);
         }
         outputs.subList(next, outputs.size()).forEach(each -> results.add(row(each)));
-        made.failures().forEach(each -> results.add(row(each)));
+        if (!isRestoring) { // those of earlier were told when they came first
+            made.failures().forEach(each -> results.add(row(each)));
+        }
     }
 
     private byte[] entry(int store, byte[] stamped) {
@@ -292,30 +327,28 @@ final class Processors implements Operator {
         @Override
         public byte[] get(int store, byte[] key) {
             int number = spec.stores.get(store);
-            return stamped(number, task.state.get(number, key));
+            return number <= GLOBAL ? global(number).get(key) : stamped(number, task.state.get(number, key));
         }
 
         @Override
         public List<byte[]> range(int store, byte[] from, byte[] end, boolean isReverse, int limit) {
             int number = spec.stores.get(store);
-            List<byte[]> found = new ArrayList<>();
-            long size = 0;
-            try (Cursor entries = task.state.range(number, from, end, isReverse)) {
-                while (found.size() < 2 * limit && size < Processing.MOST_BYTES && entries.next()) {
-                    byte[] value = stamped(number, entries.value());
-                    if (value != null) {
-                        found.add(entries.key());
-                        found.add(value);
-                        size += entries.key().length + value.length;
-                    }
-                }
+            if (number <= GLOBAL) {
+                return global(number).range(from, end, isReverse, limit);
             }
-            return found;
+            try (Cursor entries = task.state.range(number, from, end, isReverse)) {
+                return entries.page(limit, value -> stamped(number, value));
+            }
         }
 
         @Override
         public long count(int store) {
-            return task.state.count(spec.stores.get(store));
+            int number = spec.stores.get(store);
+            return number <= GLOBAL ? global(number).count() : task.state.count(number);
+        }
+
+        private GlobalTable global(int number) {
+            return task.globals.table(GLOBAL - number);
         }
 
         private byte[] stamped(int number, byte[] found) {
@@ -332,8 +365,16 @@ final class Processors implements Operator {
     @Override
     public InternalRow next() {
         InternalRow found = results.poll();
+        if (found == null && isTelling) {
+            processing.add(new Processing.Input(Constants.TELL, null, null, 0, List.of(), null, -1, -1));
+            run();
+            found = results.poll();
+            isTelling = found != null;
+        }
         if (found != null) {
-            return found instanceof Result ? joined.apply(found, nothing) : joined.apply(passedOwn, found);
+            return found instanceof Result
+                    ? joined.apply(found, isRestoring ? nothingRestored : nothing)
+                    : joined.apply(passedOwn, found);
         }
         if (control == null) {
             return null;

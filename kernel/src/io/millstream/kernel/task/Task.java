@@ -473,7 +473,10 @@ final class Task extends RunningTask {
         }
     }
 
-    /** Its producer, as what delivers its outputs sees it. */
+    /**
+     * Its producers, as what delivers its outputs sees them. What only tasks read is part of the transaction also at
+     * least once, so that no store has a record twice.
+     */
     private final class Outputs implements Sender {
         @Override
         public boolean isTransaction() {
@@ -481,11 +484,18 @@ final class Task extends RunningTask {
         }
 
         @Override
+        public boolean isRepeated() {
+            return plan.isExactlyOnce() || !plan.internal().isEmpty();
+        }
+
+        @Override
         public void send(ProducerRecord<byte[], byte[]> record, Callback callback) {
-            if (producer == committer) {
+            if (producer == committer || plan.internal().contains(record.topic())) {
                 begin();
+                committer.send(record, callback);
+            } else {
+                producer.send(record, callback);
             }
-            producer.send(record, callback);
         }
 
         @Override
@@ -496,6 +506,9 @@ final class Task extends RunningTask {
         @Override
         public void flush() {
             producer.flush();
+            if (isOpen && producer != committer) {
+                committer.flush();
+            }
         }
 
         @Override

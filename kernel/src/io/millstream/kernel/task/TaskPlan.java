@@ -3,6 +3,7 @@ package io.millstream.kernel.task;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.millstream.kernel.python.Program;
 import io.millstream.kernel.sink.Options;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -21,7 +22,8 @@ import java.util.regex.Pattern;
  * @param patterns what is read besides, all topics whose names match one of them; and where these begin
  * @param consumer settings of the consumer, by Kafka's names
  * @param producer settings of the producer, likewise
- * @param isExactlyOnce whether outputs are part of the transaction; the state and the offsets are in any case
+ * @param isExactlyOnce whether all outputs are part of the transaction; the state, the offsets and what is written
+ *     for other tasks are in any case
  * @param commitMs the shortest time from one commit to the next
  * @param idleMs how long a partition without records is waited for while others have some
  * @param hasHeaders whether headers of records are read
@@ -29,6 +31,7 @@ import java.util.regex.Pattern;
  * @param stores its stores, in the order of their numbers
  * @param tables topics that are read as tables, and are their stores' changelogs
  * @param outputs topics that it writes beside changelogs, as far as they are known
+ * @param internal those of them that only tasks of the application read
  * @param purged topics that only this subtopology reads: what is committed of them is deleted
  * @param purgeMs repartition.purge.interval.ms: how often that is done
  * @param resets where topics are read from that have no committed offset: earliest, latest, none, or
@@ -58,6 +61,7 @@ public record TaskPlan(
         List<Store> stores,
         List<String> tables,
         List<String> outputs,
+        List<String> internal,
         List<String> purged,
         long purgeMs,
         Map<String, String> resets,
@@ -111,8 +115,10 @@ public record TaskPlan(
      *
      * @param isWhole whether the changes of a transaction are seen at once
      * @param consumer settings of its consumer, by Kafka's names
+     * @param filling the processor that fills it from the records of the topic; null: it has the last value of each key
      */
-    public record Global(String topic, boolean isWhole, Map<String, String> consumer) implements Serializable {
+    public record Global(String topic, boolean isWhole, Map<String, String> consumer, Program filling)
+            implements Serializable {
         /** Without settings, which may have passwords. */
         @Override
         public String toString() {
@@ -122,11 +128,11 @@ public record TaskPlan(
 
     /** From Python's description. */
     public static TaskPlan of(String json) {
-        return of(json, List.of());
+        return of(json, List.of(), Map.of());
     }
 
-    /** The same, with timestamp extractors. */
-    static TaskPlan of(String json, List<Times> times) {
+    /** The same, with timestamp extractors, and the processors that fill global tables, by their topics. */
+    static TaskPlan of(String json, List<Times> times, Map<String, Program> fillings) {
         JsonNode node;
         try {
             node = new ObjectMapper().readTree(json);
@@ -151,7 +157,8 @@ public record TaskPlan(
                 .forEach(each -> globals.add(new Global(
                         each.get("topic").asText(),
                         each.get("whole").asBoolean(),
-                        texts(node.get("global_consumer")))));
+                        texts(node.get("global_consumer")),
+                        fillings.get(each.get("topic").asText()))));
         return new TaskPlan(
                 node.get("run").asText(),
                 node.get("application").asText(),
@@ -168,6 +175,7 @@ public record TaskPlan(
                 stores,
                 list(node.path("tables")),
                 list(node.path("outputs")),
+                list(node.path("internal")),
                 list(node.path("purged")),
                 node.path("purge_ms").asLong(PURGE_MS),
                 node.has("resets") ? texts(node.get("resets")) : Map.of(),
@@ -216,6 +224,7 @@ public record TaskPlan(
                 stores,
                 tables,
                 outputs,
+                internal,
                 purged,
                 purgeMs,
                 begins,

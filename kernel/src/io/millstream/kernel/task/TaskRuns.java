@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.python.Program;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -23,10 +24,12 @@ public final class TaskRuns {
      *
      * @param plan as {@link TaskPlan#of} takes it
      * @param times the timestamp extractors of sources that have not Kafka's default
+     * @param fillings the processors that fill global tables, by their topics
      * @return how many tasks it has
      */
-    public static int begin(String name, String plan, List<Times> times) throws InterruptedException {
-        TaskPlan made = TaskPlan.of(plan, times);
+    public static int begin(String name, String plan, List<Times> times, Map<String, Program> fillings)
+            throws InterruptedException {
+        TaskPlan made = TaskPlan.of(plan, times, fillings);
         TaskPlan counted = made.isInMemory() ? made : counted(made);
         Tasks.of(counted.run());
         Figures.begin(counted.run());

@@ -28,7 +28,8 @@ public final class StateMain {
                 new TaskPlan.Store("memory", "", true, "", "", true, false));
         TaskPlan plan = new TaskPlan(
                 "run", "app", 0, Map.of(), Map.of(), Map.of(), Map.of(), true, 1, 0, false, arguments[0], stores,
-                List.of(), List.of(), List.of(), 1, Map.of(), Map.of(), 1, 1, 4096, false, List.of(), List.of());
+                List.of(), List.of(), List.of(), List.of(), 1, Map.of(), Map.of(), 1, 1, 4096, false, List.of(),
+                List.of());
         Random dice = new Random(Long.parseLong(arguments[1]));
         int steps = Integer.parseInt(arguments[2]);
         List<TreeMap<String, String>> committed = List.of(new TreeMap<>(), new TreeMap<>());

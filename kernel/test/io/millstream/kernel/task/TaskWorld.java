@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import io.millstream.kernel.core.Folds;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -235,7 +234,7 @@ final class TaskWorld implements AutoCloseable {
         }
         for (int i = 0; i < operators.size(); i++) {
             Operator each = operators.get(i);
-            each.operation = new Operation(each.spec, state, null, (Folds.Computer) null);
+            each.operation = new Operation(each.spec, state, null, null, null);
             if (!clocks.isEmpty()) {
                 each.operation.restoreClock(clocks.get(i));
             }

@@ -47,7 +47,6 @@ if __name__ == "__main__":
         "bootstrap.servers": "localhost:9092",
         "client.id": name,
         "state.dir": str(here / name),  # each client has its own
-        "checkpoint.location": str((here / "checkpoints").absolute()),  # all clients share this one
         "deserialization.exception.handler": "continue",  # drop and count bytes that are not JSON,
         "errors.continue.max.ratio": 0.1,  # unless they are more than a tenth of the records
     }

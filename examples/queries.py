@@ -60,7 +60,6 @@ if __name__ == "__main__":
         "bootstrap.servers": "localhost:9092",
         "client.id": f"client-{port}",
         "state.dir": str(here / str(port)),
-        "checkpoint.location": str((here / "checkpoints").absolute()),
         "num.standby.replicas": 1,
         "keep.spark.warm": True,
         "application.server": f"localhost:{port}",

@@ -189,7 +189,7 @@ def test_each_public_name_is_in_the_reference() -> None:
 
 
 def texts_of_the_code() -> set[str]:
-    """Each text in the package that is no docstring, with … for what is put into it."""
+    """Each text in the package that is no docstring, with … for what is put into it; and in the kernel."""
     found: set[str] = set()
     for path in (ROOT / "millstream").rglob("*.py"):
         for node in nodes_of(syntax_of(path)):
@@ -198,6 +198,8 @@ def texts_of_the_code() -> set[str]:
             elif isinstance(node, ast.JoinedStr):
                 parts = (str(p.value) if isinstance(p, ast.Constant) else "…" for p in node.values)
                 found.add("".join(parts))
+    for path in (ROOT / "kernel" / "src").rglob("*.java"):
+        found.update(re.findall(r'"((?:[^"\\\n]|\\.)*)"', path.read_text(encoding="utf-8")))
     return found
 
 

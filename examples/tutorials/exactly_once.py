@@ -26,7 +26,6 @@ config = {
     "application.id": "receipts",
     "bootstrap.servers": "localhost:9092",
     "processing.guarantee": "exactly_once_v2",
-    "max.batch.records": 2000,  # many small transactions, so that a crash can fall between two
 }
 
 if __name__ == "__main__":

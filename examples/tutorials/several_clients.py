@@ -15,7 +15,6 @@ config = {
     "bootstrap.servers": "localhost:9092",
     "client.id": name,
     "state.dir": str(here / name),  # each client has its own
-    "checkpoint.location": str(here / "checkpoints"),  # all clients share this one
     "num.standby.replicas": 1,  # another client keeps a copy of each store
     "session.timeout.ms": 6000,  # how soon a killed client is given up
 }

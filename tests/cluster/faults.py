@@ -154,7 +154,7 @@ KINDS = {
     "once-two": Kind(("map", "count", "chain", "table", "processed"), ONCE, clients=2),
     "least-counts": Kind(("map", "count", "windows", *WINDOWS), {}),
     "least-joins": Kind((*JOINS, "processed"), {}),
-    # Without "sessions" and "final": what is read again comes in another order (docs/real-time.md).
+    # Without "sessions" and "final": what is read again comes in another order.
     "real-time": Kind(("map", "count", "windows"), REAL_TIME),
 }
 

@@ -126,7 +126,7 @@ def test_the_other_topologies_give_what_their_pages_say(program: Any) -> None:
         receipts = driver.create_output_topic("receipts", Serdes.string(), names["receipt"])
         assert receipts.read_value()["text"] == "payment p1: 7.50"
         assert driver.get_key_value_store("receipts-per-customer").get("c1") == 1
-    with TopologyTestDriver(program("real_time.py")["topology"]) as driver:
+    with TopologyTestDriver(program("latency.py")["topology"]) as driver:
         amounts = driver.create_input_topic("amounts", Serdes.string(), Serdes.long())
         amounts.pipe_key_value_list([("a", 100), ("b", 500)])
         large = driver.create_output_topic("large-orders", Serdes.string(), Serdes.long())

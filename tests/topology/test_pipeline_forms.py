@@ -46,8 +46,8 @@ def udf_in_a_closure(builder: StreamsBuilder) -> None:
         (count, ""),
         (fold, ""),
         (processor, ""),
-        (udf, "'SHOUT' in test_forms.py"),
-        (udf_in_a_closure, "'shout' in test_forms.py"),
+        (udf, "'SHOUT' in test_pipeline_forms.py"),
+        (udf_in_a_closure, "'shout' in test_pipeline_forms.py"),
     ],
 )
 def test_a_udf_needs_batches(program: Callable[[StreamsBuilder], None], because: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.model import StoreKind, ValueAndTimestamp
+from millstream.model import StoreKind
 from millstream.processors.changes import Transforming
 from millstream.serdes.serde import Serde
 from millstream.topology.nodes import (
@@ -52,8 +52,7 @@ class StoreSpec:
         kind, window_size_ms, retention_ms, history_ms, duplicates: as in `topology.nodes.Store`.
         timestamped: whether its interface includes the timestamps of values.
         logged: whether it has a changelog.
-        read_only: whether it is a global store, which all processors can read.
-        filled_by: the only one that fills it; -1 if it is filled outside of the graph.
+        read_only: whether it is a global store, which all processors can read, and which is filled elsewhere.
     """
 
     name: str
@@ -67,7 +66,6 @@ class StoreSpec:
     history_ms: int | None = None
     duplicates: bool = False
     read_only: bool = False
-    filled_by: int = -1
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,7 @@ class Input:
     """A step outside that sends its records to these processors, one after the other.
 
     Attributes:
-        is_global: whether they are all records of a global store's topic, for each task; they do not advance
-            its stream time.
+        is_global: whether they are all records of a global store's topic; they have no stream time.
         is_of_table: whether its records are changes of a table, for processors of tables.
     """
 
@@ -335,33 +332,6 @@ def _globals(group: Sequence[Process], nodes: Sequence[Node]) -> list[GlobalRead
     tables = [read.of for read in reads if read.of is not None]
     wanted = {table for node in group for table in global_stores_of(node, tables)}
     return [read for read in reads if read.of in wanted]
-
-
-@dataclass(frozen=True)
-class Keeping:
-    """Supplies the processor of a global table, which puts its records into the store."""
-
-    store: str
-    timestamped: bool
-
-    def __call__(self) -> _Keeper:
-        return _Keeper(self)
-
-
-class _Keeper:
-    def __init__(self, of: Keeping) -> None:
-        self._of = of
-
-    def init(self, context: Any) -> None:
-        self._store = context.get_state_store(self._of.store)
-
-    def process(self, record: Any) -> None:
-        if record.key is None:
-            return
-        value = record.value
-        if self._of.timestamped and value is not None:
-            value = ValueAndTimestamp(value, record.timestamp)
-        self._store.put(record.key, value)
 
 
 def _first_names(nodes: Sequence[Node]) -> dict[tuple[str, Node], str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -132,10 +132,6 @@ class ProcessorTask:
         nodes = []
         for number, spec in enumerate(graph.processors):
             mine = {graph.stores[n].name: stores[n] for n in spec.stores}
-            for n in (n for n in spec.stores if graph.stores[n].filled_by == number):
-                # A global store's own processor has a view that can write.
-                writable = replace(graph.stores[n], read_only=False)
-                mine[writable.name] = store_of(writable, home.store(n), scope, None)
             nodes.append(_Node(self, number, spec, {**everywhere, **mine}))
         for node, spec in zip(nodes, graph.processors, strict=True):
             for child in spec.children:

@@ -61,13 +61,13 @@ def test_what_is_read_goes_through_the_processor() -> None:
     """In a batch it sees what it put before; a batch is kept as a whole, with its offset."""
     store = opened(topology(), "global")
     store.apply([(b"ab", b"x", 1), (b"ac", b"y", 2)], 2)
-    store.apply([(b"ab", None, 3), (b"ad", b"z", 4)], 4, 7)
+    store.apply([(b"ab", None, 3), (b"ad", b"z", 4)], 4)
     assert store.get(b"ab") is None
     assert store.get(b"ac") == to_stored(b"Y", 2)
     assert store.get(b"a") == to_stored(b"XYNoneZ", 4)
     assert store.get(b"count") == to_stored(b"3", 4)
     assert [key for key, _ in store.range(None, None)] == [b"a", b"ac", b"ad", b"count"]
-    assert (store.name, store.position, store.epoch) == ("global", 4, 7)
+    assert (store.name, store.position) == ("global", 4)
 
 
 def test_serdes_with_a_registry_have_that_of_the_configuration() -> None:

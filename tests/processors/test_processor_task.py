@@ -15,6 +15,7 @@ from millstream import (
     FixedKeyProcessor,
     FixedKeyRecord,
     KStream,
+    Materialized,
     Processor,
     PunctuationType,
     Record,
@@ -23,12 +24,14 @@ from millstream import (
     StoreBuilder,
     Stores,
     StreamsBuilder,
+    Topology,
     ValueAndTimestamp,
 )
 from millstream.errors import IllegalStateException, SerializationException, StreamsException
-from millstream.model import StoreKind
-from millstream.processors.graph import Child
+from millstream.model import StoreKind, TaskId
+from millstream.processors.graph import Child, Graph, filling_graph
 from millstream.processors.task import ProcessorTask
+from millstream.topology.nodes import GlobalTable
 
 DAY = timedelta(days=1)
 
@@ -247,39 +250,43 @@ class Scheduled(Table):
         context.schedule(timedelta(seconds=1), PunctuationType.STREAM_TIME, print)
 
 
+def global_store(supplier: Any) -> Topology:
+    builder = StreamsBuilder()
+    kept = Stores.in_memory_key_value_store("global")
+    store = Stores.key_value_store_builder(kept, Serdes.string(), Serdes.long())
+    builder.add_global_store(store, "g", Consumed.with_(Serdes.string(), Serdes.long()), supplier)
+    builder.stream("in").process(Reads).to("out")
+    return builder.build()
+
+
+def filling(topology: Topology) -> Graph:
+    (table,) = [node for node in topology.nodes if isinstance(node, GlobalTable)]
+    return filling_graph(table, application_id="a", config={}, default=(None, None))
+
+
 def test_what_fills_a_global_store_is_not_punctuated() -> None:
     """Its context refuses that, as in Kafka Streams."""
-    builder = StreamsBuilder()
-    store = Stores.key_value_store_builder(
-        Stores.in_memory_key_value_store("global"), Serdes.string(), Serdes.long()
-    )
-    builder.add_global_store(store, "g", Consumed.with_(Serdes.string(), Serdes.long()), Scheduled)
-    builder.stream("in").process(Reads).to("out")
+    task = ProcessorTask(filling(global_store(Scheduled)), TaskId(0, 0), MemoryHome())
     with pytest.raises(
         IllegalStateException, match=r"fills a global store, where schedule\(\) is not available"
     ):
-        task_of(plan_of(builder.build()), MemoryHome()).init()
+        task.init()
 
 
 def test_a_global_store_is_filled_by_its_processor_and_read_by_those_that_name_it() -> None:
-    """Its records have no part in stream time."""
-    builder = StreamsBuilder()
-    supplier = Stores.in_memory_key_value_store("global")
-    store = Stores.key_value_store_builder(supplier, Serdes.string(), Serdes.long())
-    builder.add_global_store(store, "g", Consumed.with_(Serdes.string(), Serdes.long()), Table)
-    builder.stream("in").process(Reads).to("out")
-    plan = plan_of(builder.build())
-    assert [given.is_global for given in plan.graph.inputs] == [False, True]
+    """Its records have no part in stream time; who reads it cannot write it."""
+    topology = global_store(Table)
     home = MemoryHome()
-    task = task_of(plan, home)
-    task.process(1, raw("k", None, 99)._replace(value=(4).to_bytes(8, "big")))
-    assert task.stream_time_ms is None
-    task.process(0, raw("a", "k", 5))
-    task.process(0, raw("a", "l", 6))
+    fills = ProcessorTask(filling(topology), TaskId(0, 0), home)
+    fills.process(0, raw("k", None, 99)._replace(value=(4).to_bytes(8, "big")))
+    assert fills.stream_time_ms is None
+    plan = plan_of(topology)
+    assert [given.is_global for given in plan.graph.inputs] == [False]
+    assert [(store.name, store.read_only) for store in plan.graph.stores] == [("global", True)]
+    reads = task_of(plan, home)
+    reads.process(0, raw("a", "k", 5))
+    reads.process(0, raw("a", "l", 6))
     assert [record.value for _, record in home.left] == [b"8", b"None"]
-    assert home.changes == []
-    (writes,) = [spec for spec in plan.graph.stores if spec.read_only]
-    assert writes.name == "global"
 
 
 def test_a_global_table_is_read_with_its_timestamps_and_never_written() -> None:
@@ -295,15 +302,11 @@ def test_a_global_table_is_read_with_its_timestamps_and_never_written() -> None:
             self.users.put(record.key, None)
 
     builder = StreamsBuilder()
-    from millstream import Materialized
-
     builder.global_table("u", Materialized.as_("users"))
     builder.stream("in").process(Looks)
-    task = task_of(plan_of(builder.build()), MemoryHome())
-    task.process(1, raw("a", "Ann", 3))
-    task.process(1, raw("b", "Bob", 3))
-    task.process(1, raw("b", None, 4))
-    task.process(1, raw(None, "nobody", 4))
+    home = MemoryHome()
+    home.store(0).put(b"a", (3).to_bytes(8, "big") + b"Ann")
+    task = task_of(plan_of(builder.build()), home)
     for key in "ab":
         with pytest.raises(
             IllegalStateException, match="'users' is a global store, which processors can only read"

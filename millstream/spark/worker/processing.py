@@ -163,7 +163,7 @@ class _Task:
         self._graph = graph
         self._passes_over = passes_over
         self._writes_over = writes_over
-        self._filling = {store.filled_by for store in graph.stores if store.read_only}
+        self._fills_globals = any(given.is_global for given in graph.inputs)
         self._task_id = task_id
         self._stores = [_Entries(number, self) for number in range(len(graph.stores))]
         self._clock_ms: int | None = 0 if is_timed else None
@@ -328,7 +328,7 @@ class _Task:
     def failed(self, processor: int, record: Any, error: Exception, /) -> None:
         name = self._graph.processors[processor].name
         # Every client fills a global store in the same way, so none may leave a record out.
-        self._give_up(processor, name, error, may=self._passes_over and processor not in self._filling)
+        self._give_up(processor, name, error, may=self._passes_over and not self._fills_globals)
 
     def unwritten(self, outside: int, part: str, error: Exception, /) -> None:
         number = unwritten_number(self._graph, outside, part)

@@ -67,7 +67,8 @@ class World:
             isolation_level="read_committed",
         )
         self._written: Counter[Result] = Counter()
-        self._start_ms = int(time.time() * 1000)  # Kafka would soon forget older records
+        # Kafka would soon forget older records. Windows begin at full seconds.
+        self._start_ms = int(time.time()) * 1000
 
     def topic(self, topic: str) -> str:
         return f"{self.name}-{topic}"

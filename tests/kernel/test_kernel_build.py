@@ -86,15 +86,19 @@ missing, they run as before."""
 
 IN_TASKS = (
     "org.apache.spark.TaskContext",
+    "org.apache.spark.SparkEnv",
     "org.apache.spark.rdd.",
+    "org.apache.spark.rpc.",
     "org.apache.spark.sql.catalyst.",
     "org.apache.spark.sql.classic.",
     "org.apache.spark.sql.execution.Spark",
     "org.apache.spark.sql.internal.connector.",
+    "org.apache.spark.util.RpcUtils",
     "org.rocksdb.",
     "scala.",
 )
-"""What tasks use besides: their operators are nodes of Spark's plans, and their rows are Spark's own."""
+"""What tasks use besides: their operators are nodes of Spark's plans, and their rows are Spark's own. From
+executors they reach the driver over Spark's RPC."""
 
 CORE_MAY_NOT = ("org.apache.spark.", "org.apache.kafka.clients.")
 """What a pure core does not know."""

@@ -26,6 +26,7 @@ _WORLD = textwrap.dedent(
     from millstream import Consumed, ExecutorLostException, Materialized, Serdes, StreamsBuilder
     from millstream.config import runs_tasks
     from millstream.model import TopicPartition
+    from millstream.spark.compile.record_handlers import RecordHandlers
     from millstream.spark.run.task_run import is_up_to_date
     from spark_start import WITHOUT_CODE, java_options
     from waiting import wait_until
@@ -102,9 +103,10 @@ _KILLED = textwrap.dedent(
 )
 _ASKED = textwrap.dedent(
     """
-    world = world_on(3, 4, transaction_timeout_ms=10_000)
+    handlers = RecordHandlers(deserialization=True)
+    world = world_on(3, 4, transaction_timeout_ms=10_000, handlers=handlers)
     towns = builder.global_table("asked-towns", strings)
-    joined = builder.stream("asked-in", strings).join(
+    joined = builder.stream("asked-in", Consumed.with_(Serdes.long(), Serdes.string())).join(
         towns, lambda value: value, lambda value, town: F.concat_ws("+", value, town)
     )
     joined.to("asked-out")
@@ -124,7 +126,8 @@ _ASKED = textwrap.dedent(
     at = TopicPartition("asked-in", 0)
     world.produce("asked-towns", "Rome", key="a")
     running = start()
-    world.produce("asked-in", *["a"] * 9, None)
+    world.produce("asked-in", *["a"] * 9, key="a number")
+    world.produce("asked-in", "a", key="no number")
     assert {each.value() for each in world.read("asked-out", 9, 100)} == {b"a+Rome"}
     wait_until(lambda: running.metadata().records == 10, "it is told what they have read")
     nothing = {TopicPartition("asked-in", partition): 0 for partition in (0, 1)}
@@ -134,16 +137,16 @@ _ASKED = textwrap.dedent(
 
     world.produce("asked-towns", "Paris", key="a")
     assert is_up_to_date(world.engine.spark, "asked-towns", 60_000)
-    world.produce("asked-in", "a")
+    world.produce("asked-in", "a", key="a number")
     assert world.read("asked-out", 10)[-1].value() == b"a+Paris"
 
     for each in executors():
         each.kill()
-    world.produce("asked-in", *["a"] * 5)
+    world.produce("asked-in", *["a"] * 5, key="a number")
     world.read("asked-out", 15, 100)
     wait_until(lambda: len(running.metadata().lost_executors) == 2, "both losses are seen", 60)
 
-    world.produce("asked-in", *["a"] * 1000)
+    world.produce("asked-in", *["a"] * 1000, key="a number")
     wait_until(lambda: running.metadata().position[at] > 16, "more is read", 60)
     read = running.metadata().position[at]
     running.stop()

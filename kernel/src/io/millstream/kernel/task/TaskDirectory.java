@@ -56,14 +56,11 @@ final class TaskDirectory implements AutoCloseable {
         while (true) {
             try {
                 return new TaskDirectory(path);
-            } catch (InUseException error) {
-                if (System.nanoTime() - until > 0) {
+            } catch (IllegalStateException error) {
+                if (!(error instanceof InUseException) || System.nanoTime() - until > 0) {
                     LOG.info("{}; this executor has {}", error.getMessage(), own);
                     return new TaskDirectory(own);
                 }
-            } catch (IllegalStateException error) {
-                LOG.info("{}; this executor has {}", error.getMessage(), own);
-                return new TaskDirectory(own);
             }
             LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(PAUSE_MS));
         }

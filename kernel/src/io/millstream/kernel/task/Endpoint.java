@@ -7,6 +7,7 @@ import java.io.ObjectInputStream;
 import java.io.ObjectOutputStream;
 import java.io.Serializable;
 import java.io.UncheckedIOException;
+import java.util.UUID;
 import java.util.function.Consumer;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.rpc.RpcAddress;
@@ -53,10 +54,12 @@ final class Endpoint implements ThreadSafeRpcEndpoint {
         SparkEnv spark = SparkEnv.get();
         if (here == null || here.env != spark.rpcEnv()) {
             Endpoint made = new Endpoint(spark.rpcEnv());
+            String name = NAME;
             if (isExecutor()) {
                 made.driver = RpcUtils.makeDriverRef(NAME, spark.conf(), made.env);
+                name += "-" + UUID.randomUUID(); // sessions may have class loaders, and so endpoints, of their own
             }
-            made.self = made.env.setupEndpoint(NAME, made);
+            made.self = made.env.setupEndpoint(name, made);
             here = made;
         }
         return here;

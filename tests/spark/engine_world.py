@@ -79,6 +79,7 @@ class EngineWorld:
                 **producer,
                 **servers,
             },
+            global_consumer=servers,
         )
 
     def topic(self, base: str, partitions: int = 1) -> str:

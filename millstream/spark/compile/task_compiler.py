@@ -41,7 +41,7 @@ from millstream.spark.compile.flow import (
     TOPIC,
     Flow,
 )
-from millstream.spark.compile.plans import has_python
+from millstream.spark.compile.plans import has_clock, has_python
 from millstream.spark.compile.record_failures import asking
 from millstream.spark.compile.source import in_range
 from millstream.spark.compile.task_building import TaskBuilding
@@ -158,7 +158,8 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
             rows,
-            has_python(rows),
+            # The current time is that of the beginning of a batch, which must not last an hour.
+            has_python(rows) or has_clock(rows),
             tuple(building.stores),
             dict(building.store_serdes),
             tuple(building.times),

@@ -43,7 +43,6 @@ from millstream.spark.compile.task_compiler import CompiledTask, compile_task
 from millstream.spark.jvm.executors import Executors, slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
-from millstream.spark.jvm.spark_settings import launch_defaults
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.ending import of_ended_jvm
@@ -138,13 +137,7 @@ class SparkEngine:
         self._closing = closing or threading.Event()
         # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
-        self._session = SharedSession(
-            settings.spark,
-            settings.application_id,
-            spark,
-            self._closing,
-            defaults=launch_defaults(),
-        )
+        self._session = SharedSession(settings.spark, settings.application_id, spark, self._closing)
         try:
             _check_session(self.spark)
         except BaseException:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import os
+
 import pytest
 from pyspark.errors import PySparkAttributeError
 
@@ -20,10 +22,14 @@ from millstream.spark.jvm.spark_settings import (
 )
 
 
-def test_the_users_word_goes_before_our_defaults_and_the_configuration_before_both() -> None:
-    """For what Spark starts with."""
+def test_the_users_word_goes_before_our_defaults_and_the_configuration_before_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For what Spark starts with. There are more slots than tasks, whatever the number of cores."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert launch_settings("app", {}, {}, our_workers=True) == {
-        "spark.master": "local[*]",
+        "spark.master": "local[256]",
+        "spark.default.parallelism": "3",
         "spark.app.name": "app",
         "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
@@ -47,6 +53,7 @@ def test_the_users_word_goes_before_our_defaults_and_the_configuration_before_bo
         "spark.authenticate",
         "spark.python.daemon.module",
         "spark.ui.retainedJobs",
+        "spark.default.parallelism",
     }
     # Spark makes a secret for threads of its own process, and none for executors in others.
     assert "spark.authenticate" not in launch_settings(

@@ -69,8 +69,6 @@ _SCAN_S = 1.0
 _SCAN_SHARE = 10
 """A scan of the store waits this many times as long as the last one took: a tenth of one core at most."""
 
-_BATCHES = 12
-_LEAST_BATCH = 2_000
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives half a minute: half the CPU time of Java's defaults, so a quicker start."""
 
@@ -387,28 +385,35 @@ class DemoRun:
         )
         ends = self._ends
         return Progress(
-            counted=sum(sum(pipeline.position.values()) for pipeline in pipelines),
+            counted=sum(
+                offset
+                for pipeline in pipelines
+                for at, offset in pipeline.position.items()
+                if at.topic == LINES
+            ),
             lines=self._sent if ends is None else sum(ends.values()),
             complete=ends is not None,
             per_second=sum(pipeline.records_per_second for pipeline in pipelines),
             store_lag=store_lag,
-            batch_id=max((pipeline.batch_id for pipeline in pipelines), default=-1),
         )
 
     def _is_complete(self, threads: tuple[ThreadMetadata, ...], offsets: Offsets) -> bool:
-        """Whether the pipeline has read all lines, and the store has all of its output."""
+        """Whether all lines are split, their words counted, and all counts in the store."""
         if self._ends is None:
             return False
-        position = {
+        finished = {
             at: offset
             for thread in threads
             for pipeline in thread.pipelines
-            for at, offset in pipeline.position.items()
+            for at, offset in (pipeline.finished or {}).items()
         }
-        if any(position.get(at, 0) < end for at, end in self._ends.items()):
+        if any(finished.get(at, 0) < end for at, end in self._ends.items()):
             return False
-        # A position includes a batch only once the batch is written, so the changelog's ends are final by
-        # now. The client's own values may be a second old.
+        # By now all words are in the topic between the subtopologies, whose last record is the end of a
+        # transaction; and once they are counted, all counts are in the changelog.
+        words = {at for at in finished if at.topic != LINES}
+        if not words or any(finished[at] < end - 1 for at, end in offsets.ends(words).items()):
+            return False
         stored = {
             at: offset
             for thread in threads
@@ -470,8 +475,6 @@ class DemoRun:
                 "bootstrap.servers": servers,
                 "state.dir": self.work / "state",
                 "num.stream.threads": THREADS,
-                # To show progress; by default there would be few batches.
-                "max.batch.records": max(_LEAST_BATCH, self.corpus.size // 35 // _BATCHES),
                 # So that everything that Spark and Java write is removed with the rest.
                 "spark.local.dir": str(self.work / "spark"),
                 "spark.driver.extraJavaOptions": f'{_JAVA_OPTIONS} -Djava.io.tmpdir="{self.work / "java"}"',

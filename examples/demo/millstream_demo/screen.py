@@ -133,7 +133,7 @@ def _numbers(view: View) -> Text:
     if progress.counted:
         line.append(f"   {progress.per_second:,.0f} records/s", style="cyan")
     elif view.state == "RUNNING":
-        line.append("   the first batch is on its way: Spark compiles", style="cyan")
+        line.append("   the first records are on their way: Spark compiles", style="cyan")
     if progress.lines:
         line.append(f"   lag {progress.lag:,}")
     if progress.store_lag:
@@ -167,12 +167,7 @@ def _threads(threads: tuple[ThreadMetadata, ...]) -> Table:
     table.add_column("pipelines", no_wrap=True, overflow="ellipsis", min_width=23)
     table.add_column("tasks", no_wrap=True, overflow="ellipsis")
     for thread in threads:
-        pipelines = ", ".join(
-            f"{pipeline.name} (batch {pipeline.batch_id}, {pipeline.batch_ms:,} ms)"
-            if pipeline.batch_id >= 0
-            else pipeline.name
-            for pipeline in thread.pipelines
-        )
+        pipelines = ", ".join(pipeline.name for pipeline in thread.pipelines)
         running = thread.thread_state == "RUNNING"
         table.add_row(
             Text(thread.thread_name),

@@ -32,7 +32,6 @@ class Progress:
     complete: bool = False
     per_second: float = 0.0
     store_lag: int = 0
-    batch_id: int = -1
 
     @property
     def lag(self) -> int:

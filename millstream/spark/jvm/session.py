@@ -94,14 +94,11 @@ class SharedSession:
         app_name: str,
         given: SparkSession | None = None,
         closing: threading.Event | None = None,
-        *,
-        defaults: Mapping[str, str] | None = None,
     ) -> None:
         """Start Spark, or join a running one.
 
         Args:
             settings: `spark.*` from the configuration.
-            defaults: defaults for a Spark that is started, over our other defaults.
             given: the user's own session; it is left running.
             closing: set, from any thread, when the session is no longer wanted; starting then ends soon.
 
@@ -120,7 +117,7 @@ class SharedSession:
         else:
             _acquire(SharedSession._lock, closing)
             try:
-                base = _start(settings, app_name, closing, defaults or {})
+                base = _start(settings, app_name, closing)
                 SharedSession._users += 1
                 user_settings = SharedSession._user_settings
             finally:
@@ -357,12 +354,7 @@ def _forget_jvm() -> None:
     SparkSession._activeSession = None
 
 
-def _start(
-    settings: Mapping[str, str],
-    app_name: str,
-    closing: threading.Event,
-    defaults: Mapping[str, str],
-) -> SparkSession:
+def _start(settings: Mapping[str, str], app_name: str, closing: threading.Event) -> SparkSession:
     if not _has_jvm():
         _forget_jvm()
     if SparkContext._active_spark_context is not None:
@@ -374,7 +366,6 @@ def _start(
         return SparkSession.builder.getOrCreate()
     _wait_for_launch(closing)
     user_settings = SharedSession._user_settings = _submitted_settings()
-    user_settings = {**defaults, **user_settings}
     chosen = launch_settings(
         app_name, settings, user_settings, our_workers=_workers_are_ours({**user_settings, **settings})
     )

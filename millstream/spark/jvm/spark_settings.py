@@ -16,7 +16,6 @@ __all__ = [
     "SQL_DEFAULTS",
     "has_connector",
     "java_options",
-    "launch_defaults",
     "launch_settings",
     "quiet_options",
     "settings_in_arguments",
@@ -77,7 +76,6 @@ _NEEDED = frozenset(
 client's own configuration can choose them for its pipelines."""
 
 _LAUNCH_DEFAULTS: Mapping[str, str] = {
-    "spark.master": "local[*]",
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -123,13 +121,12 @@ _ARGUMENTS: Mapping[str, str] = {
 """Arguments of spark-submit equivalent to a setting that we set or use."""
 
 
-def launch_defaults(cores: int | None = None) -> dict[str, str]:
-    """Defaults for a Spark that is started for tasks."""
-    found = cores or os.cpu_count() or 1
+def _with_slots(cores: int) -> dict[str, str]:
+    """A Spark in this process, with a slot for each task."""
     return {
-        "spark.master": f"local[{max(_SLOTS, found)}]",
+        "spark.master": f"local[{max(_SLOTS, cores)}]",
         # Spark splits data without partitions of its own by it, such as a DataFrame of Python rows.
-        "spark.default.parallelism": str(max(2, found)),
+        "spark.default.parallelism": str(max(2, cores)),
     }
 
 
@@ -148,6 +145,8 @@ def launch_settings(
         our_workers: Python workers find this package.
     """
     chosen = {**_LAUNCH_DEFAULTS, "spark.app.name": app_name}
+    if "spark.master" not in {*given, *settings}:
+        chosen |= _with_slots(os.cpu_count() or 1)
     master = {**chosen, **given, **settings}["spark.master"]
     if master.startswith("local"):
         chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ _STOP_SECONDS = 5.0
 """How long stopping waits for the query to end; it takes 10 to 30 ms."""
 _SETTLE_SECONDS = 10.0
 """How long stopping waits for tasks to commit, after which nothing is repeated."""
+_RATE_SECONDS = 1.0
 
 
 class QueryPipeline:
@@ -61,6 +62,8 @@ class QueryPipeline:
         self._answered_at = time.monotonic()
         self._gateway = SparkContext._gateway
         self._first: int | None = None
+        self._counted = time.monotonic(), 0
+        """When records were counted last, and how many there were."""
         self._last = PipelineMetadata(name, True)
         self._ended = threading.Event()
         self._waiter = threading.Thread(target=self._wait, name=f"pipeline-{name}-waiter", daemon=True)
@@ -167,10 +170,13 @@ class QueryPipeline:
                     self._last = self._parsed(_json(progress))
                 if self._run is not None:
                     run = self._run
-                    self._last = _with_read(self._last, run.read(), run.records(), run.ends())
+                    self._last = _with_read(self._last, run)
                     # A batch may last an hour, and reports nothing until its end.
                     lost = self._lost_executors()
-                    self._last = replace(self._last, dropped=self._dropped, lost_executors=lost)
+                    rate = self._rate(time.monotonic(), self._last.records)
+                    self._last = replace(
+                        self._last, records_per_second=rate, dropped=self._dropped, lost_executors=lost
+                    )
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
         elif self._last.running:
@@ -212,24 +218,26 @@ class QueryPipeline:
             lost_executors=self._lost_executors(),
         )
 
+    def _rate(self, now: float, records: int) -> float:
+        """How many records a second its tasks have read lately."""
+        since, before = self._counted
+        if now - since < _RATE_SECONDS:
+            return self._last.records_per_second
+        self._counted = now, records
+        return max(0, records - before) / (now - since)
+
     @property
     def _dropped(self) -> int:
         return self._drops.total
 
 
-def _with_read(
-    reported: PipelineMetadata,
-    read: Mapping[TopicPartition, int],
-    records: int,
-    ends: Mapping[TopicPartition, int],
-) -> PipelineMetadata:
-    """The facts of a progress report, sent at the end of a batch; includes what was read since then."""
-    finished = reported.position if reported.finished is None else reported.finished
-    position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **read}.items()}
-    records = max(reported.records, records)
-    lag = None
-    if ends:
-        lag = {at: max(0, end - position.get(at, 0)) for at, end in ends.items()}
+def _with_read(reported: PipelineMetadata, run: TaskRun) -> PipelineMetadata:
+    """With what its tasks have read and committed; Spark reports nothing before its batch has ended."""
+    finished = run.finished()
+    position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **run.read()}.items()}
+    ends = run.ends()
+    lag = {at: max(0, end - position.get(at, 0)) for at, end in ends.items()} if ends else None
+    records = max(reported.records, run.records())
     return replace(reported, position=position, finished=finished, records=records, lag=lag)
 
 

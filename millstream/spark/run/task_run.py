@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from millstream.model import TopicPartition
 from millstream.spark.compile.source import without_internal
 from millstream.spark.jvm.java_names import java_class
+from millstream.spark.run.progress import positions
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
     FrameRead,
@@ -231,6 +232,11 @@ class TaskRun:
     def read(self) -> dict[TopicPartition, int]:
         """The next offset of each partition read in this run."""
         return _by_partition(self._runs.positions(self.name))
+
+    def finished(self) -> dict[TopicPartition, int]:
+        """The committed offset of each of these partitions."""
+        start, _ = self.unfinished()
+        return {TopicPartition(*at): offset for at, offset in positions(start).items()}
 
     def ends(self) -> dict[TopicPartition, int]:
         """Where these partitions end, as far as that is known."""

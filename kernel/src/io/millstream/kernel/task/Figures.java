@@ -1,6 +1,7 @@
 package io.millstream.kernel.task;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.millstream.kernel.sink.Written;
 import java.io.Serializable;
@@ -29,6 +30,9 @@ final class Figures implements Serializable {
     private final Map<String, Set<String>> places = new TreeMap<>();
     /** The last of those that were late, by the stream time. */
     private final Map<String, long[]> latest = new TreeMap<>();
+
+    /** How often tasks did something, and how long that took: in sum, at least and at most, in ns. */
+    private final Map<String, long[]> spans = new TreeMap<>();
 
     private Written written = new Written();
     private long records;
@@ -72,6 +76,17 @@ final class Figures implements Serializable {
         written.add(more);
     }
 
+    /** A task did something for so long. */
+    void took(String what, long ns) {
+        took(what, new long[] {1, ns, ns, ns});
+    }
+
+    private synchronized void took(String what, long[] more) {
+        spans.merge(what, more, (one, other) -> new long[] {
+            one[0] + other[0], one[1] + other[1], Math.min(one[2], other[2]), Math.max(one[3], other[3])
+        });
+    }
+
     /** A record was dropped; `from` may be null. */
     synchronized void dropped(String what, String from) {
         dropped.merge(what, 1L, Long::sum);
@@ -105,6 +120,7 @@ final class Figures implements Serializable {
         more.places.forEach((what, from) ->
                 places.computeIfAbsent(what, key -> new TreeSet<>()).addAll(from));
         more.latest.forEach(this::noteLatest);
+        more.spans.forEach(this::took);
     }
 
     /** All of it, but for what was counted before. */
@@ -121,6 +137,7 @@ final class Figures implements Serializable {
         dropped.clear();
         places.clear();
         latest.clear();
+        spans.clear();
     }
 
     private static void put(ObjectNode offsets, TopicPartition at, long offset) {
@@ -139,7 +156,8 @@ final class Figures implements Serializable {
     }
 
     /**
-     * All of it, in JSON, in the form of a progress report of Spark (millstream/spark/run/dropped.py).
+     * All of it, in JSON, in the form of a progress report of Spark (millstream/spark/run/dropped.py); and `tasks`, how
+     * often they did what, and the ms that it took: in sum, at least, at most.
      *
      * @param batch the number that its batch is to have
      */
@@ -158,6 +176,13 @@ final class Figures implements Serializable {
         dropped.forEach(observed::put);
         places.forEach((what, from) -> from.forEach(observed.withArrayProperty(what + ":in")::add));
         latest.forEach((what, how) -> Arrays.stream(how).forEach(observed.withArrayProperty(what + ":latest")::add));
+        ObjectNode times = all.putObject("tasks");
+        spans.forEach((what, span) -> {
+            ArrayNode found = times.putArray(what).add(span[0]);
+            for (int i = 1; i < span.length; i++) {
+                found.add(span[i] / 1e6);
+            }
+        });
         ObjectNode metrics = all.putObject("sink").putObject("metrics");
         written.metrics(batch).forEach(metrics::put);
         clear();

@@ -87,6 +87,9 @@ final class Task extends RunningTask {
     private boolean isDirty;
     private boolean isAsking;
     private long lastCommit = System.nanoTime();
+    /** Since when it has worked, without waiting for records or for a commit. */
+    private long working = System.nanoTime();
+
     private volatile boolean isHurried;
     private volatile long records;
     /** When all offsets were committed, by the nano time; 0 if they were not. */
@@ -343,7 +346,7 @@ final class Task extends RunningTask {
                 return row.of(record, topics.get(record.topic()), heads.time());
             }
             if (isHeld()) {
-                reading.fetch(0);
+                fetch(0);
                 if (!heads.isReady(System.nanoTime()) && takeHeld()) {
                     return row.of(FLUSH);
                 }
@@ -356,11 +359,20 @@ final class Task extends RunningTask {
             }
             long wait = Math.min(left, longestWait(now));
             if (replay == null) {
-                reading.fetch(wait);
+                fetch(wait);
             } else {
                 replay.fetch(wait);
             }
         }
+    }
+
+    /** Waits for records; what comes before it is work. */
+    private void fetch(long timeoutMs) {
+        long begun = System.nanoTime();
+        figures.took("process", begun - working);
+        reading.fetch(timeoutMs);
+        working = System.nanoTime();
+        figures.took("poll", working - begun);
     }
 
     @Override
@@ -558,6 +570,8 @@ final class Task extends RunningTask {
     @Override
     void commit() {
         isAsking = false;
+        long begun = System.nanoTime();
+        figures.took("process", begun - working);
         try {
             tryToCommit();
         } catch (RuntimeException error) {
@@ -565,6 +579,8 @@ final class Task extends RunningTask {
             calls.check();
         }
         lastCommit = System.nanoTime();
+        working = lastCommit;
+        figures.took("commit", lastCommit - begun);
         isDirty = false;
         isHurried = false;
     }

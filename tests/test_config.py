@@ -40,7 +40,7 @@ def test_two_keys_are_enough() -> None:
     assert made.num_stream_threads == 1
     assert made.replication_factor == -1
     assert made.request_timeout_s == 40.0
-    assert made.commit_interval == timedelta(milliseconds=100)
+    assert made["commit.interval.ms"] == 100
     assert made.checkpoints == str(made.state_dir / "app" / "checkpoints")
     assert made.default_key_serde is None
     assert not made.embedded

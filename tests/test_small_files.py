@@ -33,7 +33,7 @@ from millstream.jars.jar_cache import ensure
 from millstream.jars.jar_table import Jar
 from millstream.java import JavaHome, home_for_spark
 from millstream.kernel import shipped_kernel
-from millstream.small_files import create_whole, from_json, read_text, write_whole
+from millstream.small_files import from_json, read_text, write_whole
 from millstream.stores.directory import StateDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -402,14 +402,6 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_else_is_left(
                 write_whole(file, "third")
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
     assert read_text(file) == "second"
-
-
-def test_a_file_is_created_once(tmp_path: Path) -> None:
-    """Whoever is second leaves the first one's content."""
-    file = tmp_path / "file"
-    assert create_whole(file, "one")
-    assert not create_whole(file, "two")
-    assert [(entry.name, read_text(entry)) for entry in tmp_path.iterdir()] == [("file", "one")]
 
 
 def test_what_is_wrong_with_json_is_said_in_words() -> None:

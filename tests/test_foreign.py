@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from millstream.group.trust import unknown_work
 
 from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED, listed, printable, printable_lines

@@ -859,7 +859,7 @@ def test_each_part_of_the_compiler_imports_only_what_the_map_shows_below_it() ->
 
 def test_each_node_has_a_row_in_the_compilers_table() -> None:
     """A global table has none, because it is in no pipeline; its reader has one."""
-    rows = {name for name, _ in code_of(PACKAGE / "spark" / "compile" / "compiler.py").attributes}
+    rows = {name for name, _ in code_of(PACKAGE / "spark" / "compile" / "task_compiler.py").attributes}
     classes = [each for each in vars(nodes).values() if isinstance(each, type)]
     of_nodes = {each.__name__ for each in classes if issubclass(each, nodes.Node)}
     missing = {name for name in of_nodes if f"nodes.{name}" not in rows}

@@ -451,7 +451,6 @@ BY_THEMSELVES: Mapping[str, str] = {
     "jars/ivy.py: _certificates": "the certificates that the user names",
     # a mark without content
     "stores/rocksdb_store.py: _mark_damaged": "a mark without content",
-    "spark/jvm/executors.py: _missing": "a mark without content",
     # secrets and channels of one process and its child
     "kafka/clients.py: _load_texts": "a key that only this process reads, at once",
     "query/sql_program.py: main": "/dev/null",

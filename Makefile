@@ -49,7 +49,7 @@ bench: setup ## Compare with Kafka Streams, Spark and Quix Streams: 15 minutes (
 chaos: setup ## Inject random faults for minutes, then check exact counts (ARGS="--seed 7 --minutes 10 --faults 20")
 	@PYTHONPATH=tests:tests/cluster $(BIN)/python -m chaos $(ARGS)
 
-faults: setup ## Inject 300 faults from a list, and judge each: an hour (ARGS="once-counts --first 10 --count 5")
+faults: setup ## Inject 250 faults from a list, and judge each: an hour (ARGS="once-counts --first 10 --count 5")
 	@PYTHONPATH=tests:tests/cluster $(BIN)/python -m faults $(ARGS)
 
 format: setup ## Format the code, and fix what ruff can fix

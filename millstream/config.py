@@ -304,10 +304,6 @@ class StreamsConfig(Mapping[str, Any]):
         return next(iter(_isolation_levels(self).values()), "read_committed")
 
     @property
-    def commit_interval(self) -> timedelta:
-        return timedelta(milliseconds=self._values["commit.interval.ms"])
-
-    @property
     def request_timeout_s(self) -> float:
         return float(self._values["request.timeout.ms"]) / 1000
 

@@ -727,7 +727,7 @@ _WITHOUT_EFFECT = (
     ),
     *_kept(
         Effect.NONE,
-        "Where Spark can shuffle, no repartition topic is created anyway.",
+        "Nothing is optimized, except that a table's topic is its changelog.",
         ("topology.optimization", Type.STRING, "none", _MEDIUM),
     ),
     *_kept(

@@ -292,9 +292,9 @@ class PipelineException(StreamsException):
     Attributes:
         pipeline: the pipeline's name, such as `p0`.
         error_class: Spark's own error class, such as `CAST_INVALID_INPUT`, if it gave one.
-        offsets: what the failing micro-batch was to read of each source partition: from the first offset
+        offsets: what the failing batch was to read of each source partition: from the first offset
             (inclusive) to the second (exclusive). Empty if Spark did not report it.
-        batch_id: the failing micro-batch; None if unknown.
+        batch_id: the failing batch; None if unknown.
 
     Next: `__cause__` and the message contain Spark's report; correct the problem and start a new client.
     """

@@ -270,7 +270,7 @@ class PipelineMetadata:
 
     `records` counts source records read since this query started. `position` is the next offset to read, by
     source partition, and `finished` the offsets up to which all results are written; None: up to `position`.
-    `lag` is the number of unread records; None if it is unknown, or in Real-Time Mode. `dropped` counts the
+    `lag` is the number of unread records; None if it is unknown. `dropped` counts the
     records dropped by a record-level handler's 'continue' since this query started. `lost_executors`
     describes the executors that its Spark cluster has lost in the last ten minutes. `first_batch` is None
     once a batch of this query has ended, or there was nothing to read.
@@ -292,7 +292,7 @@ class PipelineMetadata:
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport:
-    """What a micro-batch wrote to a topic.
+    """What a batch wrote to a topic.
 
     Attributes:
         bytes: an upper bound, as counted by Kafka's producer before compression.
@@ -310,10 +310,10 @@ class WrittenReport:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """Spark's periodic report on a query: after each micro-batch, and while it waits for records.
+    """A periodic report on a query: of its tasks; or Spark's, after each micro-batch and while it waits.
 
     Attributes:
-        executed: whether it is about a micro-batch; else there was nothing to do.
+        executed: whether it is about a batch; else there was nothing to do.
         parts: the total duration (`triggerExecution`) and its parts, by Spark's names; in ms.
         read: how many records of each source partition were read, by their offsets.
         read_bytes: how many bytes these records have, as Kafka Streams counts them.
@@ -321,7 +321,7 @@ class BatchReport:
         dropped: how many records were dropped, by the reason and the name of the node.
         written: what was written, by the topic's full name, including changelogs and dead letters.
         input_rate, processed_rate: records per second, as computed by Spark.
-        real_time_ms: how long each batch lasts in Real-Time Mode; None: it runs in micro-batches.
+        real_time_ms: how long a batch of tasks lasts; None: it is a micro-batch of Spark's.
     """
 
     pipeline: str

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["create_whole", "from_json", "list_in", "read_text", "sync_directory", "text_in", "write_whole"]
+__all__ = ["from_json", "read_text", "sync_directory", "write_whole"]
 
 T = TypeVar("T")
 
@@ -39,23 +39,6 @@ def write_whole(file: Path, content: bytes | str, *, mode: int = 0o666) -> None:
             draft.unlink()
         raise
     sync_directory(file.parent)
-
-
-def create_whole(file: Path, content: bytes | str) -> bool:
-    """Create a file with its content, only if there is none. False: something of that name exists.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    draft = _draft(file, content, 0o666)
-    try:
-        os.link(draft, file)  # unlike a rename, it never replaces a file
-    except FileExistsError:
-        return False
-    finally:
-        draft.unlink()
-    sync_directory(file.parent)
-    return True
 
 
 def read_text(file: Path) -> str | None:
@@ -94,20 +77,6 @@ def from_json(content: bytes, make: Callable[[dict[str, Any]], T], *, version: i
         return make(found)
     except _WRONG_CONTENT as error:
         raise ValueError(f"its content is not as expected: {error!r}") from error
-
-
-def list_in(value: Any) -> list[Any]:
-    """A list from JSON, as it is: text would be iterated by its characters. Raises TypeError."""
-    if not isinstance(value, list):
-        raise TypeError(f"a list was expected, not {type(value).__name__}")
-    return value
-
-
-def text_in(value: Any) -> str:
-    """A text from JSON, as it is: `str` would make text of anything. Raises TypeError."""
-    if not isinstance(value, str):
-        raise TypeError(f"text was expected, not {type(value).__name__}")
-    return value
 
 
 def sync_directory(directory: Path) -> None:

@@ -63,14 +63,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "logs": {"foreign"},
     "not_there": set(),
     "config_keys": set(),
-    "locations": {"errors"},
+    "locations": set(),
     "errors": {"model"},
     "program_end": {"errors"},
     "permissions": set(),
     "small_files": set(),
     "machine": {"clock", "errors"},
     "states": {"machine"},
-    "config": {"client_keys", "config_keys", "errors", "foreign", "locations"},
+    "config": {"client_keys", "config_keys", "errors", "foreign"},
     "cache": {"errors"},
     "scratch": set(),
     "supervised": {"permissions", "program_end"},
@@ -100,11 +100,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # the engines: never each other, nor the runtime
     "spark": BASE | ON_THIS_MACHINE | {"ports", "serdes", "topology", "dsl", "processors", "registry"},
     "kafka": BASE | {"ports", "topology", "group"},
-    # whom the progress of pipelines belongs to
-    "checkpoints": BASE | {"ports", "topology"},
     # the operating model; engines only in the composition root, see MORE_IN
     "runtime": BASE
-    | {"checkpoints"}
     | {"ports", "topology", "metrics", "processors", "registry", "serdes", "dsl", "group", "stores", "query"},
     # edges
     "broker": BASE | ON_THIS_MACHINE | {"kafka", "supervised"},
@@ -117,7 +114,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {
         "ports",
         "millstream",
-        "checkpoints",
         "topology",
         "dsl",
         "query",
@@ -603,7 +599,6 @@ def names_of_threads(path: Path) -> Iterator[list[ast.expr]]:
 PAUSES = {
     "millstream/polling.py": "what nobody reports is looked at again and again, each time with a deadline",
     "millstream/kafka/patience.py": "between two requests to a cluster that is away; with a deadline",
-    "millstream/checkpoints/fencing.py": "between two tries to fence off a client that still writes; 10 ms",
     "millstream/jars/ivy.py": "between two runs of Ivy that fetched nothing; some of them, then it is told",
     "millstream/registry/registry_client.py": "between two requests to one that is away; with a deadline",
     "millstream/server/streaming.py": "between two looks at how far stores are; ends with who listens",
@@ -864,7 +859,7 @@ def test_each_part_of_the_compiler_imports_only_what_the_map_shows_below_it() ->
 
 def test_each_node_has_a_row_in_the_compilers_table() -> None:
     """A global table has none, because it is in no pipeline; its reader has one."""
-    rows = {name for name, _ in code_of(PACKAGE / "spark" / "compile" / "compiler.py").attributes}
+    rows = {name for name, _ in code_of(PACKAGE / "spark" / "compile" / "task_compiler.py").attributes}
     classes = [each for each in vars(nodes).values() if isinstance(each, type)]
     of_nodes = {each.__name__ for each in classes if issubclass(each, nodes.Node)}
     missing = {name for name in of_nodes if f"nodes.{name}" not in rows}

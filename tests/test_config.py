@@ -40,8 +40,8 @@ def test_two_keys_are_enough() -> None:
     assert made.num_stream_threads == 1
     assert made.replication_factor == -1
     assert made.request_timeout_s == 40.0
-    assert made.commit_interval == timedelta(0)
-    assert made.checkpoint_location is None
+    assert made["commit.interval.ms"] == 100
+    assert made.checkpoints == str(made.state_dir / "app" / "checkpoints")
     assert made.default_key_serde is None
     assert not made.embedded
     assert not made.in_memory_stores
@@ -116,8 +116,6 @@ def test_an_unknown_key_is_refused_with_a_suggestion(key: str, hint: str) -> Non
         ("bootstrap.servers", "localhost", "not host:port"),
         ("bootstrap.servers", "localhost:kafka", "not host:port"),
         ("bootstrap.servers", "localhost:99999", "not host:port"),
-        ("processing.mode.p0", "realtime", "Did you mean 'real-time'?"),
-        ("processing.mode", "micro_batch", "Did you mean 'micro-batch'?"),
         ("processing.guarantee", "exactly_once", "removed this name; the guarantee is exactly_once_v2"),
         ("processing.guarantee", "exactly_once_beta", "removed this name; the guarantee is exactly_once_v2"),
         ("default.dsl.store", "lmdb", "it can be rocksDB, in_memory"),
@@ -164,7 +162,6 @@ def test_a_key_is_a_text() -> None:
         ("bootstrap.servers", "a:1, b:2", ("a:1", "b:2")),
         ("bootstrap.servers", ["a:1", "SSL://[::1]:2"], ("a:1", "SSL://[::1]:2")),
         ("security.protocol", "sasl_ssl", "SASL_SSL"),
-        ("processing.mode", "MICRO-BATCH", "micro-batch"),
         ("default.dsl.store", "rocksdb", "rocksDB"),
         ("enable.metrics.push", "False", False),
         ("default.key.serde", "String", "string"),
@@ -593,12 +590,9 @@ CONFLUENTS = {
 """What Confluent's serializers are configured with."""
 
 OURS = {
-    "changelog.lost.policy",
     "checkpoint.location",
     "errors.continue.max.ratio",
     "keep.spark.warm",
-    "max.batch.records",
-    "processing.mode",
     "query.server.allow.anonymous",
     "query.server.cors.origins",
     "query.server.ssl.ca.location",
@@ -610,7 +604,6 @@ OURS = {
     "query.server.listen",
     "query.server.peers",
     "query.server.token",
-    "real.time.batch.ms",
     "replace.thread.backoff.max.ms",
     "replace.thread.backoff.ms",
     "replace.thread.max.failures",
@@ -705,3 +698,9 @@ def test_exactly_once_reads_what_is_committed_and_has_long_transactions() -> Non
     )
     fitting = {"isolation.level": "read_committed", "acks": -1, "enable.idempotence": "TRUE"}
     assert StreamsConfig({**BASE, **ONCE, **fitting}).exactly_once
+
+
+def test_each_application_has_a_folder_where_queries_of_to_spark_keep_their_progress() -> None:
+    """A path, or a URI that only Spark can reach."""
+    for given, there in (("/mnt/cp/", "/mnt/cp/app"), ("hdfs://nn:8020/cp", "hdfs://nn:8020/cp/app")):
+        assert StreamsConfig({**BASE, "checkpoint.location": given}).checkpoints == there

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from millstream.group.trust import unknown_work
 
 from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED, listed, printable, printable_lines
@@ -23,7 +22,7 @@ from millstream.kafka.coordinator import _user_data_of
 from millstream.kafka.membership import _failure
 from millstream.model import HostInfo, TaskId
 from millstream.remote.answers import exception_from
-from millstream.runtime.state.coordination import FailThreads, ShutDown, react
+from millstream.runtime.state.coordination import FailThreads, ShutDown, react, unknown_work
 from millstream.runtime.state.holdings import placement_of
 from millstream.runtime.state.supervision import in_short
 from millstream.runtime.topics.preparation import missing_sources
@@ -70,7 +69,6 @@ GROUPS: dict[str, Callable[[], dict[str, bytes]]] = {
     "a member's id": lambda: {EVIL: b"garbage"},
     "a client's id": lambda: {"a": member(), "b": member(client_id=EVIL, topology="other")},
     "a topology": lambda: {"a": member(), "b": member(topology=EVIL)},
-    "a place of checkpoints": lambda: {"a": member(), "b": member(checkpoint=EVIL)},
     "a pipeline": lambda: {"a": member(pipelines=frozenset([EVIL.replace("\ud800", "")]))},
     "a task": lambda: {"a": member(tasks={TaskId(9, 9): LATEST_OFFSET})},
     "a process id": lambda: {"a": member(), EVIL: member(client_id=EVIL)},

@@ -17,26 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_ports import FakeObjectFiles, FakeTopics
-from millstream.checkpoints.checkpoints import Checkpoints
-from millstream.checkpoints.fencing import CheckpointClaims, LocalCheckpointFiles, checkpoint_identity
-from millstream.checkpoints.identity import Noted, Notes, TopicRole
-from millstream.checkpoints.object_fencing import claims_of, live_of
-from millstream.checkpoints.offset_log import OffsetLog, log_of, mark, marked
-from millstream.checkpoints.starts import STARTS, Starts, TopicStart, read_starts
-from millstream.runtime.reset.afresh import forget_later, forget_now
 
 from millstream import small_files
 from millstream.broker.storage import DataDir, template
 from millstream.class_data import Archive
 from millstream.cli.doctor import _owner
-from millstream.config import StreamsConfig
 from millstream.errors import (
     BrokerException,
-    CheckpointException,
     LockException,
     SetupException,
-    StreamsException,
 )
 from millstream.jars import jar_cache as jars_cache
 from millstream.jars.download_progress import DownloadProgress
@@ -44,11 +33,8 @@ from millstream.jars.jar_cache import ensure
 from millstream.jars.jar_table import Jar
 from millstream.java import JavaHome, home_for_spark
 from millstream.kernel import shipped_kernel
-from millstream.ports import CheckpointClaim
-from millstream.small_files import create_whole, from_json, read_text, write_whole
+from millstream.small_files import from_json, read_text, write_whole
 from millstream.stores.directory import StateDirectory
-from millstream.topology.pipeline import Scan
-from millstream.topology.topology import Topology
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "millstream"
@@ -151,128 +137,6 @@ def _taken(path: Path) -> str:
         with pytest.raises(LockException) as caught:
             other.lock()
     return str(caught.value)
-
-
-def _noted_topics(path: Path) -> Path:
-    forget_later(path, ("app-counts-changelog",))
-    return path / "afresh.json"
-
-
-class _Topics(FakeTopics):
-    """Deletes what it is told to, and remembers it."""
-
-    deleted: tuple[str, ...] = ()
-
-    def delete(self, names: Any) -> None:
-        self.deleted = tuple(names)
-
-
-def _forgotten(path: Path) -> tuple[str, ...]:
-    topics = _Topics()
-    forget_now(path, topics, "app")
-    return topics.deleted
-
-
-def _forget_again(path: Path) -> tuple[str, ...]:
-    forget_later(path, ("app-other-changelog",))
-    return _forgotten(path)
-
-
-# --- checkpoints
-
-
-def _checkpoints(path: Path) -> Checkpoints:
-    config = {"application.id": "app", "bootstrap.servers": "h:1", "state.dir": str(path)}
-    return Checkpoints(StreamsConfig(config), path / "app")
-
-
-def _files(path: Path) -> LocalCheckpointFiles:
-    return LocalCheckpointFiles(path / "app" / "checkpoints")
-
-
-def _program() -> Topology:
-    from millstream import Consumed, Serdes, StreamsBuilder
-
-    builder = StreamsBuilder()
-    text = Serdes.string()
-    builder.table("lines", Consumed.with_(text, text)).group_by(lambda key, value: (value, key)).count()
-    return builder.build()
-
-
-def _fingerprint(path: Path) -> Path:
-    _files(path).make_directories("p0.1")
-    _checkpoints(path).check(_program().pipelines)
-    return path / "app" / "checkpoints" / "p0.topology.json"
-
-
-NOTES = Notes(
-    {"lines": Noted("id", 3, TopicRole.SOURCE, (0, 4))},
-    (Scan("lines", ("counts",)),),
-    {"counts": ("text", "long")},
-    {"counts": "count"},
-)
-
-
-def _notes(name: str) -> Callable[[Path], Path]:
-    def make(path: Path) -> Path:
-        files = _files(path)
-        files.make_directories("p0.1")
-        files.write("p0.topics.json", NOTES.to_bytes())
-        files.write(name, NOTES.to_bytes())
-        return path / "app" / "checkpoints" / name
-
-    return make
-
-
-def _note_another(path: Path) -> None:
-    claim = CheckpointClaim("p0", f"{_files(path)._root}/p0.1", 7, "")
-    _checkpoints(path).note_new(claim, {"other": Noted("id", 1, TopicRole.SOURCE)}, _files(path))
-
-
-def _identity(path: Path) -> Path:
-    checkpoint_identity(str(path))
-    return path / ".identity"
-
-
-def _owner_of_a_claim(path: Path) -> Path:
-    CheckpointClaims(LocalCheckpointFiles(path), str(path)).claim("p0", 7, "A")
-    return path / "p0.1.owner"
-
-
-def _starts(path: Path) -> Path:
-    starts = Starts("2026-01-02T03:04:05Z", True, {"lines": TopicStart("id", {0: 5})})
-    LocalCheckpointFiles(path).write(STARTS, starts.to_bytes())
-    return path / STARTS
-
-
-LOG = OffsetLog(4, ("v1", "{}"), ({"lines": {"0": 5}},))
-
-
-def _mark(path: Path) -> Path:
-    mark(LocalCheckpointFiles(path), "p0.1", LOG, NOTES.scans)
-    return path / "p0.1" / "offsets-moved.json"
-
-
-def _offsets(path: Path) -> Path:
-    files = LocalCheckpointFiles(path)
-    files.write("p0.1/commits/4", b"v1\n{}")
-    files.write("p0.1/offsets/4", LOG.to_bytes())
-    return path / "p0.1" / "offsets" / "4"
-
-
-def _outcome(path: Path) -> Path:
-    """A claim's outcome, which is an object; the file here has its content."""
-    (path / "p0.1.ready").write_bytes(b"ready\n")
-    return path / "p0.1.ready"
-
-
-def _live(path: Path) -> str | None:
-    files = FakeObjectFiles()
-    claims_of(files, "s3a://bucket").claim("p0", 7, "A")
-    files.write("p0.1/metadata", b"{}")
-    files.remove("p0.1.ready")
-    files.create("p0.1.ready", (path / "p0.1.ready").read_bytes())
-    return live_of("p0", files)
 
 
 # --- the cache, and what else is on the machine
@@ -412,66 +276,6 @@ FILES: Mapping[str, Small] = {
         # A part of the number may be that of another process.
         healed=lambda path, found: found is None or str(os.getpid()).startswith(str(found)),
     ),
-    "afresh.json": Small(
-        _noted_topics, _forgotten, told=(StreamsException, r"clean_up\(checkpoints=True\) writes it anew")
-    ),
-    "afresh.json, written again": Small(
-        _noted_topics,
-        _forget_again,
-        healed=lambda path, found: found == ("app-other-changelog",) and not (path / "afresh.json").exists(),
-        logged=r"afresh.json' cannot be read \(it.*\) and is rewritten",
-    ),
-    ".identity": Small(
-        _identity,
-        lambda path: checkpoint_identity(str(path)),
-        told=(StreamsException, "or delete the file while no client runs"),
-    ),
-    "p0.1.owner": Small(
-        _owner_of_a_claim,
-        lambda path: CheckpointClaims(LocalCheckpointFiles(path), str(path)).claim("p0", 0, "B"),
-        healed=lambda path, found: found.epoch >= 2,  # nor below the changelogs' epochs, when it has those
-    ),
-    "p0.1.ready": Small(_outcome, _live, told=(StreamsException, "neither 'ready' nor 'lost'; restore it")),
-    "p0.topology.json": Small(
-        _fingerprint,
-        lambda path: _checkpoints(path).check(_program().pipelines),
-        told=(CheckpointException, "if the program has not changed .* delete it.*`millstream reset`"),
-    ),
-    "p0.topics.json": Small(
-        _notes("p0.topics.json"),
-        lambda path: _checkpoints(path).notes("p0", _files(path)),
-        told=(CheckpointException, "if none was, delete it.*`millstream reset`"),
-        future=True,
-    ),
-    "p0.1/topics-since.json": Small(
-        _notes("p0.1/topics-since.json"),
-        lambda path: _checkpoints(path).notes("p0", _files(path)),
-        told=(CheckpointException, "if none was, delete it.*`millstream reset`"),
-        future=True,
-    ),
-    "p0.1/topics-since.json, added to": Small(
-        _notes("p0.1/topics-since.json"),
-        _note_another,
-        told=(CheckpointException, "if none was, delete it.*`millstream reset`"),
-        future=True,
-    ),
-    "starts.json": Small(
-        _starts,
-        lambda path: read_starts(LocalCheckpointFiles(path), str(path)),
-        told=(StreamsException, "run `millstream reset` again, or delete the file"),
-        future=True,
-    ),
-    "p0.1/offsets-moved.json": Small(
-        _mark,
-        lambda path: marked(LocalCheckpointFiles(path), "p0.1", LOG),
-        told=(StreamsException, "delete the file, otherwise start afresh"),
-    ),
-    # Spark's own: what is not read here is left to Spark, which tells of it (CheckpointException).
-    "p0.1/offsets/4": Small(
-        _offsets,
-        lambda path: log_of(LocalCheckpointFiles(path), "p0.1"),
-        healed=lambda path, found: found is None,
-    ),
     "java/17.0.1-…/bin/java": Small(
         _launcher,
         _launched,
@@ -600,14 +404,6 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_else_is_left(
     assert read_text(file) == "second"
 
 
-def test_a_file_is_created_once(tmp_path: Path) -> None:
-    """Whoever is second leaves the first one's content."""
-    file = tmp_path / "file"
-    assert create_whole(file, "one")
-    assert not create_whole(file, "two")
-    assert [(entry.name, read_text(entry)) for entry in tmp_path.iterdir()] == [("file", "one")]
-
-
 def test_what_is_wrong_with_json_is_said_in_words() -> None:
     """The words are not the parser's."""
     said = {}
@@ -655,9 +451,6 @@ BY_THEMSELVES: Mapping[str, str] = {
     "jars/ivy.py: _certificates": "the certificates that the user names",
     # a mark without content
     "stores/rocksdb_store.py: _mark_damaged": "a mark without content",
-    "checkpoints/fencing.py: create_file": "a fence, which is empty",
-    "checkpoints/fencing.py: rename": "a directory",
-    "spark/jvm/executors.py: _missing": "a mark without content",
     # secrets and channels of one process and its child
     "kafka/clients.py: _load_texts": "a key that only this process reads, at once",
     "query/sql_program.py: main": "/dev/null",
@@ -677,9 +470,6 @@ BY_THEMSELVES: Mapping[str, str] = {
     "cli/reset.py: target_of": "the user's list of offsets",
     # whose bytes are parsed by the helper
     "stores/directory.py: _saved_process_id": "parsed by from_json",
-    "runtime/reset/afresh.py: _noted": "parsed by from_json",
-    "checkpoints/fencing.py: read": "bytes, which the callers parse",
-    "checkpoints/fencing.py: checkpoint_identity": "bytes, of which only an id is taken",
 }
 """The functions that open files without `small_files`, and why they may."""
 

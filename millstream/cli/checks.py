@@ -257,7 +257,7 @@ def broker(facts: Facts) -> Verdict:
             "broker",
             Grade.WARNING,
             says,
-            "each micro-batch waits for it; check the network and the brokers",
+            "each commit waits for it; check the network and the brokers",
         )
     return _ok("broker", says)
 

@@ -1,4 +1,4 @@
-"""Turns the reports of Spark's micro-batches into metrics. Nothing is counted record by record."""
+"""Turns the reports of tasks, and of Spark's micro-batches, into metrics. No record is counted by itself."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _record_time(meter: Meter, report: BatchReport, tags: tuple[str, ...], owner
             meter.record("batch-part", (*tags, part), took, owner=owner)
     if _PROCESS in parts:
         meter.record("thread-busy", thread, parts[_PROCESS], owner=mine)
-        # A batch in Real-Time Mode lasts as long as configured, which says nothing about a record.
+        # A batch of tasks lasts as long as it is told to, which says nothing about a record.
         if report.records and report.real_time_ms is None:
             meter.record("thread-process-latency", thread, parts[_PROCESS] / report.records, owner=mine)
     if any(part in parts for part in _POLL):

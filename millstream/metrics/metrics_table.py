@@ -119,10 +119,10 @@ _NODE = (*_TASK, "processor-node-id")
 _PIPELINE = ("client-id", "thread-id", "pipeline")
 _STORE = (*_TASK, "store")
 
-_BY_THREAD = "A stream thread's batches are Spark's micro-batches of the pipelines that it has."
+_OF_SPARK = "Of queries of to_spark() only: tasks do this inside Spark's executors, which do not report it. "
 _OF_SOURCES = (
-    "Counts what Spark has read of the task's source partitions, by offsets: at the end of the micro-batch, "
-    "including those of transaction markers. Tasks that get their records by Spark's own shuffle have none."
+    "Counts what was read of the task's source partitions, by offsets, including those of transaction "
+    "markers, when its tasks report it."
 )
 _OF_SINKS = (
     "For sinks only, by topic, without `task-id`: Spark's tasks are not those of the topology. A topic that "
@@ -156,18 +156,20 @@ SCOPES = {
 
 _PER_SECOND = "The average per-second number of"
 
-_PROCESS_RECORDS = "Records that Spark has read of the sources, by their offsets. " + _BY_THREAD
+_PROCESS_RECORDS = "Records that the tasks of its pipelines have read of the sources, by their offsets."
 _PROCESS_TIME = (
-    "The time of a micro-batch's `addBatch`, in which Spark reads, computes and writes, divided by its "
-    "records; none in Real-Time Mode, where a batch lasts as long as configured. " + _BY_THREAD
+    f"{_OF_SPARK}The time of a micro-batch's `addBatch`, in which Spark reads, computes and writes, divided "
+    "by its records."
 )
 _POLLING = (
-    "A call to poll is a micro-batch; its latency is Spark's `latestOffset` and `getBatch`, which query "
-    "Kafka for the ends of its topics. The records themselves are fetched while the batch is computed."
+    f"{_OF_SPARK}A call to poll is a micro-batch; its latency is Spark's `latestOffset` and `getBatch`, "
+    "which query Kafka for the ends of its topics. The records are fetched while the batch is computed."
 )
 _COMMITTING = (
-    "A commit is a micro-batch's: Spark's `walCommit` and `commitOffsets`, which write its checkpoint."
+    f"{_OF_SPARK}A commit is a micro-batch's: Spark's `walCommit` and `commitOffsets`, which write its "
+    "checkpoint."
 )
+_ITERATION = "An iteration is what tasks report of at a time."
 _RATIO = "Pipelines of one thread run side by side, so it may be more than 1."
 
 SENSORS: Mapping[str, tuple[Definition, ...]] = {
@@ -191,7 +193,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "records",
             "The average number of records processed within an iteration",
             _AVG,
-            "An iteration is a micro-batch.",
+            _ITERATION,
         ),
         Definition(
             THREAD,
@@ -200,7 +202,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "records",
             "The maximum number of records processed within an iteration",
             _MAX,
-            "An iteration is a micro-batch.",
+            _ITERATION,
         ),
         Definition(
             THREAD,
@@ -209,7 +211,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "records",
             "The average number of records polled from consumer within an iteration",
             _AVG,
-            "As process-records-avg: a micro-batch processes what it reads.",
+            "As process-records-avg: what is read is processed.",
         ),
         Definition(
             THREAD,
@@ -390,7 +392,7 @@ SENSORS: Mapping[str, tuple[Definition, ...]] = {
             "bytes",
             "The total number of bytes consumed from this topic",
             _total,
-            "At the end of the micro-batch. Tasks that get their records by Spark's own shuffle have none.",
+            "When tasks report it.",
         ),
     ),
     "topic-produced": (
@@ -761,7 +763,7 @@ VALUES: tuple[Definition, ...] = (
         ("client-id", "topic", "partition"),
         "records",
         "The latest lag of the partition",
-        differs="As known to Spark when it planned its last micro-batch.",
+        differs="As known when it was last reported.",
     ),
     Definition(
         CONSUMER,

@@ -38,9 +38,8 @@ class DataFrames:
         """Read the DataFrame of a table again; returns when the changed rows have been written.
 
         `table` is what `StreamsBuilder.from_dataframe` returned, or its name. Each client of the application
-        can do it, for all of them. The refresh takes effect, whole, with the first micro-batch that begins
-        after this has returned, and no later; records that were already processed are unaffected. A
-        micro-batch that was under way, and one that is repeated after a failure, keep the rows they had.
+        can do it, for all of them. The refresh takes effect as a whole, on this client before this returns;
+        records that were already processed are unaffected.
 
         Returns:
             How many rows came, changed or went away; 0: nothing is written.

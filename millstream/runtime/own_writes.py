@@ -105,7 +105,7 @@ def _wait(pipeline: Pipeline, needed: Mapping[TopicPartition, int], progress: Cl
         here = (
             f"it has finished {facts}"
             if finished
-            else "it does not run on this client, or has not finished a micro-batch"
+            else "it does not run on this client, or has not committed anything"
         )
         raise TimeoutException(
             f"pipeline '{pipeline.name}' did not process the written records in time: {here}; allow more "

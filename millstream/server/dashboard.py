@@ -183,7 +183,7 @@ _BATCH = (
 
 
 def batches_of(metrics: ClientMetrics) -> list[dict[str, Any]]:
-    """Spark's micro-batches: one entry for each pipeline, by name."""
+    """Batches: one entry for each pipeline, by name."""
     found: dict[str, dict[str, Any]] = {}
 
     def of(pipeline: str) -> dict[str, Any]:

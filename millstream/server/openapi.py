@@ -62,7 +62,7 @@ ABOUT: Mapping[str, PathAnswer] = {
         _SERVER,
     ),
     "ready": PathAnswer(
-        "readiness, for orchestrators, without a token: 200 once its pipelines have ended a micro-batch and "
+        "readiness, for orchestrators, without a token: 200 once its pipelines have ended a batch and "
         "its stores answer, else 503",
         "Ready",
         _SERVER,

@@ -15,8 +15,6 @@ windowed count, and a chain of two pipelines (proof.py). Then readers of committ
 record once and no update twice, and outputs, changelogs and stores have to equal an independent count. Two
 more faults come: kill -9 of Python workers, and the pipelines' owner is closed, so that others take over.
 
-`--real-time` counts without the UDF, in Real-Time Mode.
-
 `--finally` then does what no client can make good by itself: it deletes the source, the changelog or the
 output (with `--again`, and creates it anew). The handler of every client that needs it must hear its name.
 
@@ -55,9 +53,6 @@ WORDS = [f"w{number}" for number in range(60)]
 FAULTS = ("poison", "kill", "freeze", "broker", "jvm", "term", "clock")
 MORE_FAULTS = ("worker", "handover")
 """Further ones, for exactly once."""
-REAL_TIME_FAULTS = tuple(kind for kind in FAULTS if kind != "poison")
-"""In Real-Time Mode nothing calls Python, so no function can fail."""
-REAL_TIME = {"processing.mode": "real-time", "real.time.batch.ms": 5000}
 LAST = ("source", "changelog", "output")
 """The topics that `--finally` takes away."""
 NAMES = ("a", "b", "c")
@@ -183,13 +178,11 @@ class Chaos:
         last: str | None = None,
         again: bool = False,
         exactly_once: bool = False,
-        real_time: bool = False,
     ) -> None:
         self._report = Report(seed)
         self._last = last
         self._again = again
         self._exactly_once = exactly_once
-        self._real_time = real_time
         self._standbys = standbys
         self._windows = windows
         self._directory = directory
@@ -211,8 +204,7 @@ class Chaos:
         Raises:
             AssertionError: the clients never got to RUNNING, or a record could not be written.
         """
-        usual = REAL_TIME_FAULTS if self._real_time else FAULTS
-        kinds = kinds or ((*FAULTS, *MORE_FAULTS) if self._exactly_once else usual)
+        kinds = kinds or ((*FAULTS, *MORE_FAULTS) if self._exactly_once else FAULTS)
         logger = logging.getLogger("kafka")
         level = logger.level
         logger.setLevel(logging.CRITICAL)  # the feed's producer says each time that the broker is away
@@ -234,8 +226,7 @@ class Chaos:
         else:
             source, output = cluster.topic("in", 4), cluster.topic("out", 4)
             spec = {"source": source, "output": output, "handler": "patient", "windows": self._windows}
-        # Micro-batches of some seconds' records: then there are several, and faults meet them.
-        sure = {"processing.guarantee": "exactly_once_v2", "max.batch.records": 10 * self._per_second}
+        sure = {"processing.guarantee": "exactly_once_v2"}
         for name in self._names:
             cluster.start(
                 name,
@@ -244,10 +235,9 @@ class Chaos:
                     "consumer.session.timeout.ms": 3000,
                     "num.standby.replicas": self._standbys,
                     **({} if proof is None else sure),
-                    **(REAL_TIME if self._real_time else {}),
                 },
                 wait=True,
-                **({} if self._real_time else {"poison": str(self._flag)}),
+                poison=str(self._flag),
                 **spec,
             )
         cluster.wait_until_running()
@@ -527,7 +517,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--again", action="store_true", help="with --finally: it is created again at once")
     parser.add_argument("--windows", action="store_true", help="count by windows and sessions as well")
     parser.add_argument("--exactly-once", action="store_true", help="four programs, each record once")
-    parser.add_argument("--real-time", action="store_true", help="in Real-Time Mode, with batches of 5 s")
     parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
     asked = parser.parse_args(arguments)
     print(f"seed {asked.seed}: {asked.faults} faults in {asked.minutes:g} minutes", flush=True)
@@ -542,7 +531,6 @@ def main(arguments: Sequence[str]) -> int:
                 last=asked.last,
                 again=asked.again,
                 exactly_once=asked.exactly_once,
-                real_time=asked.real_time,
             )
             report = chaos.run(asked.minutes * 60, asked.faults)
         finally:

@@ -489,7 +489,6 @@ class Cluster:
             "bootstrap.servers": self.servers,
             "client.id": name,
             "state.dir": str(self.directory / name),
-            "checkpoint.location": str(self.directory / "checkpoints"),
             "consumer.session.timeout.ms": SESSION_MS,
             "consumer.heartbeat.interval.ms": SESSION_MS // 5,
             "spark.driver.memory": "1g",
@@ -501,7 +500,7 @@ class Cluster:
     def start(
         self, name: str, config: Mapping[str, Any] | None = None, *, fresh: bool = False, **spec: Any
     ) -> ClientProcess:
-        """A client process with its own state directory and the checkpoints of all.
+        """A client process with its own state directory.
 
         Args:
             fresh: Not in a process that has run another client, and has a JVM already.

@@ -50,7 +50,6 @@ SETTLE_S = 90.0
 """How long everything may take to be right after a fault; most need a start of Spark."""
 AWAY_S = 4.0
 """How long something is frozen or cut off: longer than the group's session."""
-REAL_TIME = {"processing.mode": "real-time", "real.time.batch.ms": 5000}
 ONCE = {"processing.guarantee": "exactly_once_v2"}
 _SILENT = ("more than once", "were there before", "of nobody", "counted too often")
 """What proof.py says of results that nobody has to wait for: they will not become right."""
@@ -154,8 +153,6 @@ KINDS = {
     "once-two": Kind(("map", "count", "chain", "table", "processed"), ONCE, clients=2),
     "least-counts": Kind(("map", "count", "windows", *WINDOWS), {}),
     "least-joins": Kind((*JOINS, "processed"), {}),
-    # Without "sessions" and "final": what is read again comes in another order.
-    "real-time": Kind(("map", "count", "windows"), REAL_TIME),
 }
 
 
@@ -185,10 +182,8 @@ class World:
 
     def _start(self, name: str) -> ClientProcess:
         config = {
-            "max.batch.records": 200,
             "keep.spark.warm": name == "b",
             "spark.driver.extraJavaOptions": f"{java_options()} -Dmillstream.kernel.failpoints={self.points}",
-            **({"spark.master": "local[24]"} if "processing.mode" in self.kind.config else {}),
             **self.kind.config,
         }
         return self.cluster.start(name, config, wait=True, **self.proof.spec())
@@ -407,13 +402,13 @@ def hand_over(world: World, _: random.Random) -> None:
 
 
 def stop_at(place: str, *, whole_client: bool) -> Fault:
-    """Spark stops at a place in a micro-batch, and is killed there, or the client with it."""
+    """A task stops at a place, and Spark is killed there, or the client with it."""
 
     def fault(world: World, chance: random.Random) -> None:
-        armed = world.points / f"{world.cluster.application_id}-{place}"
+        armed = world.points / place
         armed.touch()
         world.proof.write(WORDS * 5, same_round=True)
-        with suppress(AssertionError):  # a micro-batch may have nothing for it
+        with suppress(AssertionError):  # there may be nothing for it
             wait_until(armed.with_name(f"{armed.name}.reached").exists, f"{place} is reached", 10)
         (kill if whole_client else kill_jvm)(world, chance)
         for point in world.points.iterdir():
@@ -445,17 +440,18 @@ ANY: tuple[Fault, ...] = (
     shift_clock,
 )
 PLACES = (
-    "p0-run.planned",
-    "p0-0.opened",
-    "p0-1.flushed",
-    "p0-2.marked",
-    "p0-0.committed",
-    "p0-run.written",
-    "p0-run.claimed",
+    "0_0.sending",
+    "0_0.committing",
+    "0_1.logged",
+    "1_0.logged",
+    "1_0.offsets",
+    "0_0.committed",
+    "1_0.committed",
+    "0_0.opening",
 )
 AT_PLACES = tuple(stop_at(place, whole_client=whole) for whole in (False, True) for place in PLACES)
 COUNT = 50
-"""Faults of each kind of world: 300 in all."""
+"""Faults of each kind of world: 250 in all."""
 
 
 def script(name: str) -> list[Fault]:

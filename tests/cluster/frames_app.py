@@ -38,7 +38,6 @@ def main(servers: str, application_id: str, topic: str, directory: str) -> None:
         "bootstrap.servers": servers,
         "state.dir": f"{directory}/state",
         "processing.guarantee": "exactly_once_v2",
-        "max.batch.records": 40,
         "num.stream.threads": 2,
         "spark.driver.extraJavaOptions": java_options(),
         **WITHOUT_CODE,

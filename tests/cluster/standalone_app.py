@@ -64,7 +64,6 @@ def main(servers: str, application_id: str, topic: str, state_dir: str, settings
         "bootstrap.servers": servers,
         "state.dir": state_dir,
         "processing.guarantee": "exactly_once_v2",
-        "max.batch.records": 50,
         **json.loads(settings),
     }
 

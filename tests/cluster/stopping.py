@@ -1,4 +1,4 @@
-"""An application that stops between two steps of a micro-batch, and is killed."""
+"""An application whose tasks stop between two steps, and that is killed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from millstream.broker import EmbeddedKafka
 
 __all__ = ["Running"]
 
-PARTS = {"stateless": 4, "stateful": 4}
-"""Enough for a sink partition at each step."""
-TASKS = 12
-"""How many Spark runs at a time: some stop, and others go on."""
+PARTITIONS = 4
 WORDS = [f"w{number}" for number in range(7)]
 SETTLE_S = 120.0
 
@@ -30,7 +27,7 @@ class Running:
         self, kafka: EmbeddedKafka, directory: Path, programs: Iterable[str] = PROGRAMS, *, once: bool = True
     ) -> None:
         self.cluster = Cluster(kafka, directory)
-        self.proof = Proof(self.cluster, programs, PARTS["stateless"], words=WORDS, once=once)
+        self.proof = Proof(self.cluster, programs, PARTITIONS, words=WORDS, once=once)
         self.points = directory / "points"
         self.points.mkdir()
 
@@ -42,9 +39,6 @@ class Running:
                 "spark.driver.extraJavaOptions": (
                     f"{java_options()} -Dmillstream.kernel.failpoints={self.points}"
                 ),
-                "spark.master": f"local[{TASKS}]",
-                "spark.sql.shuffle.partitions": PARTS["stateful"],
-                "max.batch.records": 400,
                 **config,
             },
             fresh=True,
@@ -52,13 +46,12 @@ class Running:
         )
 
     def stopped_at(self, place: str) -> Path:
-        """Have the next one who comes by a place stop there."""
-        name = f"{self.cluster.application_id}-{place}"
-        (self.points / name).touch()
-        return self.points / f"{name}.reached"
+        """Have the next task that comes by a place, `0_1.committing`, stop there."""
+        (self.points / place).touch()
+        return self.points / f"{place}.reached"
 
     def those_reached(self, stops: Mapping[str, Path]) -> list[str]:
-        """The places where somebody has stopped: all of them, unless a micro-batch has nothing for one."""
+        """The places where a task has stopped: all of them, unless there is nothing for one."""
         (client,) = self.cluster.clients
         what = client.told(f"one of {', '.join(stops)} is reached")
         wait_until(lambda: any(reached.exists() for reached in stops.values()), what, 60)
@@ -67,8 +60,8 @@ class Running:
         return [place for place, reached in stops.items() if reached.exists()]
 
     def refused_zombie(self) -> ClientProcess:
-        """Freeze the owner between its records and their commit, have another client finish the batch, and
-        wake the owner's Java process alone, so that nothing but the broker can hold it off; the broker does.
+        """Freeze the owner between its records and their commit, have another client take over, and wake the
+        owner's Java process alone, so that nothing but the broker can hold it off; the broker does.
 
         Returns the owner, whose Python is still frozen.
         """
@@ -76,21 +69,17 @@ class Running:
         self.write()
         self.settle("all is there before one is frozen")
         zombie = self.cluster.owner()
-        reached, refused, done = (
-            self.stopped_at(f"p0-1.{place}") for place in ("flushed", "refused", "committed")
-        )
+        stopped = self.stopped_at("0_0.offsets")
         self.write()
-        wait_until(reached.exists, zombie.told("records are on the broker, and not committed"), 60)
+        wait_until(stopped.exists, zombie.told("records are on the broker, and not committed"), 60)
         zombie.freeze(jvm=True)
-        done.with_suffix("").unlink()  # it is the zombie's that would be wrong
         self.settle("the other one writes all of it")
-        self.stopped_at("p0-1.committed")
-        reached.unlink()
+        committed = self.stopped_at("0_0.committed")
+        stopped.unlink()
         zombie.wake_jvm()
-        wait_until(refused.exists, "the broker refuses", 60)
-        assert not done.exists()
-        done.with_suffix("").unlink()
-        refused.unlink()
+        wait_until(lambda: "TaskMovedException" in zombie.log(), "the broker refuses", 60)
+        assert not committed.exists()
+        committed.with_suffix("").unlink()
         return zombie
 
     def kill_in_a_backlog(self) -> None:

@@ -13,18 +13,17 @@ from millstream.broker import EmbeddedKafka
 pytestmark = pytest.mark.cluster
 
 PROGRAMS = (*JOINS, "processed")
-STOPS = (("p0-0.marked", "p0-2.marked", "p0-4.marked"), ("p0-run.written",))
-"""Where some sink partitions of a micro-batch are committed and others are not; and where all are, and Spark
-does not know it."""
+STOPS = (("0_0.logged", "0_1.offsets", "1_0.committed"), ("0_0.committed", "0_1.committed", "1_1.logged"))
+"""Where some tasks have committed, and others have not."""
 
 
 @pytest.mark.timeout(300)
 def test_tables_and_stores_of_processors_are_exact_after_a_kill(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    """At least once, twice in the middle of a backlog of some micro-batches: a record may be written twice,
+    """At least once, twice in the middle of a backlog: a record may be written twice,
     and the same both times."""
     running = Running(kafka, tmp_path, PROGRAMS, once=False)
     try:
-        running.start("a", **{"max.batch.records": 100})
+        running.start("a")
         running.cluster.wait_until_running()
         for _ in range(2):
             running.kill_in_a_backlog()
@@ -35,10 +34,10 @@ def test_tables_and_stores_of_processors_are_exact_after_a_kill(kafka: EmbeddedK
 
 @pytest.mark.timeout(300)
 def test_with_exactly_once_a_killed_client_has_each_result_once(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    """Killed between two steps of a micro-batch, or of several."""
+    """Killed between two steps of several tasks."""
     running = Running(kafka, tmp_path, PROGRAMS)
     try:
-        running.start("a", **{"max.batch.records": 100})
+        running.start("a")
         running.cluster.wait_until_running()
         for places in STOPS:
             stops = {place: running.stopped_at(place) for place in places}

@@ -177,7 +177,7 @@ def test_the_global_thread_shuts_down_the_application_but_is_not_replaced(cluste
     cluster.start("b", _threads(1), table=cluster.topic("table-of-b", 1), handler="REPLACE_THREAD", **spec)
     single = cluster.start(
         "c",
-        {"application.id": cluster.name("single"), "checkpoint.location": str(cluster.directory / "other")},
+        {"application.id": cluster.name("single")},
         table=alone,
         handler="REPLACE_THREAD",
         **spec,

@@ -94,7 +94,7 @@ def test_what_a_panel_shows_is_a_label_of_what_it_asks_for() -> None:
 
 def test_a_client_has_each_metric_and_label_that_an_alert_asks_for() -> None:
     """Expressions and texts are checked."""
-    assert len(rules()) == 11
+    assert len(rules()) == 10
     wrong = []
     for rule in rules():
         asked = expression(rule)

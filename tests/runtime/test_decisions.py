@@ -60,6 +60,8 @@ def test_what_is_read_kept_and_repartitioned_tells_programs_apart() -> None:
 
 
 def test_until_when_updates_are_held_back_tells_programs_apart() -> None:
+    """As windows do."""
+
     def held(how: Suppressed | None) -> str:
         builder = StreamsBuilder()
         windows = TimeWindows.of_size_with_no_grace(timedelta(minutes=5))

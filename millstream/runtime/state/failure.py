@@ -84,9 +84,9 @@ class Failure:
         is_global: whether it was the global thread.
         pipeline: the pipeline whose query failed; None if it was not a query.
         task_id: the task it happened in, if known.
-        offsets: what the failing micro-batch was to read: from the first offset (inclusive) to the second
+        offsets: what the failing batch was to read: from the first offset (inclusive) to the second
             (exclusive).
-        batch_id: the failing micro-batch, if known.
+        batch_id: the failing batch, if known.
         line: which line of threads it belongs to: a replacement goes on with the line of the one before it.
         What
             fails all threads at once (a missing topic) so counts once for each of them, not once for all.

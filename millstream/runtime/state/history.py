@@ -37,9 +37,9 @@ class FailureRecord:
         pipeline: the pipeline whose query failed; None if it was not a query.
         task_id: the task it happened in, if known.
         exception: the exception, as the handler got it.
-        offsets: what the failing micro-batch was to read: from the first offset (inclusive) to the second
+        offsets: what the failing batch was to read: from the first offset (inclusive) to the second
             (exclusive).
-        batch_id: the failing micro-batch, if known.
+        batch_id: the failing batch, if known.
         response: what was done: the handler's answer, or its replacement.
         attempt: the number of this failure in a row of failures; 1: the first.
         most: how many of them the budget answers with REPLACE_THREAD; None: there was no budget.

@@ -56,9 +56,9 @@ class FailureContext:
         thread: the name of the failing thread, on which the handler runs.
         task_id: the task it happened in, if known.
         pipeline: the pipeline whose query failed; None if it was not a query.
-        offsets: what the failing micro-batch was to read of each source partition: from the first offset
+        offsets: what the failing batch was to read of each source partition: from the first offset
             (inclusive) to the second (exclusive). Empty if unknown.
-        batch_id: the failing micro-batch, if known.
+        batch_id: the failing batch, if known.
         attempt: 1 for the first failure, 2 if the retry failed too, and so on; it restarts at 1 once the
             pipeline gets past the records it failed on.
         client_id: the client.

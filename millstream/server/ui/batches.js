@@ -1,4 +1,4 @@
-// Spark's micro-batches: how long they take and of what, and how much they read.
+// Batches: how long they take and of what, and how much they read.
 
 import { card, facts, h, moment, number, refill, table } from "./dom.js";
 import { chart, meter } from "./drawing.js";

@@ -422,7 +422,9 @@ def _lost_by_task(
     kind = MissingSourceTopicException if is_source else LostTopicException
     what = f"source topic '{topic}'" if is_source else f"topic '{topic}', which it writes to,"
     if recreated:
-        text = f"{what} was deleted and created again under it: {said.partition(': ')[2]}"
+        ids = said.partition(": ")[2].partition(";")[0]
+        keep = ", or give source.lost.policy=from-beginning, which keeps the state" if is_source else ""
+        text = f"{what} was deleted and created again ({ids}). Start afresh with `millstream reset`{keep}"
     elif is_source:
         text = f"{what} is gone; create it or change the topology, then start a new client"
     else:

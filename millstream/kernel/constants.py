@@ -78,13 +78,6 @@ ANSWER_NOT_ASKED = 2
 PLACE_REFUSED = -1
 """In place of where a record failed: Kafka has refused it."""
 
-OPTION_RUN = "real.time.run"
-"""An option of the Kafka source and sink: the run in Real-Time Mode that its batches belong to."""
-OPTION_SHARED = "batch.run"
-"""An option of the Kafka source: the query whose sources share a limit."""
-OPTION_HAS_TIMES = "batch.times"
-"""An option of the Kafka source: whether the time of a record is the one that Kafka keeps."""
-
 METRIC_BYTES = "bytes"
 """A metric of the Kafka source: the bytes that it has read."""
 METRIC_WRITTEN = "written:"

@@ -58,7 +58,7 @@ from millstream.spark.run.failures import (
 )
 from millstream.spark.run.streaming_query import QueryPipeline
 from millstream.spark.run.task_run import TaskRun, TaskSettings, is_up_to_date, task_rows, task_writer
-from millstream.spark.worker.programs import end_query, python_program
+from millstream.spark.worker.programs import python_program
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
     FrameTable,
@@ -373,7 +373,7 @@ class SparkEngine:
             raise _not_started(name, topics, error)  # noqa: B904 - it has a cause
 
         def ended(end: PipelineEnd) -> None:
-            self._tidied(end, lambda: end_query(self.spark, query.id))
+            self._tidied(end, lambda: None)
             on_end(end)
 
         drops = DropWatch(name, report=on_batch)
@@ -432,10 +432,9 @@ class SparkEngine:
             raise
 
         def ended(end: PipelineEnd) -> None:
-            _forget(run)
             self._slots_taken.pop(name, None)
             shutil.rmtree(scratch, ignore_errors=True)
-            self._tidied(end, lambda: end_query(self.spark, query.id))
+            self._tidied(end, run.forget)
             on_end(end)
 
         handlers = settings.handlers

@@ -39,7 +39,6 @@ from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import Report, first_line, report_of, report_of_java, translate, unreadable
 from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, task_writer
 from millstream.spark.worker.handler_calls import Asking, HandlerError, Question
-from millstream.spark.worker.programs import end_query
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
 
@@ -248,7 +247,6 @@ class MemoryPipeline:
         self._run.end(10)
         self._query.stop()
         self._run.forget()
-        end_query(self._spark, self._query.id)
 
 
 class MemoryQuery:

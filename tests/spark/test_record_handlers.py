@@ -475,9 +475,8 @@ def test_the_default_plan_has_nothing_of_all_this(spark: SparkSession) -> None:
 
     def plans(handlers: RecordHandlers) -> list[str]:
         context = CompileContext("app", {"n-changelog": 1}, handlers=handlers)
-        made = [
-            compile_task(pipeline, context, lambda: task_rows(spark, "none")).rows for pipeline in pipelines
-        ]
+        read = partial(task_rows, spark, "none")
+        made = [compile_task(pipeline, context, read).rows for pipeline in pipelines]
         return [df._jdf.queryExecution().analyzed().toString() for df in made]
 
     usual = "\n".join(plans(FAIL)).lower()

@@ -70,7 +70,6 @@ class Processing:
     outside, for keys and for values (`unwritten_number`).
 
     Args:
-        has_ticks: it receives the time of day, so that processors can be punctuated by it.
         passes_over: if a processor raises, its record is dropped and reported, and processing continues.
         writes_over: likewise if a sink's serde cannot write what is forwarded to it.
         is_timed: for tests: the time of day is the last one received, not the machine's.
@@ -81,14 +80,12 @@ class Processing:
         graph: Graph,
         subtopology: int,
         *,
-        has_ticks: bool = False,
         passes_over: bool = False,
         writes_over: bool = False,
         is_timed: bool = False,
     ) -> None:
         self._graph = graph
         self._subtopology = subtopology
-        self._has_ticks = has_ticks
         self._passes_over = passes_over
         self._writes_over = writes_over
         self._is_timed = is_timed
@@ -117,14 +114,7 @@ class Processing:
             )
             self._tasks[partition] = task
         task.batch = batch
-        made = task.process(records, caller)
-        if not self._has_ticks and task.waits_for_clock:
-            raise ProcessorError(
-                "a processor schedules a punctuation by WALL_CLOCK_TIME, but its code does not show that: "
-                "name PunctuationType.WALL_CLOCK_TIME in a method of its class, not only in functions that "
-                "it calls"
-            )
-        return made
+        return task.process(records, caller)
 
     def close(self) -> None:
         """Close all processors; later records start with new ones."""
@@ -217,10 +207,6 @@ class _Task:
             except BaseException as error:
                 raise self._raised(error) from error
         return self._made()
-
-    @property
-    def waits_for_clock(self) -> bool:
-        return self._task.next_due(PunctuationType.WALL_CLOCK_TIME) is not None
 
     def _tick(self, now_ms: int) -> None:
         if self._clock_ms is not None:

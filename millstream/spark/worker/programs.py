@@ -7,17 +7,15 @@ state, key by key, at nearly a millisecond each.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.worker.program_worker import START, Program
 
-__all__ = ["end_query", "python_program"]
+__all__ = ["python_program"]
 
 _WORKER = "millstream.spark.worker.program_worker"
 """Identifies the process in process lists."""
@@ -39,9 +37,3 @@ def python_program(spark: SparkSession, program: Program, patience_ms: int) -> A
         bytearray(pickler().dumps(program)),
         patience_ms,
     )
-
-
-def end_query(spark: SparkSession, query: str) -> None:
-    """Release what the kernel keeps of an ended query on this machine: its processors' workers."""
-    with suppress(Py4JError, OSError):  # Java is gone, and so are they
-        java_class(spark._jvm, "io.millstream.kernel.python.Processing").end(query)

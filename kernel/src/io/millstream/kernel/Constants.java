@@ -68,12 +68,6 @@ public final class Constants {
     public static final int ANSWER_NOT_ASKED = 2;
     /** In place of where a record failed: Kafka has refused it. */
     public static final int PLACE_REFUSED = -1;
-    /** An option of the Kafka source and sink: the run in Real-Time Mode that its batches belong to. */
-    public static final String OPTION_RUN = "real.time.run";
-    /** An option of the Kafka source: the query whose sources share a limit. */
-    public static final String OPTION_SHARED = "batch.run";
-    /** An option of the Kafka source: whether the time of a record is the one that Kafka keeps. */
-    public static final String OPTION_HAS_TIMES = "batch.times";
     /** A metric of the Kafka source: the bytes that it has read. */
     public static final String METRIC_BYTES = "bytes";
     /** How the names of the sink's metrics of a topic begin. */

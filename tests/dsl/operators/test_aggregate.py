@@ -28,7 +28,7 @@ ORDERS = Serdes.json("user STRING, amount DOUBLE")
 
 
 def test_an_aggregate_may_use_its_key_as_it_is() -> None:
-    """Beside aggregate functions and inside them; with windows, and where Spark's own operator does it."""
+    """Beside aggregate functions and inside them; with windows, too."""
     builder = StreamsBuilder()
     group = builder.stream("orders", Consumed.with_(Serdes.string(), ORDERS)).group_by_key()
 
@@ -40,10 +40,6 @@ def test_an_aggregate_may_use_its_key_as_it_is() -> None:
         }
 
     group.aggregate(both, Materialized.as_("plain"))
-    group.aggregate(
-        lambda key, value: F.concat(key, F.percentile_approx(value.amount, 0.5).cast("string")),
-        Materialized.as_("sparks"),
-    )
     hour = timedelta(hours=1)
     windows = (
         TimeWindows.of_size_with_no_grace(hour),
@@ -60,11 +56,31 @@ def test_an_aggregate_may_use_its_key_as_it_is() -> None:
             {"key": "B", "largest": "bbob", "sum": None},
         ]
         assert rows(driver, "plain") == dict(zip("ab", wanted, strict=True))
-        assert rows(driver, "sparks") == {"a": "a1.5", "b": "b2.5"}
         shape = Serdes.json("key STRING, largest STRING, sum DOUBLE")
         for number in range(len(windows)):
             written = read(driver, f"windowed-{number}", key="bytes", value=shape)
             assert [value for _, value in written] == wanted, windows[number]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda value: F.percentile_approx(value.amount, 0.5),
+        lambda value: F.sum(value.amount) / F.median(value.amount),
+        lambda value: F.expr("mode(value.amount)") + F.count("*"),
+    ],
+)
+def test_a_function_without_partial_results_is_refused_with_the_fold_to_write(function: Any) -> None:
+    """When the topology is compiled, with the node and the line."""
+    builder = StreamsBuilder()
+    group = builder.stream("orders", Consumed.with_(Serdes.string(), ORDERS)).group_by_key()
+    group.aggregate(function, Materialized.as_("middle"))
+    with pytest.raises(TopologyException) as raised:
+        TopologyTestDriver(builder.build())
+    said = str(raised.value)
+    assert "KSTREAM-AGGREGATE-0000000001 (test_aggregate.py:" in said
+    assert "Write it as a Python fold" in said
+    assert "  .aggregate(list, lambda key, value, kept: [*kept, value.amount],\n" in said
 
 
 def test_a_key_alone_is_no_aggregate() -> None:

@@ -24,7 +24,7 @@ def test_group_by_key_groups_by_the_key_there_is_and_group_by_by_a_new_one() -> 
     )
     stream.group_by(lambda key, value, record: record.partition).count(Materialized.as_("by-partition"))
     topology = builder.build()
-    assert len(topology.pipelines) == 1
+    assert len(topology.pipelines) == 5  # each new key is a topic
     with TopologyTestDriver(topology) as driver:
         pipe(driver, "in", ("a", "x"), ("a", "yy"), ("b", "x"), (None, "x"), ("b", None))
         assert rows(driver, "by-key") == {"a": 2, "b": 1}

@@ -7,7 +7,8 @@ from driving import STRINGS, pipe, records, rows
 from pyspark.sql import functions as F
 
 from millstream import Materialized, Serdes, StreamsBuilder
-from millstream.testing import TestRecord, TopologyTestDriver
+from millstream.model import PARTS_HEADER
+from millstream.testing import TopologyTestDriver
 
 pytestmark = pytest.mark.spark
 
@@ -25,10 +26,12 @@ def test_a_changelog_has_its_stores_name_serdes_partitions_and_timestamps() -> N
             "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog",
         }
         (written,) = driver._output("app-counts-changelog")
-        assert (written.headers, written.timestamp) == ((), 1_700_000_000_123)
-        assert records(driver, "app-counts-changelog", "string", "long") == [
-            TestRecord("a", 2, 1_700_000_000_123)
-        ]
+        assert ([name for name, _ in written.headers], written.timestamp) == (
+            [PARTS_HEADER],
+            1_700_000_000_123,
+        )
+        (record,) = records(driver, "app-counts-changelog", "string", "long")
+        assert (record.key, record.value, record.timestamp) == ("a", 2, 1_700_000_000_123)
         assert rows(driver, "counts") == {"a": 2}
 
 

@@ -16,7 +16,8 @@ def test_on_unchanged_keys_a_table_takes_the_last_record_by_offset() -> None:
     """Whatever its timestamp; a null value deletes, a null key is skipped, each update is passed on."""
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to_table(Materialized.as_("table")).to_stream().to("out")
-    with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
+    config = {"application.id": "app", "statestore.cache.max.bytes": 0}
+    with TopologyTestDriver(builder.build(), config) as driver:
         pipe(driver, "in", ("a", "1", 20), ("b", "1", 20), (None, "x", 20), ("a", "2", 10), ("b", None, 30))
         updates = [("a", "1"), ("b", "1"), ("a", "2"), ("b", None)]
         assert read(driver, "out") == updates
@@ -26,6 +27,18 @@ def test_on_unchanged_keys_a_table_takes_the_last_record_by_offset() -> None:
         assert [record.timestamp for record in changelog] == [20, 20, 10, 30]
         pipe(driver, "in", ("b", "2", 5))
         assert rows(driver, "table") == {"a": "2", "b": "2"}
+
+
+def test_a_cache_passes_on_what_a_key_has_at_a_commit() -> None:
+    """As in Kafka Streams, whose own driver commits behind each record."""
+    builder = StreamsBuilder()
+    builder.stream("in", STRINGS).to_table(Materialized.as_("table")).to_stream().to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        pipe(driver, "in", ("a", "1", 20), ("b", "1", 20), ("a", "2", 10))
+        assert sorted(read(driver, "out")) == [("a", "2"), ("b", "1")]
+        for value in ("3", "4"):
+            pipe(driver, "in", ("a", value, 30))
+        assert read(driver, "out") == [("a", "3"), ("a", "4")]
 
 
 def test_behind_a_change_of_keys_too_a_table_takes_the_last_record_to_arrive() -> None:
@@ -39,7 +52,7 @@ def test_behind_a_change_of_keys_too_a_table_takes_the_last_record_to_arrive() -
         .to("out")
     )
     topology = builder.build()
-    assert len(topology.pipelines) == 1
+    assert len(topology.pipelines) == 2
     with TopologyTestDriver(topology) as driver:
         pipe(driver, "in", ("A", "1", 20), ("a", "2", 10), ("B", "1", 7), ("b", "2", 7), (None, "x", 7))
         assert sorted(read(driver, "out")) == [("a", "2"), ("b", "2")]

@@ -256,7 +256,6 @@ class Keeping(Forwarding):
         self.context.get_state_store("prices").put(record.key, price)
 
 
-@on_both_engines
 def test_processors_read_global_stores() -> None:
     """Of which every task has all; without being connected with them, and filled by another processor."""
     builder = StreamsBuilder()

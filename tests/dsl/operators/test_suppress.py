@@ -44,8 +44,8 @@ def counted(builder: StreamsBuilder, emit: EmitStrategy | None = None) -> Any:
 
 
 def is_held(driver: TopologyTestDriver, changelog: str) -> dict[Any, bool]:
-    """What a suppress has logged since this was asked last: whether each key is held back. As in Kafka Streams,
-    the values are the buffer's own."""
+    """What a suppress has logged since this was asked last: whether each key is held back. As in Kafka
+    Streams, the values are the buffer's own."""
     return {key: value is not None for key, value in read(driver, changelog, KEYS, "bytes")}
 
 

@@ -27,7 +27,6 @@ def copying(topic: str, out: str, policy: OffsetResetPolicy) -> Topology:
     return builder.build()
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.timeout(240)
 def test_a_source_begins_so_far_back(world: World) -> None:
     """With the first record that is not older. A partition without one begins with its next record."""
@@ -43,18 +42,13 @@ def test_a_source_begins_so_far_back(world: World) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_source_that_is_to_begin_nowhere_ends_the_client(world: World, engine: str) -> None:
+def test_a_source_that_is_to_begin_nowhere_ends_the_client(world: World) -> None:
     """The message says what to do."""
     topic, out = world.topic("in"), world.topic("out", 1)
     client = world.created(copying(topic, out, AutoOffsetReset.none()))
     client.start()
-    assert NOWHERE[engine] in ended(client)
-
-
-NOWHERE = {
-    "batches": "has AutoOffsetReset.none(), and neither a checkpoint nor a reset",
-    "tasks": "has no committed offset of it, and auto.offset.reset is none; set it to earliest or latest",
-}
+    nowhere = "has no committed offset of it, and auto.offset.reset is none; set it to earliest or latest"
+    assert nowhere in ended(client)
 
 
 def ended(client: KafkaStreams) -> str:
@@ -64,7 +58,6 @@ def ended(client: KafkaStreams) -> str:
     return str(failure.exception)
 
 
-@pytest.mark.usefixtures("on_tasks")
 def test_each_source_of_a_task_begins_where_its_policy_says(world: World) -> None:
     """The configured one is for those without their own."""
     topics = {name: world.topic(name, 1) for name in ("configured", "earliest", "latest", "since")}
@@ -95,7 +88,6 @@ def test_each_source_of_a_task_begins_where_its_policy_says(world: World) -> Non
 @pytest.mark.parametrize(
     "policy", [AutoOffsetReset.earliest(), AutoOffsetReset.latest(), AutoOffsetReset.none()]
 )
-@pytest.mark.usefixtures("on_tasks")
 def test_a_committed_offset_out_of_range_is_reset(world: World, policy: OffsetReset, where: str) -> None:
     """As Kafka Streams resets it, by the policy of the source."""
     topic, out, application = world.topic("in", 1), world.topic("out", 1), world.name("app")

@@ -39,7 +39,6 @@ __all__ = [
 
 LABELS: Mapping[str, str] = {
     "millstream": "Millstream",
-    "real-time": "Millstream, real time",
     "java": "Kafka Streams",
     "spark": "Spark by hand",
     "quix": "Quix Streams",
@@ -114,7 +113,6 @@ class PythonContestant:
         lab: Lab,
         name: str,
         settings: Mapping[str, object],
-        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._lab = lab
         kind = "spark" if name == "spark" else "millstream"
@@ -127,9 +125,7 @@ class PythonContestant:
             lab.bootstrap_servers,
             json.dumps(settings),
         ]
-        self.child = Child(
-            LABELS[name], command, log, {"MILLSTREAM_SPARK_LOG": str(log), **(environment or {})}
-        )
+        self.child = Child(LABELS[name], command, log, {"MILLSTREAM_SPARK_LOG": str(log)})
         self._counts = kind == "spark"
 
     def wait_until_ready(self) -> None:

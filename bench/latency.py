@@ -19,7 +19,6 @@ from typing import Any
 
 from bench.children import Child, Failed
 from bench.contest import LABELS, Contest, hire
-from bench.contestant import REAL_TIME, has_real_time
 from bench.figures import Progress, Report, Table, percentile, rounds
 from bench.lab import Lab, NotMeasured, OutOfTimeError
 from bench.traffic import PARTITIONS, latencies_ms
@@ -53,15 +52,15 @@ class Turn:
 
 _FULL = Turn(6.0, 40, 5.0, 2.0)
 _QUICK = Turn(1.0, 10, 2.0, 0.0)
-_WITH_SPARK = ("millstream", "real-time", "spark")
+_WITH_SPARK = ("millstream", "spark")
 _FIRST_TIME = 20 / 6
 """How much longer a contestant with Spark warms up the first time that it does a job."""
 
 
 def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report:
-    """Map and count; then Millstream's fastest mode for minutes, if there is time."""
+    """Map and count; then Millstream for minutes, if there is time."""
     turn = _QUICK if quick else _FULL
-    names = ["millstream", *(["real-time"] if has_real_time() else []), "java", "spark", "quix"]
+    names = ["millstream", "java", "spark", "quix"]
     long_s = 0.0 if quick else min(100.0, budget_s / 4)
     end = time.monotonic() + budget_s - long_s
     found: Found = {job: {} for job in JOBS}
@@ -72,7 +71,7 @@ def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report
             turns = _Turns(lab, contest, tell, found, why)
             turns.in_rounds([name for name in names if name in contest.names], turn, 1 if quick else 3, end)
             if long_s:
-                turns.for_minutes("real-time" if "real-time" in names else "millstream", long_s)
+                turns.for_minutes("millstream", long_s)
     except OutOfTimeError as error:
         why["the rest"] = str(error)
     return report(found, why)
@@ -123,8 +122,7 @@ class _Turns:
 
 
 def _hire(lab: Lab, name: str) -> Any:
-    settings = {**REAL_TIME, "keep": False} if name == "real-time" else {}
-    return hire(lab, name, quick_to_answer=True, settings=settings)
+    return hire(lab, name, quick_to_answer=True)
 
 
 def _turn(lab: Lab, contest: Contest, name: str, job: str, turn: Turn) -> dict[str, list[float]]:

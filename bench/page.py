@@ -15,7 +15,6 @@ __all__ = ["bars", "machine", "markdown", "page", "plots"]
 
 _COLOURS = {
     "millstream": "#1f6f8b",
-    "real-time": "#63b7d0",
     "java": "#c8553d",
     "spark": "#e0a030",
     "quix": "#7a6f9b",

@@ -163,7 +163,6 @@ _LIMITS: Mapping[tuple[str, str], tuple[tuple[str, float], ...]] = {
     ("count", "50"): (("p50", 5), ("p99", 12)),
 }
 _MODES = {"single": "one at a time", "50": "50/s", "1000": "1,000/s"}
-_MICRO = {"map": 1.0, "count": 1.05}
 
 
 def _latency(data: Mapping[str, Any]) -> Iterable[Row]:
@@ -173,27 +172,15 @@ def _latency(data: Mapping[str, Any]) -> Iterable[Row]:
             texts = {name: _percentiles(of[mode]) for name, of in by_name.items() if mode in of}
             if not texts:
                 continue
-            real = by_name.get("real-time", {}).get(mode)
-            what = f"{job}, {said}, p50 / p90 / p99 ms"
+            mine = by_name.get("millstream", {}).get(mode)
             limits = _LIMITS.get((job, mode), ())
-            if real or limits:
-                checks = tuple(_limit(name, limit, real and real[name]) for name, limit in limits)
-                row = Row(f"{what}, real time", _percentiles(real), _three(texts), checks)
-                yield row
-            checks = ()
-            if mode == "single":
-                mine, spark = (
-                    by_name.get(name, {}).get(mode, {}).get("p50") for name in ("millstream", "spark")
-                )
-                checks = (_at_most_of(_MICRO[job], "Spark", mine, spark, "p50 "),)
-            yield Row(f"{what}, micro-batches", texts.get("millstream", _NONE), _three(texts), checks)
-    for name in ("real-time", "millstream"):
-        minutes = data.get("count", {}).get(name, {}).get("minutes")
-        if minutes:
-            way = "real time" if name == "real-time" else "micro-batches"
-            checks = (_limit("p99.9", 150, minutes["p99.9"]),) if name == "real-time" else ()
-            text = f"{_percentiles(minutes)} / {minutes['p99.9']:.0f}"
-            yield Row(f"count, 50/s for minutes, and p99.9, {way}", text, checks=checks)
+            checks = tuple(_limit(name, limit, mine and mine[name]) for name, limit in limits)
+            yield Row(f"{job}, {said}, p50 / p90 / p99 ms", _percentiles(mine), _three(texts), checks)
+    minutes = data.get("count", {}).get("millstream", {}).get("minutes")
+    if minutes:
+        checks = (_limit("p99.9", 150, minutes["p99.9"]),)
+        text = f"{_percentiles(minutes)} / {minutes['p99.9']:.0f}"
+        yield Row("count, 50/s for minutes, and p99.9", text, checks=checks)
 
 
 def _percentiles(figures: Mapping[str, float] | None) -> str:

@@ -32,7 +32,6 @@ _BULK: Mapping[str, str] = {
 }
 _ONCE = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": "100"}
 _ALL = {"statestore.cache.max.bytes": "0"}
-_TASKS = {"MILLSTREAM_ENGINE": "tasks"}
 _SLOTS = {"spark.master": f"local[{PARTITIONS + 1}]"}
 _DONE_S = 120.0
 _ASKED_S = 0.1
@@ -79,7 +78,7 @@ class _Java:
 
 class _Tasks:
     def __init__(self, lab: Lab) -> None:
-        self._child = PythonContestant(lab, "millstream", _SLOTS, _TASKS)
+        self._child = PythonContestant(lab, "millstream", _SLOTS)
         self.used = self._child.used
         self.close = self._child.close
         self.stop = self._child.stop

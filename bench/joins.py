@@ -482,7 +482,7 @@ class _Stream:
 
 def positions(streams: KafkaStreams) -> int:
     """How far a client has read its topics, in records of all partitions."""
-    running = (each for thread in streams.metadata_for_local_threads for each in thread.pipelines)
+    running = (each for thread in streams.metadata_for_local_threads() for each in thread.pipelines)
     return sum(sum(each.position.values()) for each in running)
 
 

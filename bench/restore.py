@@ -14,7 +14,7 @@ from bench.stores import entries
 from bench.words import PARTITIONS, produce
 from millstream.config import StreamsConfig
 from millstream.kafka.consumer import KafkaChangelogConsumer
-from millstream.model import EPOCH_HEADER, TaskId, TopicPartition
+from millstream.model import TaskId, TopicPartition
 from millstream.ports import KeyValueBytesStore
 from millstream.query.metadata import default_partition
 from millstream.stores.memory_store import MemoryStore
@@ -154,7 +154,6 @@ def _long(lab: Lab, records: int, tell: Progress) -> tuple[Table, Goal]:
 
 
 def _produce(servers: str, topic: str, records: int) -> None:
-    epoch: list[tuple[str, str | bytes | None]] = [(EPOCH_HEADER, (1).to_bytes(8, "big"))]
     keys = (b"key-%08d" % number for number in range(records))
     produce(
         servers,
@@ -164,7 +163,6 @@ def _produce(servers: str, topic: str, records: int) -> None:
                 "value": number.to_bytes(8, "big"),
                 "key": key,
                 "partition": default_partition(key, PARTITIONS),
-                "headers": epoch,
                 "timestamp": 1_700_000_000_000,
             }
             for number, key in enumerate(keys)

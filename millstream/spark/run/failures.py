@@ -423,6 +423,8 @@ def _lost_by_task(
     what = f"source topic '{topic}'" if is_source else f"topic '{topic}', which it writes to,"
     if recreated:
         text = f"{what} was deleted and created again under it: {said.partition(': ')[2]}"
+        if is_source:
+            text += "; source.lost.policy=from-beginning keeps the state and reads the new topic as well"
     elif is_source:
         text = f"{what} is gone; create it or change the topology, then start a new client"
     else:

@@ -175,7 +175,7 @@ class ProcessingContext(Protocol):
         """
 
     def commit(self) -> None:
-        """Request a commit. Has no further effect: a micro-batch commits when it ends."""
+        """Request a commit, which then comes soon."""
 
     def app_configs(self) -> Mapping[str, Any]:
         """The client's configuration."""

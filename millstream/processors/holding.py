@@ -148,7 +148,7 @@ class HeldStore:
         return self._scope.live
 
     def flush(self) -> None:
-        """Has no effect: puts are saved with the micro-batch."""
+        """Has no effect: puts are saved with the batch."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} '{self._spec.name}'>"

@@ -34,8 +34,6 @@ from millstream.processors.holding import ByteStore, Changed, HeldStore, StoreIt
 from millstream.processors.key_values import KeyValueStore, TimestampedKeyValueStore
 from millstream.processors.versions import VersionedKeyValueStore
 from millstream.processors.window_stores import SessionStore, TimestampedWindowStore, WindowStore
-from millstream.stores.keys import session_key, unescaped, window_key
-from millstream.stores.store_base import timestamp_of
 
 __all__ = [
     "ByteStore",
@@ -47,7 +45,6 @@ __all__ = [
     "TimestampedWindowStore",
     "VersionedKeyValueStore",
     "WindowStore",
-    "changelog_record",
     "store_of",
 ]
 
@@ -70,27 +67,3 @@ def store_of(spec: StoreSpec, data: ByteStore, scope: StoreScope, changed: Chang
     else:
         kind = TimestampedKeyValueStore if spec.timestamped else KeyValueStore
     return kind(spec, data, scope, changed)
-
-
-def changelog_record(store: StoreSpec, key: bytes, stored: bytes) -> tuple[bytes, bytes | None, int] | None:
-    """The changelog record for an entry of a ByteStore: key, value and timestamp; None if there is none.
-
-    Used to rewrite a changelog.
-    """
-    if store.kind is StoreKind.KEY_VALUE and store.history_ms is None:
-        return key, stored[8:], timestamp_of(stored)
-    if key == _MARK:
-        return None
-    if store.kind is StoreKind.SESSION:
-        end, start = _TIMES.unpack_from(key, len(key) - 16)
-        return session_key(unescaped(key[8:-16]), start, end), stored[8:], timestamp_of(stored)
-    if store.kind is StoreKind.WINDOW:
-        tail = 12 if store.duplicates else 8
-        (start,) = _TIME.unpack_from(key, len(key) - tail)
-        (sequence,) = _NUMBER.unpack_from(key, len(key) - 4) if store.duplicates else (0,)
-        return window_key(unescaped(key[8:-tail]), start, sequence), stored[8:], timestamp_of(stored)
-    if key[:1] == b"E":
-        return None
-    body, at = (key[1:], 8) if key[:1] == b"L" else (key[1:-8], 16)
-    value = None if stored[at : at + 1] == _A_DELETION else stored[at + 1 :]
-    return unescaped(body), value, timestamp_of(stored)

@@ -252,7 +252,7 @@ class ProcessorTask:
     def close(self) -> None:
         """Call `close` of all processors. If one raises, its exception is raised at the end.
 
-        Differs: their stores can no longer be used, because the puts of the micro-batch are already saved.
+        Differs: their stores can no longer be used, because the puts of the batch are already saved.
         """
         failed: Exception | None = None
         for node in self._nodes:

@@ -1,13 +1,13 @@
-"""TopologyTestDriver: run a topology on local Spark, without a broker, one micro-batch at a time.
+"""TopologyTestDriver: run a topology on local Spark, without a broker, one batch at a time: up to a commit.
 
 The plan is the one that a client would run: the same compiler and stateful operators, in a real streaming
-query. Only its ends are in memory. The records that a test pipes in become one micro-batch. The query's
+query. Only its ends are in memory. The records that a test pipes in become one batch. The query's
 output is routed as Kafka would route it: to output topics, back into the topology, or into a store.
 
 Source: org.apache.kafka.streams.TopologyTestDriver.
-Differs: each `pipe_*` call is one micro-batch, so a list of records gives one update per key, like a client
+Differs: each `pipe_*` call is one batch, so a list of records gives one update per key, like a client
     with a backlog. Piped one by one, or without a cache, each record gives its own update, as in Kafka
-    Streams. With `record_by_record=True`, each record is a separate micro-batch, and so is each of its
+    Streams. With `record_by_record=True`, each record is a separate batch, and so is each of its
     results that passes through an internal topic.
 """
 
@@ -95,9 +95,8 @@ class TopologyTestDriver:
     Every topic has one partition. The first driver of a process starts Spark (5 s), which keeps running.
 
     With `record_by_record=True`, the results are those of Kafka Streams' driver, which processes and commits
-    one record at a time: no two records of a list, or of an internal topic, share a micro-batch. Even the
-    smallest micro-batch takes some 50 ms, and more with many stateful steps, so a list of a hundred records
-    takes seconds.
+    one record at a time: no two records of a list, or of an internal topic, share a batch. A batch takes two
+    or three milliseconds.
 
     Args:
         topology: the result of `StreamsBuilder.build()`.
@@ -105,7 +104,7 @@ class TopologyTestDriver:
         initial_wall_clock_time: the timestamp of the first record piped without one; None means now.
         record_by_record: process each record separately.
         spark: the SparkSession to use.
-        max_rounds: how many times in a row output may return to the topology as a new micro-batch, before the
+        max_rounds: how many times in a row output may return to the topology as a new batch, before the
             program is taken to write to its own source topic without end.
 
     Raises:
@@ -337,7 +336,7 @@ class TopologyTestDriver:
         self._advance_clock()
 
     def _advance_clock(self) -> None:
-        """An empty micro-batch, for the pipelines whose processors use the clock."""
+        """An empty batch, for the pipelines whose processors use the clock."""
         for running in self._pipelines:
             if running.goes_by_clock and (written := running.process({}, self._now)):
                 self._keep(written)
@@ -345,7 +344,7 @@ class TopologyTestDriver:
 
     @contextmanager
     def one_batch(self) -> Iterator[None]:
-        """All records piped within it form one micro-batch, whatever their topics.
+        """All records piped within it form one batch, whatever their topics.
 
             with driver.one_batch():
                 left.pipe_input("a", 1)
@@ -485,7 +484,7 @@ class TopologyTestDriver:
     # --- running ---------------------------------------------------------------------------------------
 
     def _pipe(self, records: Sequence[KafkaRecord]) -> None:
-        """Run one micro-batch, then as many as its output needs; or one for each record."""
+        """Run one batch, then as many as its output needs; or one for each record."""
         if self._closed:
             raise IllegalStateException("this TopologyTestDriver is closed; create a new one")
         if self._waiting is not None:
@@ -516,7 +515,7 @@ class TopologyTestDriver:
                     queues.setdefault(each.topic, deque()).append((passed + 1, each))
 
     def _process(self, records: Sequence[KafkaRecord], passed: int) -> list[list[KafkaRecord]]:
-        """One micro-batch of each pipeline that reads any of these records; returns the output of each."""
+        """One batch of each pipeline that reads any of these records; returns the output of each."""
         batch = [self._arrived(record) for record in records]
         for record in batch:
             self._fill(record)
@@ -546,7 +545,7 @@ class TopologyTestDriver:
             return
         topics = sorted({f"'{record.topic}'" for batch in inputs.values() for record in batch})
         raise TopologyException(
-            f"the piped records have come back to {', '.join(topics)} in {passed} successive micro-batches, "
+            f"the piped records have come back to {', '.join(topics)} in {passed} successive batches, "
             "without an end in sight. A program that writes to its own source topic never finishes: write "
             "to another topic, or filter out records that were there before; if it does finish, increase "
             "TopologyTestDriver(..., max_rounds=...)"
@@ -622,7 +621,7 @@ class TestInputTopic:
     def pipe_input(
         self, *key_and_value: Any, timestamp: datetime | int | None = None, headers: Headers = ()
     ) -> None:
-        """Pipe one record, as one micro-batch: a value, a key and a value, or a TestRecord.
+        """Pipe one record, as one batch: a value, a key and a value, or a TestRecord.
 
         `timestamp` is a datetime, or milliseconds since the epoch.
         """
@@ -639,15 +638,15 @@ class TestInputTopic:
         self.pipe_record_list([TestRecord(key, value, at, tuple(headers))])
 
     def pipe_value_list(self, values: Iterable[Any]) -> None:
-        """Pipe records without keys, as one micro-batch."""
+        """Pipe records without keys, as one batch."""
         self.pipe_record_list([TestRecord(value=value) for value in values])
 
     def pipe_key_value_list(self, key_values: Iterable[tuple[Any, Any]]) -> None:
-        """Pipe records, as one micro-batch."""
+        """Pipe records, as one batch."""
         self.pipe_record_list([TestRecord(key, value) for key, value in key_values])
 
     def pipe_record_list(self, records: Iterable[TestRecord]) -> None:
-        """Pipe records, as one micro-batch."""
+        """Pipe records, as one batch."""
         self._driver._pipe([self._encoded(record) for record in records])
 
     def advance_time(self, advance: timedelta) -> None:

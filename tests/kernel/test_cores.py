@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -15,11 +14,11 @@ from typing import Any
 
 import pytest
 from java_programs import KernelJava
-from snapshots.traces import Row, Step, Trace, difference, step, traces
+from snapshots.traces import Row, Step, Trace, step, traces
 
 from millstream import DailyTimeWindows
 
-MAIN = "io.millstream.kernel.core.TracesMain"
+MAIN = "io.millstream.kernel.task.TaskTracesMain"
 FOLDS = ("count", "reduce", "aggregate")
 OPERATIONS = {*FOLDS, "stream", "table", "group_by_key", "windowed_by", "suppress", "to_stream"}
 FILES = ("unwindowed", "time", "session", "sliding", "emit_on_close", "suppress")
@@ -84,17 +83,6 @@ def plain(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 @pytest.mark.disk
-@pytest.mark.parametrize("file", FILES)
-def test_each_record_leads_to_what_kafka_streams_sends(file: str, kernel_java: KernelJava) -> None:
-    """Each record a micro-batch of its own: what is kept in between is all that there is."""
-    exact = [trace for trace in chosen(file) if not loses_windows(trace)]
-    assert len(exact) >= 30
-    for trace, steps in zip(exact, ask(kernel_java, map(case_of, exact)), strict=True):
-        theirs = replace(trace, steps=plain(trace.steps))
-        assert difference(theirs, plain(map(step, steps)), ignore=["log"]) is None
-
-
-@pytest.mark.disk
 def test_what_kafka_streams_loses_when_windows_close_is_told(kernel_java: KernelJava) -> None:
     """Kafka Streams' store drops windows before they are sent. The others are emitted as there, in their
     order."""
@@ -113,41 +101,6 @@ def is_within(some: Sequence[Row], rows: Iterable[Row]) -> bool:
     """In the same order."""
     rest = iter(rows)
     return all(row in rest for row in some)
-
-
-@pytest.mark.disk
-@pytest.mark.parametrize("file", ["unwindowed", "time", "session", "sliding", "emit_on_close"])
-def test_micro_batches_end_with_the_same_values(file: str, kernel_java: KernelJava) -> None:
-    """However the records are divided, if each change is told once a micro-batch, and if the cache is full in
-    the middle of one. What closes is told once, and in the same order."""
-    chance = random.Random(file)
-    some = chosen(file)
-    cases = [
-        case_of(
-            trace,
-            batches=batches(chance, len(trace.records)),
-            at_once=False,
-            capacity=chance.choice([1, 2, 5, 200_000]),
-            span=chance.choice([1, 3, 64]),
-        )
-        for trace in some
-    ]
-    singly = ask(kernel_java, map(case_of, some))
-    for trace, case, expected, steps in zip(some, cases, singly, ask(kernel_java, cases), strict=True):
-        said = f"{trace.name} in batches of {case['batches']}, capacity {case['capacity']}"
-        if fold_of(trace).get("emit") == "close":
-            assert rows(steps, "out") == rows(expected, "out"), said
-        lane = "updates" if fold_of(trace).get("emit") == "close" else "out"
-        assert last(rows(steps, lane)) == last(rows(expected, lane)), said
-        assert sum(each.get("dropped", 0) for each in steps) == trace.dropped, said
-
-
-def batches(chance: random.Random, records: int) -> list[int]:
-    """Sizes of micro-batches for so many records; sometimes of all, or of none."""
-    sizes: list[int] = []
-    while sum(sizes) < records:
-        sizes.append(min(chance.choice([0, 1, 2, 5, 100]), records - sum(sizes)))
-    return sizes
 
 
 def rows(steps: Iterable[Mapping[str, Any]], lane: str) -> list[list[Any]]:
@@ -171,51 +124,6 @@ WINDOWS = [
     {"windows": "sliding", "difference": 10, "grace": 5},
     {"windows": "session", "gap": 4, "grace": 20},
 ]
-
-
-@pytest.mark.disk
-@pytest.mark.parametrize("emit", ["update", "close"])
-@pytest.mark.parametrize("windows", WINDOWS, ids=lambda windows: f"{windows['windows']} {windows['grace']}")
-def test_what_has_closed_is_given_up(windows: dict[str, Any], emit: str, kernel_java: KernelJava) -> None:
-    """This includes keys that never come again: the state only has the last few windows, however long it
-    runs."""
-    records = [[f"k{n}", "x", n] for n in range(2_000)]
-    program = [{"op": "windowed_by", **windows}, {"op": "count", "emit": emit}]
-    case = {"program": program, "records": records, "batches": [50] * 40, "at_once": False}
-    (steps,) = ask(kernel_java, [case])
-    kept = [each["kept"] for each in steps]
-    assert len(kept) == 40
-    assert max(kept) < 1_000
-    assert max(kept[30:]) <= max(kept[5:15]) + 10
-    (steps,) = ask(kernel_java, [{**case, "records": [*records, ["last", "x", 1_000_000]]}])
-    assert steps[-1]["kept"] <= 10
-
-
-@pytest.mark.disk
-def test_nothing_is_told_of_a_session_that_nobody_has_heard_of(kernel_java: KernelJava) -> None:
-    """It began and became a part of another in one micro-batch. One that was told before is gone."""
-    program = [{"op": "windowed_by", "windows": "session", "gap": 10, "grace": 100}, {"op": "count"}]
-    records = [["a", "x", 0], ["a", "x", 30], ["a", "x", 40], ["a", "x", 20], ["a", "x", 10]]
-    (steps,) = ask(
-        kernel_java, [{"program": program, "records": records, "batches": [1, 4], "at_once": False}]
-    )
-    assert [each["out"] for each in steps] == [
-        [["a", 1, 0, 0, 0]],
-        [["a", None, 0, 0, 0], ["a", 5, 40, 0, 40]],
-    ]
-
-
-@pytest.mark.disk
-def test_a_session_takes_the_place_of_one_that_its_store_has_forgotten(kernel_java: KernelJava) -> None:
-    """Of the same times: it has that one's key in the store, and is what is told of it."""
-    program = [{"op": "windowed_by", "windows": "session", "gap": 1, "grace": 0}, {"op": "aggregate"}]
-    program[1] |= {"function": "concat"}
-    records = [["a", "x", 8], ["b", "y", 9], ["a", "z", 8], ["a", "v", 9]]
-    case = {"program": program, "records": records, "at_once": False}
-    (once,) = ask(kernel_java, [{**case, "records": records[:3], "batches": [3]}])
-    assert once[0]["out"] == [["a", "z", 8, 8, 8], ["b", "y", 9, 9, 9]]
-    (steps,) = ask(kernel_java, [{**case, "batches": [2, 2]}])
-    assert steps[1]["out"] == [["a", "z", 8, 8, 8], ["a", "v", 9, 9, 9]]
 
 
 @pytest.mark.disk

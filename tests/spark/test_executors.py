@@ -24,7 +24,6 @@ _WORLD = textwrap.dedent(
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType
     from millstream import Consumed, ExecutorLostException, Materialized, Serdes, StreamsBuilder
-    from millstream.config import runs_tasks
     from millstream.model import TopicPartition
     from millstream.spark.compile.record_handlers import RecordHandlers
     from millstream.spark.run.task_run import is_up_to_date
@@ -66,7 +65,7 @@ _KILLED = textwrap.dedent(
         return value
 
     # Two tasks run all the time, and one slot stays free, also when an executor is lost; with it, one is.
-    world = world_on(3, 2) if runs_tasks() else world_on(1, 1)
+    world = world_on(3, 2)
     lines = builder.stream("lost-in", strings)
     lines.map_values(lambda value: F.udf(deadly, StringType())(value)).to("lost-out")
     counts = Materialized.as_("counts").with_value_serde(Serdes.long())
@@ -76,14 +75,8 @@ _KILLED = textwrap.dedent(
     running = world.start(compiled)
     world.produce("lost-in", "a")
     world.read("lost-out", 1, 100)
-    world.wait_until_committed(world.claim(), "lost-in", 1)
+    world.wait_until_committed("lost-in", 1)
     assert running.metadata().lost_executors == ()
-
-    if not runs_tasks():
-        world.engine.check_reach(sys.argv[2])
-        began = time.monotonic()
-        world.engine.check_reach(sys.argv[2])
-        assert time.monotonic() - began < 1, "all have looked, and still it waits for others to start"
 
     executors()[0].kill()
     (lost,) = wait_until(lambda: running.metadata().lost_executors, "the loss is seen", 60)
@@ -115,7 +108,7 @@ _ASKED = textwrap.dedent(
     reports = []
 
     def start():
-        return world.engine.start(compiled, world.claim(), world.ends.put, reports.append)
+        return world.engine.start(compiled, world.ends.put, reports.append)
 
     def written():
         return sum(each.written["asked-out"].records for each in reports if "asked-out" in each.written)
@@ -151,11 +144,11 @@ _ASKED = textwrap.dedent(
     read = running.metadata().position[at]
     running.stop()
     assert world.ends.get(timeout=60).error is None
-    world.wait_until_committed(world.claim(), "asked-in", read)
+    world.wait_until_committed("asked-in", read)
 
     running = start()
     wait_until(lambda: running.metadata().position.get(at) == 1016, "the next one goes on", 100)
-    world.wait_until_committed(world.claim(), "asked-in", 1016)
+    world.wait_until_committed("asked-in", 1016)
     counts = [each.value() for each in world.read("engine-1-counts-changelog", 3)]
     while int.from_bytes(counts[-1]) < 1015:
         counts = [each.value() for each in world.read("engine-1-counts-changelog", len(counts) + 1)]
@@ -206,13 +199,11 @@ def test_a_local_spark_has_no_executors_to_lose(master: str, cluster: bool) -> N
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on(engine: str, tmp_path: Path) -> None:
+def test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on(tmp_path: Path) -> None:
     """On a cluster of two executors on this machine: a warning, the pipeline's metadata, and no failure. It
-    is one when Spark gives up on a task that is lost with its executor. Before that each looks once whether
-    it has the directory of the checkpoints, however many pipelines ask; tasks have none."""
-    topics = {"lost-in": 2, "lost-out": 1, "lost-counts": 1}
-    changelog = {"engine-1-counts-changelog": 2 if engine == "tasks" else 1}
-    result = _run(_KILLED, tmp_path / "state", topics | changelog)
+    is one when Spark gives up on a task that is lost with its executor."""
+    topics = {"lost-in": 2, "lost-out": 1, "lost-counts": 1, "engine-1-counts-changelog": 2}
+    result = _run(_KILLED, tmp_path / "state", topics)
     assert "lost 0 on " in result.stdout or "lost 1 on " in result.stdout
     assert "Command exited with code 137" in result.stdout
     assert "millstream.spark.jvm.executors Spark has lost executor " in result.stderr
@@ -220,7 +211,6 @@ def test_an_executor_that_is_killed_is_told_of_and_the_query_goes_on(engine: str
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("on_tasks")
 def test_tasks_in_executors_answer_and_obey_the_driver() -> None:
     """It knows what they have read, written and dropped; they look up rows that it has refreshed; executors
     that are lost change no count, although their state was in directories of theirs, because they cannot

@@ -1,6 +1,6 @@
 """Joins and grouped tables on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
 
-Many programs run side by side in one query, and a micro-batch has many records (trace_driving.py). The
+Many programs run side by side in one query, and a batch has many records (trace_driving.py). The
 kernel's tests have the same traces record by record, without Spark (tests/kernel/test_join_cores.py).
 """
 
@@ -41,15 +41,15 @@ BY_FOREIGN_KEY = (
     "foreign_key/left_join, null keys, foreign keys and values",
     "foreign_key/join, times go back",
 )
-"""Of these a few: there each micro-batch is three."""
+"""Of these a few: there each batch is three."""
 SINGLY = (
-    # Between two joins a record waits for the end of the micro-batch, and then finds later rows, too.
+    # Between two joins a record waits for the end of the batch, and then finds later rows, too.
     "stream_table/left_join with one, join with another",
     "stream_table/left_join with one, left_join with another",
-    # Of a key's updates in a micro-batch, the last one alone is looked up.
+    # Of a key's updates in a batch, the last one alone is looked up.
     *BY_FOREIGN_KEY,
 )
-"""Of these each record is a micro-batch."""
+"""Of these each record is a batch."""
 FIRST = 12
 """So many records of those."""
 OTHER_THAN_KAFKA = {

@@ -168,12 +168,12 @@ def call(program: Processing, run: str, batch: int, before: int, first: int = 1)
 
 
 def test_processors_live_as_long_as_no_micro_batch_of_their_task_passes_them() -> None:
-    """Another run of the query, a micro-batch again, or one that another worker had: all begin anew, and
+    """Another run of the query, a batch again, or one that another worker had: all begin anew, and
     what there was is closed."""
     CLOSED.clear()
     program = counting()
     assert list(call(program, "run", 0, -1)) == ["1"]
-    assert list(call(program, "run", 0, -1, first=0)) == ["2"], "the next chunk of a micro-batch"
+    assert list(call(program, "run", 0, -1, first=0)) == ["2"], "the next chunk of a batch"
     assert list(call(program, "run", 4, 0)) == ["3"], "the next one with records of this task"
     assert list(call(program, "run", 4, 0)) == ["1"], "again"
     assert list(call(program, "run", 9, 7)) == ["1"], "another worker had one meanwhile"

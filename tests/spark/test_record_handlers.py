@@ -577,7 +577,7 @@ def test_what_kafka_refused_is_read_from_the_sinks_own_metrics(caplog: pytest.Lo
         assert watch.look([told]) is None
     assert caplog.messages == [
         "pipeline p1: dropped a record: x",
-        "pipeline p1: dropped 3 records in 1 micro-batch of 50 records (production in topic 'a.b' "
+        "pipeline p1: dropped 3 records in 1 batch of 50 records (production in topic 'a.b' "
         "(RecordTooLargeException): 3), from what Kafka refused; with errors.dead.letter.queue.topic.name "
         "set they would be in a topic",
     ]
@@ -590,10 +590,10 @@ def test_the_log_has_one_line_for_many_batches(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.WARNING):
         for number in range(5):
             assert watch.look([report(number, 2, 10 * number, 10 * number + 10)]) is None
-        assert [line.count("dropped 2 records in 1 micro-batch of 10") for line in caplog.messages] == [1]
+        assert [line.count("dropped 2 records in 1 batch of 10") for line in caplog.messages] == [1]
         now[0] = 11.0
         watch.look([report(5, 0, 50, 60)])
-        assert "dropped 8 records in 4 micro-batches of 40" in caplog.messages[-1]
+        assert "dropped 8 records in 4 batches of 40" in caplog.messages[-1]
         watch.look([report(6, 1, 60, 70)])
         assert len(caplog.messages) == 2
         watch.flush()

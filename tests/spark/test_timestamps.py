@@ -110,7 +110,7 @@ def test_a_record_without_a_time_is_skipped_and_counted(caplog: pytest.LogCaptur
             driver._pipelines[0].drops.flush()
         said = [record.getMessage() for record in caplog.records]
         assert said == [
-            "pipeline p0: in 1 micro-batch of 200 records some were dropped for a negative timestamp: "
+            "pipeline p0: in 1 batch of 200 records some were dropped for a negative timestamp: "
             "100 in KSTREAM-SOURCE-0000000000"
         ]
 

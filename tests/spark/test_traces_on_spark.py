@@ -1,6 +1,6 @@
 """Aggregations on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
 
-Many programs run side by side in one query, and one micro-batch has all records: what comes of them is what
+Many programs run side by side in one query, and one batch has all records: what comes of them is what
 Kafka Streams sends record by record, in its order (trace_driving.py).
 """
 
@@ -81,7 +81,7 @@ def can_be_said(trace: Trace, *, in_python: bool) -> bool:
     if in_python and not any(op["op"] in ("aggregate", "reduce") for op in folds):
         return False
     if any(op.get("function") == "concat unless -" for op in folds):
-        return False  # forgets what it had, which here is known when the micro-batch is over
+        return False  # forgets what it had, which here is known when the batch is over
     # For these a null in a window is a value, or has what comes after it begin anew.
     functions = {op.get("function", "") for op in folds if op["op"] == "reduce"}
     keeps_nulls = bool(functions & {"first", "last", "concat"})
@@ -318,7 +318,7 @@ def tells_what_is_late(trace: Trace) -> bool:
 
 
 def compare(some: Sequence[Trace], *, in_python: bool = False) -> Counter[str]:
-    """Give the programs their records: every second one all in one micro-batch, the others in three. How many
+    """Give the programs their records: every second one all in one batch, the others in three. How many
     were late."""
     programs = [Program(number, trace, in_python) for number, trace in enumerate(some)]
     topology = topology_of(programs)

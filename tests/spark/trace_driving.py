@@ -89,7 +89,7 @@ def in_bytes(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def pipe_part(driver: TopologyTestDriver, programs: Sequence[Driven], part: int, parts: int) -> None:
-    """A part of all records, as one micro-batch of each source; the programs' records in turns."""
+    """A part of all records, as one batch of each source; the programs' records in turns."""
     these = {}
     for program in programs:
         mine = program.trace.records
@@ -101,12 +101,12 @@ def pipe_part(driver: TopologyTestDriver, programs: Sequence[Driven], part: int,
 def pipe_in_order(
     driver: TopologyTestDriver, programs: Sequence[Driven], *, singly: Collection[str] = ()
 ) -> None:
-    """All records, in few micro-batches: one ends where the next record of a program is not later.
+    """All records, in few batches: one ends where the next record of a program is not later.
 
-    Behind a shuffle a micro-batch's records are in the order of their times, and so in that of the trace.
+    Behind a shuffle a batch's records are in the order of their times, and so in that of the trace.
 
     Args:
-        singly: the names of traces of which each record is a micro-batch.
+        singly: the names of traces of which each record is a batch.
     """
     parts = {
         program.number: [[record] for record in program.trace.records]
@@ -132,7 +132,7 @@ def _rising(every: Sequence[Record]) -> list[list[Record]]:
 def pipe_in_turns(
     driver: TopologyTestDriver, programs: Sequence[Driven], by_number: Mapping[int, Sequence[Record]]
 ) -> None:
-    """A micro-batch of each source: a record of each program, then the next one of each."""
+    """A batch of each source: a record of each program, then the next one of each."""
     batches: dict[str, list[TestRecord]] = defaultdict(list)
     for step in range(max(map(len, by_number.values()))):
         for program in programs:

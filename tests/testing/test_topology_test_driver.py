@@ -178,7 +178,7 @@ def test_a_program_that_feeds_itself_is_stopped_with_a_sentence() -> None:
         with pytest.raises(TopologyException) as caught:
             pipe(driver, "in", ("a", "x"))
         assert str(caught.value) == (
-            "Invalid topology: the piped records have come back to 'in' in 3 successive micro-batches, "
+            "Invalid topology: the piped records have come back to 'in' in 3 successive batches, "
             "without an end in sight. A program that writes to its own source topic never finishes: write to "
             "another topic, or filter out records that were there before; if it does finish, increase "
             "TopologyTestDriver(..., max_rounds=...)"

@@ -42,7 +42,7 @@ from millstream.topology.nodes import (
     StreamGlobalTableJoin,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline, global_read, global_stores_of
+from millstream.topology.pipeline import Pipeline, global_read
 
 __all__ = [
     "Building",
@@ -161,15 +161,15 @@ class Building(ABC):
     def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
         """Have a store keep what a node passes on."""
 
+    @abstractmethod
     def kept(
         self, node: Node, flow: Flow, lane: Lane, keep: Column, *, alone: bool, dropped: str = SKIPPED
     ) -> Lane:
         """The lane with the records that a node does not pass over.
 
         Args:
-            dropped: as what the others are counted (dropped.py), where that is done.
+            dropped: as what the others are counted (dropped.py).
         """
-        return flow.narrow(lane, keep, alone=alone)
 
     def count_uses(self, nodes: Iterable[Node]) -> None:
         """Note how many of these nodes take each node's lane."""
@@ -179,11 +179,7 @@ class Building(ABC):
                     self.uses[parent] = self.uses.get(parent, 0) + 1
 
     def parents(self, node: Node) -> tuple[Node, ...]:
-        """What must be built before a node, including the reads of its global tables."""
-        if isinstance(node, Process):
-            reads = [each for each in self.pipeline.inputs if isinstance(each, GlobalRead)]
-            tables = {read.of: read for read in reads if read.of is not None}
-            return *node.parents, *(tables[table] for table in global_stores_of(node, tables))
+        """What must be built before a node, including the read of its global table."""
         if isinstance(node, StreamGlobalTableJoin):
             return node.parents[0], self.global_read(node)
         return node.parents

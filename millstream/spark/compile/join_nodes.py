@@ -185,7 +185,7 @@ def item_of_join(building: Building, pending: Pending) -> Item:
 
 
 def _is_cached(building: Building, table: Node) -> bool:
-    """Whether only the last of a key's changes in a micro-batch is emitted."""
+    """Whether only the last of a key's changes in a batch is emitted."""
     if history_of(table) is not None:
         return False  # Kafka Streams has no cache over such stores
     while table.store is None and table.parents:

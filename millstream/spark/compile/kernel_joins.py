@@ -94,7 +94,7 @@ class Side(Node):
     @property
     def is_global(self) -> bool:
         """Whether it belongs to a global table, whose rows come before the records of the same
-        micro-batch."""
+        batch."""
         return isinstance(self.join, StreamGlobalTableJoin)
 
     @property

@@ -1,4 +1,4 @@
-"""`peek`, `foreach` and `print`: a Python function over the rows of each micro-batch.
+"""`peek`, `foreach` and `print`: a Python function over the rows of each batch.
 
 It runs in Spark's Python workers, as an Arrow function in a filter: only key, value and timestamp of the rows
 go to Python, the rows themselves stay in the JVM.
@@ -28,7 +28,7 @@ def peek(
     """A function from (keep, key, value, timestamp) to a boolean Column that is true for every row.
 
     An action with one parameter gets a pyarrow Table with the columns key, value (in Spark's types) and
-    timestamp, once for each Arrow batch of each partition, so several times in each micro-batch. An action
+    timestamp, once for each Arrow batch of each partition, so several times in each batch. An action
     with two parameters is called with key and value of each record, as Python values. Its output goes to
     `text`.
     """

@@ -128,7 +128,7 @@ _CODECS: dict[str, _Codec] = {
 
 _KEEP_NULL = frozenset(("bytes", "string", "short", "integer", "long", "float", "double"))
 """The serdes whose `encode` maps NULL to NULL by itself. Spark plans every expression again for each
-micro-batch."""
+batch."""
 
 
 def column_type(serde: Serde) -> T.DataType | None:

@@ -80,7 +80,7 @@ class TaskBuilding(Building):
         count_failures(
             self, node, flow, flow.with_column("d", flow.belongs_to(lane) & is_new & ~keep), dropped
         )
-        return super().kept(node, flow, lane, keep, alone=alone)
+        return flow.narrow(lane, keep, alone=alone)
 
     def skipping(self, node: Node, kind: str) -> str:
         """The name of one more number of records that a node passes over."""
@@ -103,9 +103,6 @@ class TaskBuilding(Building):
         controls = [0, CONTROL_RESTORED] if isinstance(node, TableSource) else [0]
         keep = flow.with_column("f", F.coalesce(F.col(CONTROL).isin(controls) & mine, F.lit(False)))
         return flow, Lane(RAW_KEY, RAW_VALUE, keep)
-
-    def parents(self, node: Node) -> tuple[Node, ...]:
-        return node.parents if isinstance(node, Process) else super().parents(node)
 
     def stamp(
         self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]

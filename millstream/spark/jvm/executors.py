@@ -102,7 +102,7 @@ class Executors:
             for executor in losses(listed, self._known):
                 self._lost.append((self._clock.now(), executor))
                 log.warning(
-                    "Spark has lost executor %s. Its tasks are run again elsewhere, and micro-batches take "
+                    "Spark has lost executor %s. Its tasks are run again elsewhere, and batches take "
                     "longer meanwhile; if this happens repeatedly, give executors more memory "
                     "(spark.executor.memory)",
                     executor,

@@ -1,1 +1,1 @@
-"""A running query: its progress, what it drops, its failures, Real-Time Mode, transactions, its files."""
+"""A running query: its tasks, its progress, what it drops, its failures."""

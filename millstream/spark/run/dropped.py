@@ -1,9 +1,9 @@
 """Records that are dropped: by record-level handlers, or because they are late, or lack a time, key or value.
 
-Spark counts them, progress reports contain the counts, and each micro-batch is judged by them.
+Spark counts them, progress reports contain the counts, and each batch is judged by them.
 
 The plan counts them with `DataFrame.observe` (flow.py), one number for each place that drops records; the
-numbers arrive in the progress report of each micro-batch. Tasks count them in their sink, and report them in
+numbers arrive in the progress report of each batch. Tasks count them in their sink, and report them in
 the same form (Figures.java). Nothing here sees a record.
 """
 
@@ -88,7 +88,7 @@ class LateRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchDrops:
-    """What one micro-batch dropped.
+    """What one batch dropped.
 
     Attributes:
         records: how many it read.
@@ -241,7 +241,7 @@ class DropWatch:
         if not self._unlogged:
             return
         records = sum(batch.records for batch in self._unlogged)
-        batches = _counted(len(self._unlogged), "micro-batch", "micro-batches")
+        batches = _counted(len(self._unlogged), "batch", "batches")
         dropped, what, where = _summary(self._unlogged)
         for example in dict.fromkeys(each for batch in self._unlogged for each in batch.examples):
             log.warning("pipeline %s: dropped a record: %s", self._pipeline, example)

@@ -1,7 +1,7 @@
 """Translates Spark's errors into Millstream's exceptions: one table, and the only code that parses them.
 
 It has two halves. `report_of` asks the JVM for everything it knows about a query's end: the chain of
-exceptions with their classes, the offsets, the micro-batch. `translate` is pure: a report in, an exception
+exceptions with their classes, the offsets, the batch. `translate` is pure: a report in, an exception
 out. It also accepts a text alone, for when the JVM can no longer be asked.
 
 What a Python function raised arrives as text, and the exception is rebuilt from it (worker_errors.py).
@@ -59,7 +59,7 @@ _GENERIC = {"STREAM_FAILED", "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"}
 _PYTHON = "PYTHON_EXCEPTION"
 _RAISED = "USER_RAISED_EXCEPTION"
 _PYTHON_BATCH = "FOREACH_BATCH_USER_FUNCTION_ERROR"
-"""A user's function that gets micro-batches, on the driver."""
+"""A user's function that gets batches, on the driver."""
 _STATEFUL = "TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"
 """Says that the kernel's operator failed, but not why."""
 _MAX_CAUSES = 12
@@ -665,7 +665,7 @@ def _positions(text: str) -> dict[TopicPartition, list[int]]:
 
 
 def _ranges(report: Report) -> dict[TopicPartition, tuple[int, int]]:
-    """What the failing micro-batch was to read; empty if there was nothing, or Spark did not say.
+    """What the failing batch was to read; empty if there was nothing, or Spark did not say.
 
     Otherwise it includes the partitions with nothing to read: the positions in all partitions show whether
     the query has got past the previous failure.

@@ -1,6 +1,6 @@
 """Spark's progress reports: fetched as JSON, and parsed into values. Nothing here decides anything.
 
-Spark keeps the last hundred reports of a query. It makes one after each batch; in micro-batch mode also one
+Spark keeps the last hundred reports of a query. It makes one after each batch; in batch mode also one
 every ten seconds while idle.
 """
 
@@ -52,8 +52,8 @@ def read_report(
     """A progress report as a value.
 
     Args:
-        dropped: what the micro-batch dropped, as found by `dropped.read_drops`.
-        real_time_ms: how long a batch of tasks lasts; None: it is a micro-batch.
+        dropped: what the batch dropped, as found by `dropped.read_drops`.
+        real_time_ms: how long a batch of tasks lasts; None: it is a batch.
     """
     parts = progress.get("durationMs") or {}
     read: dict[TopicPartition, int] = {}
@@ -81,7 +81,7 @@ def read_report(
         parts={name: int(took) for name, took in parts.items()},
         read=read,
         read_bytes=read_bytes,
-        # In Real-Time Mode the only end of a partition in a report is the one that the batch has reached.
+        # Of tasks, the only end of a partition in a report is the one that they have reached.
         lag=(lag or None) if real_time_ms is None else None,
         dropped=dropped,
         written=_written(progress),

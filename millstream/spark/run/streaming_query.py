@@ -150,7 +150,7 @@ class QueryPipeline:
             log.debug("pipeline %s: stop", self._name, exc_info=True)
 
     def finish(self) -> None:
-        """Have its tasks commit; a micro-batch of `to_spark()` ends soon anyway."""
+        """Have its tasks commit; a batch of `to_spark()` ends soon anyway."""
         try:
             if self._run is not None and not self._ended.is_set():
                 self._run.turn()

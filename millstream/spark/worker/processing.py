@@ -2,7 +2,7 @@
 
 What they put into stores is kept here until the chunk is done, and then sent to the kernel, which has the
 stores in Spark's state; what is not here is requested from it. The processors of a task live as long as the
-same worker gets every micro-batch of the task; otherwise they are created again.
+same worker gets every batch of the task; otherwise they are created again.
 
 The other end is `kernel/src/io/millstream/kernel/python/Processing.java`.
 """
@@ -54,8 +54,8 @@ class Processing:
     """The program of a worker (program_worker.py) for the processors of a graph.
 
     Frames of a request: the name of the query's run, and of a file for the number of the record being
-    processed, in four bytes; empty if they were sent before. The task's number, this micro-batch, its
-    previous one, its stream time, and 1 in the first request of a micro-batch. For each record its input, or
+    processed, in four bytes; empty if they were sent before. The task's number, this batch, its
+    previous one, its stream time, and 1 in the first request of a batch. For each record its input, or
     what stands in its place (constants.TICK, TELL and RESTORED), its key, value, timestamp, topic (a position
     in the frame before), partition and offset; the number of headers of each, or nothing if none has any,
     their names and their values. Stores, and then for each store its values for the keys of the records, each
@@ -133,10 +133,10 @@ class ProcessorError(Exception):
 
 
 class _Task:
-    """A task, from one micro-batch to the next; the `Home` of its processors.
+    """A task, from one batch to the next; the `Home` of its processors.
 
     Attributes:
-        batch: the last micro-batch in which it had records.
+        batch: the last batch in which it had records.
     """
 
     def __init__(

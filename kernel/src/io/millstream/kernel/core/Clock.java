@@ -1,6 +1,6 @@
 package io.millstream.kernel.core;
 
-/** The numbers that a core keeps for a bucket. They outlast a micro-batch, beside the slices. */
+/** The numbers that a core keeps for a partition. They outlast a batch, beside the slices. */
 public final class Clock {
     /** The maximum number of a core's own numbers. */
     public static final int OWN = 2;

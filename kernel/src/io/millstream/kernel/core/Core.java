@@ -1,7 +1,7 @@
 package io.millstream.kernel.core;
 
 /**
- * How records change the state: one aggregation, in one bucket of keys, as in a Kafka Streams task.
+ * How records change the state: one aggregation, in one partition, as in a Kafka Streams task.
  *
  * <p>Records come in the order of that task. No core knows Spark, or the time of day.
  */
@@ -68,7 +68,7 @@ public abstract class Core {
         table.emit();
     }
 
-    /** Called after the records of a micro-batch, or at a commit: emits and writes the rest. */
+    /** Called after the records of a batch, or at a commit: emits and writes the rest. */
     public void finish() {
         table.flush();
     }

@@ -134,7 +134,7 @@ public final class Pairs {
         return name;
     }
 
-    /** Called after the records of both sides in a micro-batch. */
+    /** Called after the records of both sides in a batch. */
     public void finish() {
         waiting.flush();
     }

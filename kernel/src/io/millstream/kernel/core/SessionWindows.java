@@ -165,7 +165,7 @@ public final class SessionWindows extends Windowed {
     }
 
     /**
-     * Tells the closed sessions. Not at the end of the micro-batch, because a record can merge a session that has
+     * Tells the closed sessions. Not at the end of the batch, because a record can merge a session that has
      * closed with others that have not.
      *
      * <p>A waiting entry has a moment of its session, which is still in the session after it has grown.

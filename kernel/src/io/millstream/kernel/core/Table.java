@@ -5,9 +5,9 @@ import java.util.HashMap;
 import java.util.List;
 
 /**
- * The slices of an aggregation, with a cache over the state: each is read once and written once per micro-batch.
+ * The slices of an aggregation, with a cache over the state: each is read once and written once per batch.
  *
- * <p>A change is emitted once per micro-batch as well, with its last value, as by a store with a cache; or at once.
+ * <p>A change is emitted once per batch as well, with its last value, as by a store with a cache; or at once.
  * When the cache is full, everything in it is written and emitted, and it is emptied.
  *
  * <p>A lasting table lives on from one commit to the next: then the slices that were used last stay in the cache.
@@ -42,7 +42,7 @@ public final class Table {
     private byte[] headers;
 
     /**
-     * @param atOnce emit every change, not only the last of a micro-batch
+     * @param atOnce emit every change, not only the last of a batch
      * @param capacity the number of slices at which the cache is full
      */
     public Table(SliceState kept, Output output, boolean atOnce, int capacity) {

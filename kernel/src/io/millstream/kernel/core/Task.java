@@ -1,7 +1,7 @@
 package io.millstream.kernel.core;
 
 /**
- * The context of a core: one aggregation, in one bucket of keys, for a micro-batch.
+ * The context of a core: one aggregation, in one partition.
  *
  * @param due when slices are not needed any more; null for a core without windows
  * @param closing when windows are to be emitted as closed, or released; null if none are

@@ -24,13 +24,13 @@ public final class Window {
     public boolean waits;
     /** For a version of a row: whether a later one already existed when it came. */
     public boolean isPast;
-    /** Those of the record that changed it last in this micro-batch; a held update keeps them. */
+    /** Those of the record that changed it last in this batch; a held update keeps them. */
     public byte[] headers;
     /** The slice that it is in; null if it was removed. */
     Slice slice;
     /** Whether its value still has to be emitted. */
     boolean changed;
-    /** Whether it is in the state from before this micro-batch; only then is it emitted as gone. */
+    /** Whether it is in the state from before this batch; only then is it emitted as gone. */
     boolean kept;
     /** Whether the state has it, or an earlier value of it. */
     boolean stored;

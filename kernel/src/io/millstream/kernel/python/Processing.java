@@ -115,11 +115,11 @@ public final class Processing {
     }
 
     /**
-     * A task, in one micro-batch.
+     * A task, in one batch.
      *
      * @param partition its number
-     * @param batch the micro-batch
-     * @param before its previous micro-batch; -1 if there is none
+     * @param batch the batch
+     * @param before its previous batch; -1 if there is none
      * @param streamTime the largest timestamp so far; the smallest long if there is none
      */
     public Task task(String run, int partition, long batch, long before, long streamTime, Stores stores) {

@@ -16,8 +16,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Runs the programs of traces with aggregations as {@link io.millstream.kernel.core.TracesMain} does, on an operator
- * and the state of a task (see {@link TaskWorld}).
+ * Runs the programs of traces with aggregations on an operator and the state of a task (see {@link TaskWorld}).
  */
 final class Aggregates {
     private static final ObjectMapper MAPPER = new ObjectMapper();

@@ -9,7 +9,7 @@ from programs import random_program, replay
 from tiers import examples
 
 from millstream.dsl.emission import BufferConfig, EmitStrategy, Suppressed
-from millstream.dsl.options import Grouped, Materialized
+from millstream.dsl.options import Materialized
 from millstream.topology.nodes import GlobalRead, GlobalTable, Repartition, Sink, Source, TableSource
 from millstream.topology.pipeline import writers_first
 from millstream.topology.topology import Topology

@@ -42,9 +42,9 @@ def test_the_program_in_the_readme_is_the_example() -> None:
 
 
 def test_the_program_in_the_readme_is_a_topology() -> None:
-    """It builds, and one Spark query runs it."""
+    """It builds, and has a query for each of its subtopologies."""
     topology = runpy.run_path(str(ROOT / "examples" / "orders.py"))["topology"]
-    assert [pipeline.name for pipeline in topology.pipelines] == ["p0"]
+    assert [pipeline.name for pipeline in topology.pipelines] == ["p0", "p1"]
     assert "Sink: KSTREAM-SINK" in str(topology.describe())
 
 

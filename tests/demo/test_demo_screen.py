@@ -27,11 +27,11 @@ THREADS = tuple(
         "RUNNING",
         (TaskMetadata(TaskId(1, number)),),
         (),
-        (PipelineMetadata("p0", True, batch_id=11, batch_ms=12_345),) if number == 1 else (),
+        (PipelineMetadata("p0", True),) if number == 1 else (),
     )
     for number in (1, 2)
 )
-VIEW = View(12.3, STEPS, "demo", "RUNNING", THREADS, Progress(4_000, 9_000, True, 812.0, 17, 11), COUNTS)
+VIEW = View(12.3, STEPS, "demo", "RUNNING", THREADS, Progress(4_000, 9_000, True, 812.0, 17), COUNTS)
 DONE = View(
     20.0,
     (*STEPS[:4], Step("counting", "9,000 lines are counted", 8.0, 18.0)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -205,19 +204,13 @@ class Filling(Failing):
     def init(self, context: ProcessorContext) -> None: ...
 
 
-def failing(*, passes_over: bool) -> Processing:
+def failing(*, passes_over: bool, fills_globals: bool = False) -> Processing:
     text = Serdes.string()
     kept = StoreSpec("store", StoreKind.KEY_VALUE, text, text)
-    return Processing(
-        Graph(
-            "app",
-            (ProcessorSpec("p", Failing, stores=(0,)), ProcessorSpec("filler", Filling, stores=(1,))),
-            (Input("in", (0,), text, text), Input("global", (1,), text, text, is_global=True)),
-            stores=(kept, replace(kept, name="all", read_only=True, filled_by=1)),
-        ),
-        0,
-        passes_over=passes_over,
-    )
+    given = Input("in", (0,), text, text, is_global=fills_globals)
+    supplier = Filling if fills_globals else Failing
+    graph = Graph("app", (ProcessorSpec("p", supplier, stores=(0,)),), (given,), stores=(kept,))
+    return Processing(graph, 0, passes_over=passes_over)
 
 
 def chunk(program: Processing, values: list[bytes], *, to: int = 0, batch: int = 0, before: int = -1) -> Any:
@@ -240,8 +233,8 @@ def test_what_a_punctuator_raises_is_no_records_failure() -> None:
 
 def test_what_fills_a_global_store_is_not_passed_over() -> None:
     """Kafka Streams does not ask the processing exception handler there; and each client has a copy."""
-    with pytest.raises(ProcessorError, match=r"^filler in task 0_0, at in-0 offset 7: ValueError: no"):
-        chunk(failing(passes_over=True), [b"bad"], to=1)
+    with pytest.raises(ProcessorError, match=r"^p in task 0_0, at in-0 offset 7: ValueError: no"):
+        chunk(failing(passes_over=True, fills_globals=True), [b"bad"])
 
 
 def test_a_close_that_fails_is_only_shown(capfd: pytest.CaptureFixture[str]) -> None:

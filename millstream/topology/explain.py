@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from millstream.model import StoreKind
-from millstream.topology.forms import needing_batches
 from millstream.topology.functions import describe_frame, describe_function
 from millstream.topology.nodes import (
     Aggregate,
@@ -32,6 +31,7 @@ from millstream.topology.nodes import (
     TableSource,
 )
 from millstream.topology.pipeline import Pipeline, linked
+from millstream.topology.pipeline_forms import needing_batches
 
 __all__ = ["explain"]
 

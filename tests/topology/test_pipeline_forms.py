@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream import Consumed, Processor, Serdes, StreamsBuilder
-from millstream.topology.forms import needing_batches
+from millstream.topology.pipeline_forms import needing_batches
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 SHOUT = F.udf(lambda value: value.upper(), T.StringType())

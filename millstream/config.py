@@ -142,6 +142,7 @@ class StreamsConfig(Mapping[str, Any]):
         self._given: dict[str, Any] = given
         defaults = {key.name: key.default for key in KEYS.values() if key.default is not None}
         self._values: dict[str, Any] = {**defaults, "state.dir": _default_state_dir(), **given}
+        _check_transactions(self)
         if self.exactly_once:
             _check_exactly_once(self)
         _check_isolation(self)
@@ -743,8 +744,7 @@ _MAX_IN_FLIGHT = 5
 def _check_exactly_once(config: StreamsConfig) -> None:
     """Check that the clients' settings allow exactly once.
 
-    Source: StreamsConfig.verifyMaxInFlightRequestPerConnection, verifyEOSTransactionTimeoutCompatibility,
-        checkIfUnexpectedUserSpecifiedClientConfig.
+    Source: StreamsConfig.verifyMaxInFlightRequestPerConnection, checkIfUnexpectedUserSpecifiedClientConfig.
     Differs: a setting that contradicts the guarantee is an error; Kafka Streams logs that it ignores it.
     """
     said = "conflicts with processing.guarantee=exactly_once_v2"
@@ -762,10 +762,16 @@ def _check_exactly_once(config: StreamsConfig) -> None:
             f"'max.in.flight.requests.per.connection' is more than {_MAX_IN_FLIGHT}, which {said}; "
             "leave it out"
         )
+
+
+def _check_transactions(config: StreamsConfig) -> None:
+    """Check that tasks can commit in transactions, which they do with each guarantee.
+
+    Source: StreamsConfig.verifyEOSTransactionTimeoutCompatibility.
+    """
     if config.spark.get("spark.speculation", "false").lower() == "true":
         raise ConfigException(
-            f"'spark.speculation' is true, which {said}: two attempts of a task would fence each other; "
-            f"leave it out"
+            "'spark.speculation' is true, but two attempts of a task would fence each other; leave it out"
         )
     interval_ms, timeout_ms = config["commit.interval.ms"], config.transaction_timeout_ms
     if timeout_ms < interval_ms:

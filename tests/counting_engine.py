@@ -18,12 +18,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as NativePartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported implicitly
+    AdminClient,
+    OffsetSpec,
+)
 
 from millstream.config import StreamsConfig
 from millstream.errors import PipelineException, StreamsException, TaskMigratedException, TopologyException
-from millstream.kafka.clients import build, producer_config, restore_consumer_config
+from millstream.kafka.clients import admin_config, build, producer_config, restore_consumer_config
 from millstream.kafka.records import read_records
 from millstream.kafka.topics import KafkaTopics
 from millstream.model import BatchReport, FirstBatch, KafkaRecord, PipelineMetadata
@@ -210,8 +214,8 @@ class CountingPipeline:
                 first = self._topics.beginning_offsets(new)
                 known = self._topics.committed(self._counting.config.application_id, new)
                 self._counting.position.update({**first, **known})
-            ends = self._topics.end_offsets(partitions)
-        except StreamsException as error:
+            ends = self._counting.ends(partitions)
+        except (StreamsException, KafkaException) as error:
             log.debug("pipeline %s: %s", self._name, error)
             return None
         self._ends = {at: max(end, self._counting.position[at]) for at, end in ends.items()}
@@ -275,6 +279,7 @@ class Counting:
         inputs = self.pipeline.inputs
         self._names = {name for node in inputs for name in topics_of_input(node, config.application_id)}
         self._patterns = [node.pattern for node in inputs if isinstance(node, Source) and node.pattern]
+        self._admin: Any = build(AdminClient, admin_config(config))
         self._producer: Any = None
         self._group: Any = None
         self._counts: defaultdict[str, Counts] = defaultdict(dict)
@@ -287,6 +292,19 @@ class Counting:
             names |= {name for name in found if any(each.fullmatch(name) for each in self._patterns)}
         there = self._topics.look(names)
         return [At(name, each) for name, topic in there.items() for each in range(topic.partitions)]
+
+    def ends(self, partitions: list[At]) -> dict[At, int]:
+        """The offset after the last record of each that is not in an open transaction.
+
+        Raises:
+            KafkaException: there is no answer.
+        """
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {NativePartition(*at): latest for at in partitions}
+        answers = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_READ_S
+        )
+        return {At(at.topic, at.partition): int(answer.result().offset) for at, answer in answers.items()}
 
     # --- progress ----------------------------------------------------------------------------------------
 

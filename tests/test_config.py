@@ -655,17 +655,22 @@ ONCE = {"processing.guarantee": "exactly_once_v2"}
         ("producer.acks", "1"),
         ("producer.retries", 0),
         ("producer.max.in.flight.requests.per.connection", 6),
-        ("spark.speculation", True),
-        ("producer.transaction.timeout.ms", 50),
     ],
 )
 def test_what_contradicts_exactly_once_is_refused(name: str, value: Any) -> None:
     """Each by its name; without the guarantee it is the user's affair."""
-    more = {name: value, "commit.interval.ms": 100}
-    said = refusal({**ONCE, **more})
+    said = refusal({**ONCE, name: value})
     assert name.endswith(said.split("'")[1])
-    assert "exactly_once_v2" in said or "commit.interval.ms=100" in said
-    assert not StreamsConfig({**BASE, **more}).exactly_once
+    assert "exactly_once_v2" in said
+    assert not StreamsConfig({**BASE, name: value}).exactly_once
+
+
+@pytest.mark.parametrize("more", [{}, ONCE])
+def test_what_keeps_tasks_from_committing_is_refused(more: dict[str, Any]) -> None:
+    """With each guarantee: a commit is a transaction in any case."""
+    assert "fence each other" in refusal({**more, "spark.speculation": True})
+    short = {"producer.transaction.timeout.ms": 50, "commit.interval.ms": 100}
+    assert "'transaction.timeout.ms' is 50, less than commit.interval.ms=100" in refusal({**more, **short})
 
 
 @pytest.mark.parametrize(

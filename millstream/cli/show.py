@@ -132,7 +132,7 @@ def _node(node: NodeDescription) -> dict[str, Any]:
 def explained(topology: Topology) -> dict[str, Any]:
     """The pipelines in a form for `json.dumps`."""
     from millstream.topology.pipeline import input_label
-    from millstream.topology.query_forms import needing_batches
+    from millstream.topology.pipeline_forms import needing_batches
 
     return {
         "pipelines": [

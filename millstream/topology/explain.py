@@ -31,7 +31,7 @@ from millstream.topology.nodes import (
     TableSource,
 )
 from millstream.topology.pipeline import Pipeline, linked
-from millstream.topology.query_forms import needing_batches
+from millstream.topology.pipeline_forms import needing_batches
 
 __all__ = ["explain"]
 

@@ -178,7 +178,7 @@ def test_what_was_deleted_while_no_client_ran_is_told(world: World) -> None:
         error = refused(world.created(topology))
         assert isinstance(error, LostTopicException)
         assert error.recreated == (changelog,)
-        assert "millstream reset" in str(error)
+        assert "Reset the application" in str(error)
 
     # A reset is the way out: then it is another topic for good.
     world.created(topology).reset()

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream import Consumed, Processor, Serdes, StreamsBuilder
-from millstream.topology.query_forms import needing_batches
+from millstream.topology.pipeline_forms import needing_batches
 
 STRINGS = Consumed.with_(Serdes.string(), Serdes.string())
 SHOUT = F.udf(lambda value: value.upper(), T.StringType())
@@ -46,8 +46,8 @@ def udf_in_a_closure(builder: StreamsBuilder) -> None:
         (count, ""),
         (fold, ""),
         (processor, ""),
-        (udf, "'SHOUT' in test_query_forms.py"),
-        (udf_in_a_closure, "'shout' in test_query_forms.py"),
+        (udf, "'SHOUT' in test_pipeline_forms.py"),
+        (udf_in_a_closure, "'shout' in test_pipeline_forms.py"),
     ],
 )
 def test_a_udf_needs_batches(program: Callable[[StreamsBuilder], None], because: str) -> None:

@@ -424,7 +424,7 @@ def _lost_by_task(
     if recreated:
         ids = said.partition(": ")[2].partition(";")[0]
         keep = ", or give source.lost.policy=from-beginning, which keeps the state" if is_source else ""
-        text = f"{what} was deleted and created again ({ids}). Start afresh with `millstream reset`{keep}"
+        text = f"{what} was deleted and created again under it ({ids}). Reset the application{keep}"
     elif is_source:
         text = f"{what} is gone; create it or change the topology, then start a new client"
     else:

@@ -52,6 +52,12 @@ final class Task extends RunningTask {
     private static final long REFRESH = TimeUnit.DAYS.toNanos(1);
     /** How long one partition's records are waited for at a time while others have some. */
     private static final long AWAITED_MS = 10;
+    /** Settings that outputs may have, and transactions have their own of. */
+    private static final Set<String> OF_OUTPUTS = Set.of(
+            ProducerConfig.ACKS_CONFIG,
+            ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG,
+            ProducerConfig.RETRIES_CONFIG,
+            ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION);
 
     private final String name;
     private final Watch watch;
@@ -306,6 +312,7 @@ final class Task extends RunningTask {
         settings.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
         settings.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
         if (transactionalId != null) {
+            settings.keySet().removeAll(OF_OUTPUTS);
             settings.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, transactionalId);
         }
         return new KafkaProducer<>(settings);

@@ -101,8 +101,8 @@ final class Operation implements Operator {
          *     time in ms; `headers`, packed headers (see {@link Headers}), and `since`, if there are such columns;
          *     `local`, the number of a store that is not logged; and `items`: each as {@link OperatorPlan#of} has it,
          *     and the names of columns: `on`, whether a row is for it, NULL if it is, but is passed over; and `key`;
-         *     the number of its `store`, if it keeps entries; whether it is `derived` or `versioned`, or its entries are
-         *     `told`; and `skipped`, the name of the figure with what it passes over.
+         *     the number of its `store`, if it keeps entries; whether it is `derived` or `versioned`, or its entries
+         *     are `told`; and `skipped`, the name of the figure with what it passes over.
          *     An item without `key` gets no rows.
          */
         static Spec of(JsonNode description, StructType rows, Program program) {

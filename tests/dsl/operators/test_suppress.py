@@ -44,8 +44,8 @@ def counted(builder: StreamsBuilder, emit: EmitStrategy | None = None) -> Any:
 
 
 def is_held(driver: TopologyTestDriver, changelog: str) -> dict[tuple[bytes, int], bool]:
-    """What a suppress has logged since this was asked last: whether the window of each key that begins then is
-    held back. The values are the buffer's own, as in Kafka Streams."""
+    """What a suppress has logged since this was asked last: whether a key's window that begins then is held
+    back. The values are the buffer's own, as in Kafka Streams."""
     logged = read(driver, changelog, "bytes", "bytes")
     return {(key[:-16], int.from_bytes(key[-8:])): value is not None for key, value in logged}
 

@@ -25,7 +25,6 @@ from millstream.periodic import PeriodicThread
 from millstream.ports import CompiledPipeline, PipelineEnd, RunningPipeline
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.serde import Serde
-from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.frame_columns import (
     StaticFrame,
     UserWriter,
@@ -39,7 +38,7 @@ from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import refusal_options
 from millstream.spark.compile.source import kafka_options, read_topic
 from millstream.spark.compile.spark_query import compile_query, topic_of
-from millstream.spark.compile.task_compiler import CompiledTask, compile_task
+from millstream.spark.compile.task_compiler import CompileContext, CompiledTask, compile_task
 from millstream.spark.jvm.executors import Executors, slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession

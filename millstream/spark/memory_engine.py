@@ -25,13 +25,12 @@ from millstream.kernel.constants import ANSWER_FAIL
 from millstream.model import KafkaRecord
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.serde import Serde
-from millstream.spark.compile.building import CompileContext
 from millstream.spark.compile.flow import HEADERS, HEADERS_TYPE, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from millstream.spark.compile.frame_columns import StaticFrame, UserWriter, dataframe_of, refuse_doubles
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.source import in_range
 from millstream.spark.compile.spark_query import compile_query
-from millstream.spark.compile.task_compiler import CompiledTask, compile_task
+from millstream.spark.compile.task_compiler import CompileContext, CompiledTask, compile_task
 from millstream.spark.jvm.executors import slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession

@@ -2,7 +2,7 @@
 
 A node knows its name, its parents and its arguments (lambdas, serdes, stores), as opaque values. It does not
 know how Kafka Streams would print it (describe.py), how the topology is divided (subtopology.py,
-pipeline.py), or how Spark runs it (spark/compile/compiler.py has a `visit_<node>` for each class here).
+pipeline.py), or how Spark runs it (spark/compile/task_compiler.py has a `visit_<node>` for each class here).
 
 Nodes are compared by identity: two filters with the same lambda are two nodes.
 Names are given by the DSL, in Kafka Streams' order (names.py).

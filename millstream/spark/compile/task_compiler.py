@@ -1,7 +1,7 @@
 """From a subtopology's nodes to the DataFrame whose rows its tasks compute, in one stage of Spark.
 
 There is one `visit_<node>` for each node class, in the table `_VISITS`: it takes the lane of its parent
-(flow.py) and adds a lane of its own. All topics are one flow (task_flow.py). Stateful steps wait until
+(flow.py) and adds a lane of its own. All topics are one flow. Stateful steps wait until
 everything before them is built; then they become one operator of tasks, whose state has its changelogs itself
 (task_operators.py). Each row has a column for each output, which the task's sink writes.
 
@@ -56,7 +56,7 @@ from millstream.topology import nodes
 from millstream.topology.nodes import Node, Process
 from millstream.topology.pipeline import Pipeline
 
-__all__ = ["CompiledTask", "compile_task"]
+__all__ = ["CompileContext", "CompiledTask", "compile_task"]
 
 
 _VISITS: Mapping[type[Node], Callable[[Any, Any], None]] = {

@@ -79,9 +79,20 @@ def real(
 
 def on_spark(kafka: EmbeddedKafka, tmp_path: Path, session: Any) -> Iterator[World]:
     from millstream.spark.engine import SparkEngine, SparkSettings
+    from millstream.spark.run.task_run import TaskSettings
 
     def start(application: str, servers: str) -> Engine:
-        return SparkEngine(SparkSettings(application, servers), session)
+        cluster = {"bootstrap.servers": servers}
+        tasks = TaskSettings(
+            exactly_once=False,
+            commit_ms=100,
+            idle_ms=0,
+            directory=str(tmp_path / "tasks"),
+            consumer=cluster,
+            producer=cluster,
+            global_consumer=cluster,
+        )
+        return SparkEngine(SparkSettings(application, servers, tasks, str(tmp_path / "checkpoints")), session)
 
     return real(kafka, start, lambda value: value.cast("long"))
 

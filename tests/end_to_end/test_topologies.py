@@ -58,7 +58,7 @@ def test_a_word_count_goes_from_topic_to_store_and_output_and_resumes_after_a_re
 
     changelog = world.consume(f"{world.name('app')}-counts-changelog", len(expected))
     assert {r.partition for r in changelog if r.key == b"to"} == {default_partition(b"to", 3)}
-    assert [name for name, _ in changelog[0].headers] == ["millstream.epoch"]
+    assert [name for name, _ in changelog[0].headers] == ["millstream.parts"]
     latest = {r.key: int.from_bytes(r.value or b"", "big") for r in world.consume(out, len(expected))}
     assert latest == {word.encode(): count for word, count in expected.items()}
 

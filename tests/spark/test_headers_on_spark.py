@@ -45,14 +45,14 @@ CACHED_AS_WELL = {
 """Of these the driver of Kafka Streams gives the same with a cache, which it empties after each record."""
 
 SINGLY = {
-    # A window that closes is told when the micro-batch ends, with the headers of the record that came then.
+    # A window that closes is told when the batch ends, with the headers of the record that came then.
     "headers/time windows that close",
     "headers/sliding windows that close",
-    # Of a key's updates in a micro-batch, the last one alone is looked up.
+    # Of a key's updates in a batch, the last one alone is looked up.
     "headers/foreign key, join",
     "headers/foreign key, left_join",
 }
-"""Of these each record is a micro-batch."""
+"""Of these each record is a batch."""
 
 
 def headers_to_text() -> type[FixedKeyProcessor]:
@@ -142,7 +142,7 @@ def sent(program: Program, steps: Sequence[Step]) -> list[tuple[Row, Any]]:
 
 @pytest.mark.timeout(300)  # the plans of many programs
 def test_each_result_has_the_headers_that_kafka_streams_gives_it() -> None:
-    """Behind each operation: several, of one name, null, none; changelogs have none. In micro-batches with as
+    """Behind each operation: several, of one name, null, none; changelogs have none. In batches with as
     many records as do not change it."""
     chosen = [each for each in traces("headers") if not is_cached(each)]
     chosen.sort(key=lambda trace: trace.name in SINGLY)  # so that these share a query
@@ -160,7 +160,7 @@ def test_each_result_has_the_headers_that_kafka_streams_gives_it() -> None:
 
 @pytest.mark.timeout(300)  # the plans of many programs
 def test_with_a_cache_each_result_has_the_headers_that_kafka_streams_gives_it() -> None:
-    """Which empties its cache after each record: so each is a micro-batch."""
+    """Which empties its cache after each record: so each is a batch."""
     chosen = [each for each in traces("headers") if is_cached(each) or each.name in CACHED_AS_WELL]
     programs = [Program(number, trace) for number, trace in enumerate(chosen)]
     wrong = []
@@ -168,7 +168,7 @@ def test_with_a_cache_each_result_has_the_headers_that_kafka_streams_gives_it() 
         for step in range(max(len(trace.records) for trace in chosen)):
             pipe_step(driver, programs, step)
             for program in programs:
-                # A micro-batch tells a key's windows in the order of their times.
+                # A batch tells a key's windows in the order of their times.
                 found = sorted(came(driver, program), key=str)
                 expected = sorted(sent(program, program.trace.steps[step : step + 1]), key=str)
                 if found != expected:
@@ -179,7 +179,7 @@ def test_with_a_cache_each_result_has_the_headers_that_kafka_streams_gives_it() 
 
 
 def pipe_step(driver: TopologyTestDriver, programs: Sequence[Program], step: int) -> None:
-    """One record of each program, and one micro-batch of each source."""
+    """One record of each program, and one batch of each source."""
     pipe_in_turns(
         driver, programs, {program.number: program.trace.records[step : step + 1] for program in programs}
     )
@@ -189,14 +189,14 @@ def assert_changelogs_have_none(driver: TopologyTestDriver) -> None:
     for topic in driver.produced_topic_names:
         if topic.endswith("-changelog"):
             names = {name for each in records(driver, topic, "bytes", "bytes") for name, _ in each.headers}
-            assert names <= {"millstream.epoch", "millstream.parts"}, topic
+            assert names <= {"millstream.parts"}, topic
 
 
 def is_cached(trace: Trace) -> bool:
     return any("cached" in op for op in trace.program)
 
 
-# --- several records in a micro-batch ----------------------------------------------------------------------
+# --- several records in a batch ----------------------------------------------------------------------
 
 
 def header(name: str) -> tuple[tuple[str, bytes | None], ...]:
@@ -204,17 +204,15 @@ def header(name: str) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def several() -> StreamsBuilder:
-    """Programs with each way in which a micro-batch's records come together."""
+    """Programs with each way in which a batch's records come together."""
     builder = StreamsBuilder()
     source = builder.stream("in", STRINGS)
     grouped = source.group_by_key()
     window = TimeWindows.of_size_with_no_grace(timedelta(milliseconds=10))
-    by_spark = grouped.aggregate(lambda value: F.median(F.length(value)), Materialized.as_("by-spark"))
     for name, table in {
-        "combined": builder.stream("alone", STRINGS).group_by_key().count(),  # before the shuffle
+        "combined": builder.stream("alone", STRINGS).group_by_key().count(),
         "count": grouped.count(),
         "in-python": grouped.reduce(lambda one, other: one + other),
-        "by-spark": by_spark,
         "by-value": source.group_by(lambda key, value: value).count(),
         "windows": grouped.windowed_by(window).count(),
         "closed": grouped.windowed_by(window).emit_strategy(EmitStrategy.on_window_close()).count(),
@@ -249,7 +247,7 @@ def test_of_several_records_in_a_micro_batch_the_last_one_has_the_headers() -> N
         for topic in ("in", "alone"):
             pipe(driver, topic, *first)
         by_key = {"a": header("a2"), "b": header("b1"), "c": ()}
-        for name in ("combined", "count", "in-python", "by-spark"):
+        for name in ("combined", "count", "in-python"):
             assert told(name) == by_key, name
         assert told("by-value") == {"x": header("a2"), "y": header("c1"), "z": ()}
         # The record of a at 22 is late; then b and c are, as well.
@@ -259,7 +257,7 @@ def test_of_several_records_in_a_micro_batch_the_last_one_has_the_headers() -> N
         for topic in ("in", "alone"):
             pipe(driver, topic, *second)
         by_key = {"d": header("d1"), "b": header("b2"), "a": header("a3")}
-        for name in ("combined", "count", "in-python", "by-spark"):
+        for name in ("combined", "count", "in-python"):
             assert told(name) == by_key, name
         assert told("closed") == {"a": header("a3")}  # those of the record at which it was seen to be closed
         assert told("held") == {"a": header("a1")}  # its own

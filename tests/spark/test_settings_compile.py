@@ -37,8 +37,9 @@ from millstream import (
 )
 from millstream.runtime.wiring import _engine
 from millstream.spark import engine
-from millstream.spark.compile import compiler
+from millstream.spark.compile import task_compiler
 from millstream.spark.engine import SparkEngine, SparkSettings
+from millstream.spark.run.task_run import TaskSettings
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.pipeline import writers_first
 
@@ -83,7 +84,8 @@ class Compiling:
     """Compiles as a client does that starts, without the topics. One engine, because each takes a second."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self.engine = SparkEngine(SparkSettings("app", "localhost:1"), spark)
+        tasks = TaskSettings(exactly_once=True, commit_ms=100, idle_ms=0, directory="")
+        self.engine = SparkEngine(SparkSettings("app", "localhost:1", tasks, ""), spark)
 
     def compile(self, topology: Topology, setting: Setting, **more: Any) -> None:
         config = {**more, "application.id": "app", "bootstrap.servers": "localhost:1", **setting}
@@ -95,8 +97,7 @@ class Compiling:
         plan = plan_internal_topics(topology, "app", dict.fromkeys(topology.source_topics, 1))
         partitions = {name: count or 1 for name, count in plan.partitions.items()}
         for pipeline in writers_first(topology.pipelines):
-            rows = self.engine.compile(pipeline, partitions).plan.rows_at(1)
-            assert rows is not None or not pipeline.outputs or pipeline.spark_sink is not None
+            assert self.engine.compile(pipeline, partitions).plan is not None
 
     def refused(self, name: str, topology: Topology, setting: Setting, **more: Any) -> list[str]:
         """What is wrong with it, in a list."""
@@ -270,7 +271,7 @@ def test_what_spark_refuses_of_a_plan_is_one_sentence_and_the_plan_is_in_the_log
     builder = StreamsBuilder()
     builder.stream("in", STRINGS).to("out")
     with monkeypatch.context() as patched, caplog.at_level(logging.DEBUG, "millstream"):
-        patched.setattr(compiler, "output_rows", refuse)
+        patched.setattr(task_compiler, "see_all", refuse)
         with pytest.raises(StreamsException, match="pipeline p0: Spark does not accept its plan") as raised:
             compiling.compile(builder.build(), {})
     wrong = StreamsBuilder()

@@ -7,8 +7,7 @@ Kafka Streams sends record by record, in its order (trace_driving.py).
 from __future__ import annotations
 
 import operator
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -36,8 +35,6 @@ from millstream import (
     WindowedSerdes,
     windowed_text,
 )
-from millstream.spark.run.dropped import read_drops
-from millstream.spark.run.progress import new_reports
 from millstream.testing import TopologyTestDriver
 from millstream.topology.windows import Windows
 
@@ -292,18 +289,6 @@ def theirs(program: Program) -> list[Row]:
     ]
 
 
-def late(driver: TopologyTestDriver) -> Counter[str]:
-    """How many records were late, by node."""
-    found: Counter[str] = Counter()
-    for running in driver._pipelines:
-        assert running._query is not None
-        for report in new_reports(running._query, None):
-            for (kind, node), count in read_drops(report).drops.items():
-                assert kind == "late"
-                found[node] += count
-    return found
-
-
 def too_late(trace: Trace) -> int:
     """How many times a record was too late for a window. Kafka Streams counts in the same metric what has no
     key, and what has no value where that is passed over."""
@@ -317,40 +302,7 @@ def tells_what_is_late(trace: Trace) -> bool:
     return trace.operations[1:3] == ("group_by_key", "windowed_by") and len(folds_of(trace)) == 1
 
 
-def compare(some: Sequence[Trace], *, in_python: bool = False) -> Counter[str]:
-    """Give the programs their records: every second one all in one batch, the others in three. How many
-    were late."""
-    programs = [Program(number, trace, in_python) for number, trace in enumerate(some)]
-    topology = topology_of(programs)
-    nodes = {node.store.name: node.name for node in topology.nodes if node.store is not None}
-    with TopologyTestDriver(topology, UNCACHED) as driver:
-        pipe_part(driver, programs[::2], 0, 1)
-        for part in range(3):
-            pipe_part(driver, programs[1::2], part, 3)
-        counts = late(driver)
-        for program in programs:
-            trace = program.trace
-            assert came(driver, program) == theirs(program), trace.line
-            if tells_what_is_late(trace):
-                assert counts[nodes[program.first_store]] == too_late(trace), trace.line
-    return counts
-
-
-@pytest.mark.parametrize(
-    "file", ["time", "session", "sliding", "unwindowed", "chains", "emit_on_close", "suppress", "own_windows"]
-)
-def test_without_a_cache_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str) -> None:
-    """Each update, in the same order, with the same time; and what is late is counted, and why."""
-    counts = compare(chosen(file, 8 if file in HELD_BY_CORES else 16))
-    assert sum(counts.values()) > 0 or file not in ("time", "sliding")
-
-
 WINDOWS = ("time", "session", "sliding", "unwindowed")
-
-
-def test_python_functions_are_called_as_kafka_streams_calls_them() -> None:
-    """With the same aggregates, record by record; sessions are merged by the merger."""
-    compare([trace for file in WINDOWS for trace in chosen(file, 6, in_python=True)], in_python=True)
 
 
 def test_with_a_cache_each_window_has_its_last_value_once_a_micro_batch() -> None:

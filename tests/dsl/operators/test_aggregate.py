@@ -67,7 +67,7 @@ def test_an_aggregate_may_use_its_key_as_it_is() -> None:
     [
         lambda value: F.percentile_approx(value.amount, 0.5),
         lambda value: F.sum(value.amount) / F.median(value.amount),
-        lambda value: F.expr("mode(value.amount)") + F.count("*"),
+        lambda value: F.mode(value.amount) + F.count("*"),
     ],
 )
 def test_a_function_without_partial_results_is_refused_with_the_fold_to_write(function: Any) -> None:

@@ -31,6 +31,9 @@ abstract class RunningTask implements AutoCloseable {
     /** Its operators, by their numbers: they stay from one batch of Spark to the next. */
     final Map<Integer, Operator> operators = new HashMap<>();
 
+    /** The number of Spark's attempt that has opened it: that of its next owner is greater. */
+    long epoch;
+
     State state;
     /** Whether an operator has put something off, and the source is to pass {@link #FLUSH} before it waits. */
     private volatile boolean isHeld;

@@ -196,7 +196,7 @@ final class Task extends RunningTask {
     private TaskDirectory directory() {
         return plan.stores().stream().allMatch(TaskPlan.Store::isInMemory)
                 ? null
-                : opened(new TaskDirectory(Path.of(plan.directory(), name)));
+                : opened(TaskDirectory.of(plan, Path.of(plan.directory(), name)));
     }
 
     private void claim(TaskDirectory directory, Topics now) {

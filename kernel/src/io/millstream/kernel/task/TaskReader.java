@@ -30,11 +30,11 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private boolean isCommitting;
     private long began = System.nanoTime();
 
-    TaskReader(TaskPlan plan, int partition, int number, int batch) {
+    TaskReader(TaskPlan plan, int partition, int number, int batch, long epoch) {
         this.batch = batch;
         this.tasks = Tasks.of(plan.run());
         this.number = number;
-        this.task = tasks.take(plan, partition);
+        this.task = tasks.take(plan, partition, epoch);
         // Not when the reader is closed: what it has read may still be on its way to the sink.
         TaskContext.get()
                 .addTaskCompletionListener((TaskCompletionListener) context ->

@@ -33,7 +33,7 @@ def lower(line):
 def added(key, word, total):
     return total + len(word)
 """
-BACKLOG = {"batches": 1_000, "tasks": 60_000}
+BACKLOG = {"batches": 1_000, "tasks": 20_000}
 """How many lines are still being counted when a worker is killed."""
 WORDS = ["alpha", "beta", "gamma", "delta", "be"]
 

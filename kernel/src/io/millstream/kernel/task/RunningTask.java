@@ -58,6 +58,9 @@ abstract class RunningTask implements AutoCloseable {
      */
     abstract RecordRow poll(long timeoutMs, boolean isEnding);
 
+    /** A batch of Spark begins to read: what passed since the last commit was not its. */
+    abstract void beginBatch();
+
     /** An operator puts off what it has to compute, until the next control or until it has enough. */
     void hold() {
         isHeld = true;

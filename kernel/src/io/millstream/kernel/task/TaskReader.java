@@ -69,7 +69,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
             row = task.poll(SLICE_MS, false);
             if (row != null) {
                 begin();
-                return true;
+                return isRow();
             }
         }
         if (!hasBegun) {
@@ -84,6 +84,10 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
         if (row == null && !isOver) { // nothing more comes soon
             row = task.poll(0, true);
         }
+        return isRow();
+    }
+
+    private boolean isRow() {
         isCommitting |= row != null && row.control() == RunningTask.COMMIT;
         isDone = row == null;
         return row != null;

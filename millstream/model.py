@@ -321,7 +321,8 @@ class BatchReport:
         dropped: how many records were dropped, by the reason and the name of the node.
         written: what was written, by the topic's full name, including changelogs and dead letters.
         input_rate, processed_rate: records per second, as computed by Spark.
-        real_time_ms: how long a batch of tasks lasts; None: it is a micro-batch of Spark's.
+        times: what tasks did (`process`, `poll`, `commit`): how often, and the ms that it took, in sum, at
+            least and at most.
     """
 
     pipeline: str
@@ -335,7 +336,7 @@ class BatchReport:
     written: Mapping[str, WrittenReport] = field(default_factory=dict)
     input_rate: float = 0.0
     processed_rate: float = 0.0
-    real_time_ms: int | None = None
+    times: Mapping[str, tuple[int, float, float, float]] = field(default_factory=dict)
 
     @property
     def records(self) -> int:

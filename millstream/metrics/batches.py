@@ -18,9 +18,6 @@ Readers = Callable[[str], Sequence[tuple[int, str]]]
 """The processors that read a topic: the numbers of their subtopologies, and their names."""
 
 _WHOLE = "triggerExecution"
-_COMMIT = ("walCommit", "commitOffsets")
-_POLL = ("latestOffset", "getBatch")
-_PROCESS = "addBatch"
 
 
 def _owner(pipeline: str) -> Hashable:
@@ -98,15 +95,12 @@ def _record_time(meter: Meter, report: BatchReport, tags: tuple[str, ...], owner
     for part, took in parts.items():
         if part != _WHOLE:
             meter.record("batch-part", (*tags, part), took, owner=owner)
-    if _PROCESS in parts:
-        meter.record("thread-busy", thread, parts[_PROCESS], owner=mine)
-        # A batch of tasks lasts as long as it is told to, which says nothing about a record.
-        if report.records and report.real_time_ms is None:
-            meter.record("thread-process-latency", thread, parts[_PROCESS] / report.records, owner=mine)
-    if any(part in parts for part in _POLL):
-        meter.record("thread-poll", thread, sum(parts.get(part, 0) for part in _POLL), owner=mine)
-    if any(part in parts for part in _COMMIT):
-        meter.record("thread-commit", thread, sum(parts.get(part, 0) for part in _COMMIT), owner=mine)
+    for what, sensor in (("process", "thread-busy"), ("poll", "thread-poll"), ("commit", "thread-commit")):
+        if what in report.times:
+            meter.record_all(sensor, thread, *report.times[what], owner=mine)
+    if report.records and "process" in report.times:
+        _, process_ms, _, _ = report.times["process"]
+        meter.record("thread-process-latency", thread, process_ms / report.records, owner=mine)
 
 
 def _record_read(

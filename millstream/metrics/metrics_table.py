@@ -157,20 +157,11 @@ SCOPES = {
 _PER_SECOND = "The average per-second number of"
 
 _PROCESS_RECORDS = "Records that the tasks of its pipelines have read of the sources, by their offsets."
-_PROCESS_TIME = (
-    f"{_OF_SPARK}The time of a micro-batch's `addBatch`, in which Spark reads, computes and writes, divided "
-    "by its records."
-)
-_POLLING = (
-    f"{_OF_SPARK}A call to poll is a micro-batch; its latency is Spark's `latestOffset` and `getBatch`, "
-    "which query Kafka for the ends of its topics. The records are fetched while the batch is computed."
-)
-_COMMITTING = (
-    f"{_OF_SPARK}A commit is a micro-batch's: Spark's `walCommit` and `commitOffsets`, which write its "
-    "checkpoint."
-)
+_PROCESS_TIME = "What tasks worked, without waiting and committing, divided by the records that they read."
+_POLLING = "Each of the thread's tasks has a consumer of its own."
+_COMMITTING = "Each of the thread's tasks commits by itself."
 _ITERATION = "An iteration is what tasks report of at a time."
-_RATIO = "Pipelines of one thread run side by side, so it may be more than 1."
+_RATIO = "Tasks of one thread run side by side, so it may be more than 1."
 
 SENSORS: Mapping[str, tuple[Definition, ...]] = {
     "thread-process": (

@@ -436,7 +436,6 @@ class SparkEngine:
             handlers.dead_letter_topic,
             own=handlers.own,
             report=on_batch,
-            real_time_ms=3_600_000,
         )
         running = QueryPipeline(
             name,

@@ -89,17 +89,9 @@ def test_bytes_are_counted_for_each_source_too(scene: Scene) -> None:
     assert consumed == {"0_0": 107, "0_1": 300, "1_0": 107, "1_1": 300}
 
 
-def test_a_batch_of_tasks_says_nothing_of_a_records_latency(scene: Scene) -> None:
-    """It lasts as long as it is told to, however long a record takes."""
-    scene.report(read=read(10, 30), real_time_ms=60_000)
-    metrics = scene.metrics
-    assert metrics.value("process-total", thread_id=THREAD, group="stream-thread-metrics") == 40
-    assert "process-latency-avg" not in {each.name for each in metrics}
-
-
 def test_rates_are_of_the_window(scene: Scene) -> None:
     """The window is at least 30 s. A minute after the last record, the rate is zero."""
-    scene.report(read=read(600))
+    scene.report(read=read(600), times={"process": (1, 6.0, 6.0, 6.0)})
     rate = {"group": "stream-thread-metrics"}
     assert scene.metrics.value("process-rate", **rate) == 20
     scene.clock.advance(30)
@@ -110,15 +102,23 @@ def test_rates_are_of_the_window(scene: Scene) -> None:
     assert math.isnan(float(scene.metrics.value("process-latency-avg", **rate)))
 
 
-def test_the_parts_of_a_batch_are_polling_processing_and_committing(scene: Scene) -> None:
-    """Kafka Streams' latencies, and Spark's own parts beside them."""
-    scene.report(read=read(40), batch_id=7)
+def test_what_tasks_did_is_polling_processing_and_committing(scene: Scene) -> None:
+    """Kafka Streams' latencies. A record's is the work divided by the number of records."""
+    scene.report(
+        read=read(40),
+        times={"process": (5, 80.0, 1.0, 30.0), "poll": (2, 8.0, 3.0, 5.0), "commit": (1, 10.0, 10.0, 10.0)},
+    )
     metrics = scene.metrics
-    assert metrics.value("poll-latency-avg") == 4
-    assert metrics.value("commit-latency-max") == 10
-    assert metrics.value("commit-total") == 1
+    assert (metrics.value("poll-latency-avg"), metrics.value("poll-latency-max")) == (4, 5)
+    assert (metrics.value("commit-latency-max"), metrics.value("commit-total")) == (10, 1)
     assert metrics.value("process-latency-avg") == 2.0
     assert metrics.value("process-ratio") == pytest.approx(80 / 30_000)
+
+
+def test_the_parts_of_a_micro_batch_are_told(scene: Scene) -> None:
+    """Of a query of to_spark(), by Spark's names."""
+    scene.report(read=read(40), batch_id=7)
+    metrics = scene.metrics
     assert metrics.value("batch-duration-last", pipeline="p0") == 100
     assert metrics.value("part-duration-avg", part="walCommit") == 6
     assert metrics.value("batch-id") == 7
@@ -130,7 +130,6 @@ def test_a_report_while_there_is_nothing_to_do_is_no_batch(scene: Scene) -> None
     scene.report(executed=False, parts={"latestOffset": 1, "triggerExecution": 1}, lag=read(0, 3))
     metrics = scene.metrics
     assert metrics.value("batches-total") == 1
-    assert metrics.value("poll-total") == 1
     assert metrics.value("records-lag", partition="0") == 0
     assert metrics.value("records-lag", partition="1") == 3
     assert metrics.value("records-lag-max") == 3

@@ -61,12 +61,6 @@ def test_a_report_tells_how_many_bytes_were_read() -> None:
     assert read_report("p0", REPORT, {}).read_bytes == {}
 
 
-def test_what_is_left_is_not_known_of_tasks() -> None:
-    """Reports are sent at the end of a batch, and take that for the end of each partition."""
-    report = read_report("p0", REPORT, {}, real_time_ms=60_000)
-    assert (report.records, report.lag) == (4, None)
-
-
 def test_offsets_may_be_text_and_the_first_batch_has_no_start() -> None:
     """Nothing is counted, because nobody knows where it began."""
     source = {"startOffset": None, "endOffset": json.dumps({"in": {"0": 9, "1": 3}}), "latestOffset": None}
@@ -84,12 +78,11 @@ def test_a_partition_that_is_new_is_read_from_its_beginning() -> None:
     assert read_drops(progress).records == report.records == 7
 
 
-def test_a_report_of_tasks_says_how_long_a_batch_lasts() -> None:
-    """The watch of a query hands it on: Spark's report has no place for it."""
+def test_a_report_of_tasks_says_how_long_they_did_what() -> None:
+    """The watch of a query hands it on."""
     told: list[BatchReport] = []
-    DropWatch("p0", report=told.append, real_time_ms=60_000).look([REPORT])
-    DropWatch("p0", report=told.append).look([REPORT])
-    assert [each.real_time_ms for each in told] == [60_000, None]
+    DropWatch("p0", report=told.append).look([{**REPORT, "tasks": {"commit": [2, 3.5, 1.0, 2.5]}}])
+    assert [each.times for each in told] == [{"commit": (2, 3.5, 1.0, 2.5)}]
 
 
 def test_a_report_while_nothing_is_to_be_done_is_no_batch() -> None:

@@ -175,8 +175,7 @@ def exceeds(batches: Collection[BatchDrops], max_ratio: float) -> bool:
 class DropWatch:
     """What one running query has dropped. Used by one thread; any thread may read `total`.
 
-    `report` is called with each of the query's reports, whether or not anything was dropped; `real_time_ms`
-    is as for `read_report`.
+    `report` is called with each of the query's reports, whether or not anything was dropped.
     """
 
     def __init__(
@@ -187,9 +186,8 @@ class DropWatch:
         clock: Callable[[], float] = time.monotonic,
         own: Collection[str] = (),
         report: Callable[[BatchReport], None] = lambda report: None,
-        real_time_ms: int | None = None,
     ) -> None:
-        self._report, self._real_time_ms = report, real_time_ms
+        self._report = report
         self.total = 0
         self.by_node: Counter[str] = Counter()
         """The total, by the name of the node that dropped them."""
@@ -231,7 +229,7 @@ class DropWatch:
 
     def _hand_on(self, report: Mapping[str, Any], batch: BatchDrops) -> None:
         try:
-            batch_report = read_report(self._pipeline, report, batch.drops, self._real_time_ms)
+            batch_report = read_report(self._pipeline, report, batch.drops)
             self._report(batch_report)
         except Exception:  # figures are only for display; their failure must not affect the query
             log.warning("pipeline %s: the metrics lack a progress report", self._pipeline, exc_info=True)

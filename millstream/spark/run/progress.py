@@ -47,13 +47,11 @@ def read_report(
     pipeline: str,
     progress: Mapping[str, Any],
     dropped: Mapping[tuple[str, str], int],
-    real_time_ms: int | None = None,
 ) -> BatchReport:
     """A progress report as a value.
 
     Args:
         dropped: what the batch dropped, as found by `dropped.read_drops`.
-        real_time_ms: how long a batch of tasks lasts; None: it is a batch.
     """
     parts = progress.get("durationMs") or {}
     read: dict[TopicPartition, int] = {}
@@ -81,13 +79,12 @@ def read_report(
         parts={name: int(took) for name, took in parts.items()},
         read=read,
         read_bytes=read_bytes,
-        # Of tasks, the only end of a partition in a report is the one that they have reached.
-        lag=(lag or None) if real_time_ms is None else None,
+        lag=lag or None,
         dropped=dropped,
         written=_written(progress),
         input_rate=float(progress.get("inputRowsPerSecond") or 0.0),
         processed_rate=float(progress.get("processedRowsPerSecond") or 0.0),
-        real_time_ms=real_time_ms,
+        times={what: tuple(span) for what, span in progress.get("tasks", {}).items()},
     )
 
 

@@ -221,8 +221,11 @@ class TaskRun:
         has_read = source["startOffset"] != source["endOffset"] or report["numInputRows"]
         if not (has_read or any(report["observedMetrics"].values()) or report["sink"]["metrics"]):
             return []
+        latest: dict[str, dict[str, int]] = {}
+        for at, end in self.ends().items():
+            latest.setdefault(at.topic, {})[str(at.partition)] = end
         # Without a duration, it would be a report of a query that waits for records.
-        return [{**report, "durationMs": {"addBatch": 0}}]
+        return [{**report, "sources": [{**source, "latestOffset": latest}], "durationMs": {"addBatch": 0}}]
 
     def unfinished(self) -> tuple[str, str]:
         """The offsets committed, and those reached, as Spark writes them."""

@@ -119,7 +119,6 @@ _NODE = (*_TASK, "processor-node-id")
 _PIPELINE = ("client-id", "thread-id", "pipeline")
 _STORE = (*_TASK, "store")
 
-_OF_SPARK = "Of queries of to_spark() only: tasks do this inside Spark's executors, which do not report it. "
 _OF_SOURCES = (
     "Counts what was read of the task's source partitions, by offsets, including those of transaction "
     "markers, when its tasks report it."

@@ -320,7 +320,6 @@ def test_batches_of_spark_are_told_and_drawn(seen: Seen, application: Applicatio
     page = seen.show("Spark")
     pipeline = card(page, "Pipeline p0")
     expect(row(pipeline, "addBatch")).to_contain_text("120 ms")
-    expect(row(pipeline, "transformWithState")).to_contain_text("48 kB")
     expect(pipeline.get_by_role("img", name="Duration of the batches of p0")).to_be_visible()
     expect(pipeline.get_by_role("definition").first).to_have_text("2")
     application.report(3)

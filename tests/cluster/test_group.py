@@ -116,7 +116,6 @@ def test_killed_and_frozen_clients_lose_nothing_and_count_nothing_twice(cluster:
         zombie.reached("RUNNING", after=woken_at)
         cluster.produce(spec["source"], WORDS)
         cluster.wait_until_counted()
-        assert other.pipelines() == ["p0"]
-        assert zombie.pipelines() == []
+        assert sorted(other.pipelines() + zombie.pipelines()) == ["p0", "p1"]
         assert not zombie.handled(), "losing one's place is no failure"
         assert cluster.last_values(spec["output"]) == cluster.expected

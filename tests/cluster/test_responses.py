@@ -99,7 +99,7 @@ def test_without_a_handler_the_client_ends_and_another_one_does_its_work(cluster
     owner.reached("ERROR")
     print("\n" + _times(failed_at, [owner]))
     cluster.wait_until_counted(other)
-    assert other.pipelines() == ["p0"]
+    assert other.pipelines() == ["p0", "p1"]
     assert cluster.last_values(spec["output"]) == cluster.expected
     owner.end()
     assert "a poisonous record" in owner.log(), "the cause is in the log"

@@ -123,7 +123,8 @@ def latest(world: World, topic: str) -> dict[bytes | None, bytes]:
     """What a changelog has, as far as it is there, without what is deleted."""
     records = world.consume(topic, 1)
     assert all(r.partition == default_partition(r.key, PARTITIONS) for r in records if r.key is not None)
-    return {r.key: r.value for r in records if r.value is not None}
+    last = {r.key: r.value for r in records}
+    return {key: value for key, value in last.items() if value is not None}
 
 
 def have_read(world: World, client: KafkaStreams, topic: str) -> None:

@@ -605,7 +605,7 @@ class Assembly:
         root = self._checkpoints.root
         files = LocalCheckpointFiles(root) if self._checkpoints.is_local else engine.checkpoint_files(root)
         claims = claims_of(files, root, clock=self._parts.clock)
-        if self._checkpoints.is_local:
+        if self._checkpoints.is_local and _has_checkpoint(compiled.pipeline):
             engine.check_reach(root)
         with self._claiming:
             if self._interrupted:

@@ -41,7 +41,7 @@ from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import FORMAT, Transactions, refusal_options, sink_options
 from millstream.spark.compile.source import kafka_options, read_kafka, read_topic
 from millstream.spark.compile.task_compiler import CompiledTask, compile_task
-from millstream.spark.jvm.executors import Executors, is_cluster, slots_of
+from millstream.spark.jvm.executors import Executors, slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
 from millstream.spark.rehearsal import rehearse
@@ -594,10 +594,6 @@ class SparkEngine:
         settings = self._settings
         assert settings.tasks is not None
         name, topics = pipeline.name, _topics(pipeline)
-        if is_cluster(str(self.spark.sparkContext.master)):
-            raise TopologyException(
-                f"pipeline {name}: tasks run in this process only, with spark.master=local[n]"
-            )
         for table in pipeline.frame_tables:
             self.refresh(table, start_of=name)
         scratch = tempfile.mkdtemp(prefix="millstream-query-")
@@ -664,15 +660,18 @@ class SparkEngine:
         Raises:
             StreamsException: Spark has too few slots: a task without one would wait for ever.
         """
-        slots = slots_of(self.spark, self._closing)
-        others = sum(count for pipeline, count in self._slots_taken.items() if pipeline != name)
+        self._slots_taken[name] = tasks  # before it waits, so that others that start now see it
+        others = sum(self._slots_taken.copy().values()) - tasks
+        slots = slots_of(self.spark, self._closing, wanted=tasks + others + 1)
         if tasks + others >= slots:
+            del self._slots_taken[name]
+            missing = tasks + others + 1 - slots
             raise StreamsException(
                 f"pipeline {name} has {tasks} tasks, which run as long as it does, the others have {others}, "
                 f"and one slot must stay free; there are {slots}. Start Spark with "
-                f"spark.master=local[{tasks + others + 1}] or more, where a slot is a thread"
+                f"spark.master=local[{tasks + others + 1}] or more, where a slot is a thread; or give a "
+                f"cluster {missing} more cores"
             )
-        self._slots_taken[name] = tasks
 
     @property
     def _real_time_ms(self) -> int:

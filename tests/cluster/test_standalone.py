@@ -28,11 +28,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
 LENGTHS = """
 def lower(line):
-    return line.lower()
+    return line and line.lower()  # rows of tasks that are no records have none
 
 def added(key, word, total):
     return total + len(word)
 """
+BACKLOG = {"batches": 1_000, "tasks": 20_000}
+"""How many lines are still being counted when a worker is killed."""
 WORDS = ["alpha", "beta", "gamma", "delta", "be"]
 
 
@@ -69,7 +71,10 @@ def both(cluster: Standalone) -> list[psutil.Process]:
 class Counting:
     """standalone_app.py on a cluster, and what it is to have counted."""
 
-    def __init__(self, kafka: EmbeddedKafka, directory: Path, cluster: Standalone, python: Path) -> None:
+    def __init__(
+        self, kafka: EmbeddedKafka, directory: Path, cluster: Standalone, python: Path, application_id: str
+    ) -> None:
+        self._topic = f"{application_id}-lines"
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 1})
         self._expected: Counter[str] = Counter()
         self._directory = directory
@@ -81,9 +86,9 @@ class Counting:
             "spark.pyspark.python": str(python),
             "spark.submit.pyFiles": str(directory / "lengths.py"),
         }
-        kafka.create_topic("standalone-lines", 2)
+        kafka.create_topic(self._topic, 2)
         self.app = App(
-            *(kafka.bootstrap_servers, "standalone", "standalone-lines", str(directory / "state")),
+            *(kafka.bootstrap_servers, application_id, self._topic, str(directory / "state")),
             json.dumps(settings),
             log=directory / "app.log",
             program="standalone_app.py",
@@ -93,7 +98,8 @@ class Counting:
         for number in range(lines):
             words = [WORDS[number % len(WORDS)], "each"]
             self._expected.update(words)
-            self._producer.produce("standalone-lines", " ".join(words).upper(), key=str(number))
+            self._producer.produce(self._topic, " ".join(words).upper(), key=str(number))
+            self._producer.poll(0)
         assert self._producer.flush(30) == 0
 
     def ask(self, question: str = "") -> dict[str, Any]:
@@ -123,33 +129,38 @@ class Counting:
             self.app.process.kill()
 
 
+@pytest.mark.parametrize("way", ["batches", "tasks"])
 def test_counts_on_a_cluster_are_exact_though_a_worker_is_killed(
-    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Executors get kernel, connector and package from the client. A worker is killed in the middle of a
     backlog: that is told in health and log, and the client goes on. One that keeps checkpoints where
-    executors do not see them is refused."""
+    executors do not see them is refused; tasks share no directory."""
+    monkeypatch.setenv("MILLSTREAM_ENGINE", way)
+    is_tasks = way == "tasks"
     monkeypatch.syspath_prepend(tmp_path)  # where the client finds `lengths`
     python = bare_python(tmp_path)
     options = java_options().split()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # Six tasks run all the time, and one slot stays free, also when a worker is lost.
+    cores = 7 if is_tasks else 1
     with standalone(
-        tmp_path / "cluster", 2, memory_mb=512, java_options=options, environment=environment
+        tmp_path / "cluster", 2, cores=cores, memory_mb=512, java_options=options, environment=environment
     ) as cluster:
-        counting = Counting(kafka, tmp_path, cluster, python)
+        counting = Counting(kafka, tmp_path, cluster, python, f"standalone-{way}")
         try:
             assert counting.app.next_line(180) == "RUNNING"
             counting.produce(50)
             wait_until(counting.is_exact, "what is there is counted", 60)
             wait_until(partial(both, cluster), "both workers have an executor", 30)
             assert counting.ask()["health"]["details"]["lost_executors"] == []
-            refusal = counting.ask("refusal")["refusal"]
-            assert refusal.startswith("SetupException: checkpoints are in '/proc/self/cwd/checkpoints"), (
-                refusal
-            )
+            if not is_tasks:
+                refusal = counting.ask("refusal")["refusal"]
+                here = "SetupException: checkpoints are in '/proc/self/cwd/checkpoints"
+                assert refusal.startswith(here), refusal
 
             before = counting.counted()
-            counting.produce(1000)
+            counting.produce(BACKLOG[way])
             wait_until(lambda: counting.counted() > before, "it counts the backlog", 60)
             os.kill(cluster.workers[0], signal.SIGKILL)
             wait_until(lambda: counting.ask()["health"]["details"]["lost_executors"], "it is told", 60)

@@ -33,7 +33,6 @@ from millstream import (
     Serdes,
     StreamsBuilder,
     Suppressed,
-    TimeWindows,
     Topology,
     ValueTransformerWithKey,
 )
@@ -250,15 +249,6 @@ class Shouting(ValueTransformerWithKey):
         return None if value is None else f"{value.upper()}!"
 
 
-def windows(builder: StreamsBuilder, at: World, topic: str, grace: timedelta) -> KTable:
-    """The last value of each window of ten ms."""
-    stream = builder.stream(at.topic(topic), READ).group_by_key()
-    ten = TimeWindows.of_size_and_grace(timedelta(milliseconds=10), grace)
-    return stream.windowed_by(ten).aggregate(
-        F.last, Materialized.as_(topic).with_retention(timedelta(days=2))
-    )
-
-
 def behind_transformers_and_suppress(at: World) -> Topology:
     """What streams and tables find in tables that hold back updates, or have their rows from Python."""
     builder = StreamsBuilder()
@@ -285,10 +275,6 @@ def behind_transformers_and_suppress(at: World) -> Topology:
         told(asks.left_join(table, both), name)
     told(tables["late aggregate"].to_stream(), "seen")
     told(kept.to_stream(), "seen")
-    live, ended = windows(builder, at, "live", timedelta(days=1)), windows(builder, at, "ended", timedelta(0))
-    ended = ended.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
-    for name, of_windows in (("ended", ended), ("windows", live.left_join(ended, both))):
-        told(of_windows.to_stream().select_key(lambda key, value: key.key), name)
     return builder.build()
 
 
@@ -297,7 +283,7 @@ def test_tables_behind_transformers_and_suppress_are_there_without_the_directory
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """As Kafka Streams has them, which asks the tables before them: also what is held back still is."""
-    with world(kafka, tmp_path, "rows", "stream", "asks", "live", "ended") as at:
+    with world(kafka, tmp_path, "rows", "stream", "asks") as at:
         topology = behind_transformers_and_suppress(at)
         a = {"transformed": "B!", "kept": "B!", "twice": "B!!", "late": "b"}
         a |= {"of_an_aggregate": "E!", "late_aggregate": "e"}
@@ -313,19 +299,11 @@ def test_tables_behind_transformers_and_suppress_are_there_without_the_directory
             at.send("asks", ("a", "1", 61), ("d", "1", 61), ("z", "1", 61))
             first = [*found(61, "1", "a", **a), *found(61, "1", "d", **gone), *found(61, "1", "z", **z)]
             at.wait_for(first)
-            at.send("ended", ("v", "one", 6), ("w", "one", 5), ("w", "two", 25))
-            at.wait_for([("ended", "v", "one", 6), ("ended", "w", "one", 5)])
-            at.send("live", ("v", "l", 6))
-            at.wait_for([("windows", "v", "l+one", 6)])
         at.lose_state()
         with at.running(topology):
             at.send("asks", ("a", "2", 62), ("d", "2", 62), ("z", "2", 62))
             second = [*found(62, "2", "a", **a), *found(62, "2", "d", **gone), *found(62, "2", "z", **z)]
             at.wait_for(second)
-            at.send("live", ("w", "l", 7), ("w", "m", 26))
-            at.wait_for([("windows", "w", "l+one", 7), ("windows", "w", "m+_", 26)])
-            at.send("ended", ("w", "end", 45))
-            at.wait_for([("ended", "w", "two", 25), ("windows", "w", "m+two", 26)])
 
 
 def test_what_waits_for_its_row_is_there_without_the_directory(kafka: EmbeddedKafka, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -76,3 +77,25 @@ def test_memory_follows_the_container(kernel_java: KernelJava) -> None:
     """Half of what is beside the heap and the rest of the JVM, within bounds."""
     found = kernel_java(f"{PACKAGE}.MemoryMain", "", "2048:1024", "1024:900", "64000:2048").split()
     assert found == ["312", "32", "512", "3072", "2097152", "17"]
+
+
+def test_the_driver_knows_what_executors_have_done(kernel_java: KernelJava) -> None:
+    """A task's newest owner counts, a report that is repeated counts once, and nobody waits for an executor
+    that is lost. What it has counted is handed over once; offsets stay."""
+    *tasks, before, unfinished, after = kernel_java(f"{PACKAGE}.RemoteMain").splitlines()
+    assert tasks == [
+        *("true", "false", "true", "{0=5, 1=9} {t-0=10, t-1=12} 22", "a b null", "[a, b]"),
+        *("[g] false", "false", "true {}", "23 null", "false", "true"),
+    ]
+    dropped = {"null": 1, "null:in": ["t-0"], "late": 1, "late:latest": [7, 1]}
+    assert reported(before) == ({"t": {"0": 3}}, {"t": {"0": 5}}, dropped)
+    assert unfinished == '{"t":{"0":5}} {"t":{"0":8}}'
+    assert reported(after) == ({"t": {"0": 5}}, {"t": {"0": 8}}, {"late": 2, "late:latest": [9, 2]})
+
+
+def reported(figures: str) -> tuple[object, object, object]:
+    """Offsets before and after, and what was dropped."""
+    report = json.loads(figures)
+    (source,) = report["sources"]
+    (observed,) = report["observedMetrics"].values()
+    return source["startOffset"], source["endOffset"], observed

@@ -78,6 +78,7 @@ class EngineWorld:
                 "max.block.ms": "5000",
                 **servers,
             },
+            global_consumer=servers,
         )
 
     def topic(self, base: str, partitions: int = 1) -> str:

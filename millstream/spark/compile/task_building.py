@@ -256,7 +256,7 @@ def _is_restored(table: Node) -> bool:
 
     Differs: the rows that a join has of what transformers have made of a table, and put into a store with
     versions, are only on its disk, and lost with that. Of a table behind a suppress with a time limit, a row
-    is then missing while an update of it is held back.
+    is then missing while an update of it is held back; and of windows, those that are closed.
     """
     if isinstance(table, TableSource):
         return table.is_own_changelog

@@ -33,7 +33,7 @@ from millstream.spark.compile.task_processors import build_task_processors
 from millstream.spark.compile.topic_nodes import written_back
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.dropped import metric
-from millstream.spark.run.real_time_batches import has_python
+from millstream.spark.run.real_time_batches import has_clock, has_python
 from millstream.spark.run.task_run import TaskStore
 from millstream.spark.worker.handler_calls import Asking
 from millstream.topology import nodes
@@ -103,7 +103,8 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
             rows,
-            has_python(rows),
+            # The current time is that of the beginning of a batch, which must not last an hour.
+            has_python(rows) or has_clock(rows),
             tuple(building.stores),
             dict(building.store_serdes),
             tuple(building.times),

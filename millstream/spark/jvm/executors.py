@@ -36,7 +36,7 @@ _EVERY_S = 2.0
 _RECENT_S = 600.0
 _MOST = 100
 _START_S = 30.0
-"""How long at most the first query waits for executors that are still starting."""
+"""How long at most a query waits for executors that are still starting."""
 _LOOK_S = 1.0
 _NONE_S = 60.0
 """How long there may be no executor at all before a warning."""
@@ -215,8 +215,11 @@ def _missing(spark: SparkSession, root: Path, tasks: int, closing: threading.Eve
             marker.unlink()
 
 
-def slots_of(spark: SparkSession, closing: threading.Event) -> int:
+def slots_of(spark: SparkSession, closing: threading.Event, wanted: int = 1) -> int:
     """How many tasks Spark can run at once, when no more executors of a cluster are expected.
+
+    Args:
+        wanted: with fewer, more executors are waited for: lost ones may be being replaced.
 
     Raises:
         StreamsException: `closing` was set meanwhile.
@@ -226,7 +229,8 @@ def slots_of(spark: SparkSession, closing: threading.Event) -> int:
     there, deadline = 0, time.monotonic() + _START_S
     while True:
         before, there = there, int(context.maxNumConcurrentTasks(profile))
-        if not is_cluster(str(context.master())) or 0 < there == before or time.monotonic() >= deadline:
+        is_complete = there == before and there >= wanted
+        if not is_cluster(str(context.master())) or is_complete or time.monotonic() >= deadline:
             return there
         if closing.wait(_LOOK_S):
             raise StreamsException("the client was closed while Spark's executors were starting")

@@ -198,7 +198,9 @@ class QueryPipeline:
                 if self._run is not None:
                     ends = self._run.ends() if isinstance(self._run, TaskRun) else None
                     self._last = _with_read(self._last, self._run.read(), self._run.records(), ends)
-                    self._last = replace(self._last, dropped=self._dropped)
+                    # A batch may last an hour, and reports nothing until its end.
+                    lost = self._lost_executors()
+                    self._last = replace(self._last, dropped=self._dropped, lost_executors=lost)
             except Exception:
                 log.debug("pipeline %s: progress", self._name, exc_info=True)
         elif self._last.running:

@@ -93,7 +93,7 @@ def task_rows(spark: SparkSession, name: str) -> DataFrame:
 
 
 def is_up_to_date(spark: SparkSession, topic: str, patience_ms: int) -> bool:
-    """Wait until the tasks in this process look up all rows that the topic of a global table has now.
+    """Wait until the tasks of this client look up all rows that the topic of a global table has now.
 
     Returns:
         Whether they did so in time.
@@ -114,7 +114,7 @@ def task_writer(rows: DataFrame, checkpoint: str, *, in_batches: bool) -> DataSt
 
 
 class TaskRun:
-    """The tasks of one run of a query. In local mode; those in other processes cannot be reached."""
+    """The tasks of one run of a query, in Spark's process here or in executors (kernel: Endpoint.java)."""
 
     def __init__(
         self,

@@ -3,6 +3,7 @@ package io.millstream.kernel.task;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.millstream.kernel.sink.Written;
+import java.io.Serializable;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Set;
@@ -15,7 +16,8 @@ import org.apache.kafka.common.TopicPartition;
  * What the tasks of a run have read, written and dropped since that was last asked for. Any thread may call it. It
  * outlives the tasks, because the last of it is asked for when they have ended.
  */
-final class Figures {
+final class Figures implements Serializable {
+    private static final long serialVersionUID = 1;
     private static final Map<String, Figures> RUNS = new ConcurrentHashMap<>();
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -81,7 +83,44 @@ final class Figures {
     /** A record was late; `how` are the fields of Python's LateRecord, with the stream time first. */
     synchronized void late(String what, long[] how) {
         dropped.merge(what, 1L, Long::sum);
+        noteLatest(what, how);
+    }
+
+    private void noteLatest(String what, long[] how) {
         latest.merge(what, how, (one, other) -> Arrays.compare(one, other) < 0 ? other : one);
+    }
+
+    /** Those of an executor, which has handed them over. */
+    void add(Figures more) {
+        more.starts.forEach(starts::putIfAbsent);
+        reached(more.ends);
+        more.committed.forEach((each, next) -> committed.merge(each, next, Math::max));
+        addCounts(more);
+    }
+
+    private synchronized void addCounts(Figures more) {
+        records += more.records;
+        written.add(more.written);
+        more.dropped.forEach((what, count) -> dropped.merge(what, count, Long::sum));
+        more.places.forEach((what, from) ->
+                places.computeIfAbsent(what, key -> new TreeSet<>()).addAll(from));
+        more.latest.forEach(this::noteLatest);
+    }
+
+    /** All of it, but for what was counted before. */
+    synchronized Figures handOver() {
+        Figures all = new Figures();
+        all.add(this);
+        clear();
+        return all;
+    }
+
+    private void clear() {
+        written = new Written();
+        records = 0;
+        dropped.clear();
+        places.clear();
+        latest.clear();
     }
 
     private static void put(ObjectNode offsets, TopicPartition at, long offset) {
@@ -121,11 +160,7 @@ final class Figures {
         latest.forEach((what, how) -> Arrays.stream(how).forEach(observed.withArrayProperty(what + ":latest")::add));
         ObjectNode metrics = all.putObject("sink").putObject("metrics");
         written.metrics(batch).forEach(metrics::put);
-        written = new Written();
-        records = 0;
-        dropped.clear();
-        places.clear();
-        latest.clear();
+        clear();
         return all.toString();
     }
 }

@@ -11,7 +11,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
@@ -91,38 +90,32 @@ final class GlobalTable {
         return table;
     }
 
-    /** Waits until all tables of a topic in this JVM have what the topic has now; whether that was done in time. */
-    static boolean isUpToDate(String topic, long patienceMs) throws InterruptedException {
-        List<GlobalTable> tables;
+    /** Done when all tables of a topic in this JVM have what the topic has now, but for those that read no more. */
+    static CompletableFuture<Void> upToDate(String topic) {
         synchronized (OPEN) {
-            tables = OPEN.values().stream()
+            return CompletableFuture.allOf(OPEN.values().stream()
                     .filter(each -> each.global.topic().equals(topic))
-                    .toList();
+                    .map(GlobalTable::asked)
+                    .toArray(CompletableFuture[]::new));
         }
-        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
-        for (GlobalTable table : tables) {
-            CompletableFuture<Void> asked = new CompletableFuture<>();
-            table.waiting.add(asked);
-            try {
-                while (!asked.isDone() && table.isReading() && System.nanoTime() - until < 0) {
-                    try {
-                        asked.get(SOON.toMillis(), TimeUnit.MILLISECONDS);
-                    } catch (@SuppressWarnings("unused") java.util.concurrent.TimeoutException later) {
-                        continue;
-                    }
-                }
-            } catch (ExecutionException error) {
-                throw new IllegalStateException(error);
-            }
-            if (!asked.isDone() && table.isReading()) {
-                return false;
-            }
-        }
-        return true;
     }
 
-    private boolean isReading() {
-        return !isClosing && failure == null;
+    private CompletableFuture<Void> asked() {
+        CompletableFuture<Void> one = new CompletableFuture<>();
+        waiting.add(one);
+        if (isClosing || failure != null) {
+            answer(Integer.MAX_VALUE);
+        }
+        return one;
+    }
+
+    private void answer(int most) {
+        for (int i = 0; i < most && !waiting.isEmpty(); i++) {
+            CompletableFuture<Void> one = waiting.poll();
+            if (one != null) {
+                one.complete(null);
+            }
+        }
     }
 
     // --- opening and closing ---------------------------------------------------------------------------
@@ -170,7 +163,7 @@ final class GlobalTable {
     }
 
     private TaskDirectory directory(Topics now) {
-        TaskDirectory directory = new TaskDirectory(place);
+        TaskDirectory directory = TaskDirectory.of(plan, place);
         directory.claim(plan.application(), stores(), now);
         return directory;
     }
@@ -257,6 +250,7 @@ final class GlobalTable {
             consumer.close(Duration.ofMillis(CLOSING_MS));
         }
         consumer = null;
+        answer(Integer.MAX_VALUE);
         held.clear();
         if (filling != null) {
             filling.end();
@@ -278,13 +272,10 @@ final class GlobalTable {
         try (Consumer<byte[], byte[]> reader = consumer) {
             while (!isClosing) {
                 keep(reader.poll(SOON), global.isWhole());
-                List<CompletableFuture<Void>> asked = new ArrayList<>();
-                for (CompletableFuture<Void> one = waiting.poll(); one != null; one = waiting.poll()) {
-                    asked.add(one);
-                }
-                if (!asked.isEmpty()) {
+                int asked = waiting.size();
+                if (asked > 0) {
                     read(reader.endOffsets(reader.assignment()));
-                    asked.forEach(one -> one.complete(null));
+                    answer(asked);
                 }
             }
         } catch (WakeupException | InterruptException error) {
@@ -299,6 +290,7 @@ final class GlobalTable {
     private void fail(RuntimeException error) {
         LOG.error("the global table of topic '{}' cannot be read on", global.topic(), error);
         failure = error;
+        answer(Integer.MAX_VALUE);
     }
 
     /** Reads up to these offsets. */

@@ -303,6 +303,11 @@ public final class MemoryTask extends RunningTask {
     }
 
     @Override
+    void beginBatch() {
+        // it commits what it was given
+    }
+
+    @Override
     void commit() {
         if (batch == null) {
             return;

@@ -31,6 +31,9 @@ abstract class RunningTask implements AutoCloseable {
     /** Its operators, by their numbers: they stay from one batch of Spark to the next. */
     final Map<Integer, Operator> operators = new HashMap<>();
 
+    /** The number of Spark's attempt that has opened it: that of its next owner is greater. */
+    long epoch;
+
     State state;
     /** Whether an operator has put something off, and the source is to pass {@link #FLUSH} before it waits. */
     private volatile boolean isHeld;
@@ -54,6 +57,9 @@ abstract class RunningTask implements AutoCloseable {
      * @param isEnding whether nothing more is to be read: what is not committed is to be, and then there is no row
      */
     abstract RecordRow poll(long timeoutMs, boolean isEnding);
+
+    /** A batch of Spark begins to read: what passed since the last commit was not its. */
+    abstract void beginBatch();
 
     /** An operator puts off what it has to compute, until the next control or until it has enough. */
     void hold() {

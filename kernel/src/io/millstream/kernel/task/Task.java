@@ -196,7 +196,7 @@ final class Task extends RunningTask {
     private TaskDirectory directory() {
         return plan.stores().stream().allMatch(TaskPlan.Store::isInMemory)
                 ? null
-                : opened(new TaskDirectory(Path.of(plan.directory(), name)));
+                : opened(TaskDirectory.of(plan, Path.of(plan.directory(), name)));
     }
 
     private void claim(TaskDirectory directory, Topics now) {
@@ -351,6 +351,11 @@ final class Task extends RunningTask {
                 replay.fetch(wait);
             }
         }
+    }
+
+    @Override
+    void beginBatch() {
+        lastCommit = System.nanoTime();
     }
 
     /** The next row of what is read again; null if none is at hand. */

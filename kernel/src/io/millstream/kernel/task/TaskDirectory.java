@@ -16,8 +16,11 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.apache.kafka.common.Uuid;
+import org.apache.spark.SparkEnv;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -30,11 +33,39 @@ final class TaskDirectory implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(TaskDirectory.class);
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final int FORMAT = 1;
+    /** How long an executor waits for a directory whose former owner is being closed. */
+    private static final long PATIENCE_MS = 3_000;
+
+    private static final long PAUSE_MS = 20;
 
     private final Path path;
     private final FileChannel channel;
     private final FileLock lock;
     private JsonNode found;
+
+    /** Takes a directory that is in the plan's; in an executor that lacks it, or shares it, one of Spark's own. */
+    @SuppressWarnings("resource") // the caller closes it
+    static TaskDirectory of(TaskPlan plan, Path path) {
+        if (!Endpoint.isExecutor()) {
+            return new TaskDirectory(path);
+        }
+        Path own = Path.of(SparkEnv.get().blockManager().diskBlockManager().localDirsString()[0], "millstream")
+                .resolve(plan.application())
+                .resolve(Path.of(plan.directory()).relativize(path));
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(PATIENCE_MS);
+        while (true) {
+            try {
+                return new TaskDirectory(path);
+            } catch (IllegalStateException error) {
+                boolean isInUse = error.getCause() == null;
+                if (!isInUse || System.nanoTime() - until > 0) {
+                    LOG.info("{}; this executor has {}", error.getMessage(), own);
+                    return new TaskDirectory(own);
+                }
+            }
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(PAUSE_MS));
+        }
+    }
 
     /** Takes the directory, which is made if it does not exist. */
     TaskDirectory(Path path) {

@@ -30,11 +30,11 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private boolean isCommitting;
     private long began = System.nanoTime();
 
-    TaskReader(TaskPlan plan, int partition, int number, int batch) {
+    TaskReader(TaskPlan plan, int partition, int number, int batch, long epoch) {
         this.batch = batch;
         this.tasks = Tasks.of(plan.run());
         this.number = number;
-        this.task = tasks.take(plan, partition);
+        this.task = tasks.take(plan, partition, epoch);
         // Not when the reader is closed: what it has read may still be on its way to the sink.
         TaskContext.get()
                 .addTaskCompletionListener((TaskCompletionListener) context ->
@@ -69,7 +69,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
             row = task.poll(SLICE_MS, false);
             if (row != null) {
                 begin();
-                return true;
+                return isRow();
             }
         }
         if (!hasBegun) {
@@ -84,6 +84,10 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
         if (row == null && !isOver) { // nothing more comes soon
             row = task.poll(0, true);
         }
+        return isRow();
+    }
+
+    private boolean isRow() {
         isCommitting |= row != null && row.control() == RunningTask.COMMIT;
         isDone = row == null;
         return row != null;
@@ -92,6 +96,7 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private void begin() {
         hasBegun = true;
         began = System.nanoTime();
+        task.beginBatch();
         tasks.news(batch);
     }
 

@@ -1,13 +1,16 @@
 package io.millstream.kernel.task;
 
 import io.millstream.kernel.python.Program;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.TopicDescription;
@@ -32,7 +35,9 @@ public final class TaskRuns {
         TaskPlan made = TaskPlan.of(plan, times, fillings);
         TaskPlan counted = made.isInMemory() ? made : counted(made);
         Tasks.of(counted.run());
-        Figures.begin(counted.run());
+        if (!counted.isInMemory()) {
+            Endpoint.open();
+        }
         PLANS.put(name, counted);
         return counted.tasks();
     }
@@ -80,12 +85,31 @@ public final class TaskRuns {
 
     /** Have everything that was read committed soon. */
     public static void commit(String name) {
-        open(name).forEach(RunningTask::hurry);
+        Tasks tasks = tasks(name);
+        if (tasks != null) {
+            tasks.hurry();
+        }
     }
 
-    /** Waits until the global tables of a topic have what it has now; whether that was done within the time. */
+    /**
+     * Waits until the global tables of a topic have what it has now, here and in executors; whether that was done
+     * within the time.
+     */
     public static boolean isUpToDate(String topic, long patienceMs) throws InterruptedException {
-        return GlobalTable.isUpToDate(topic, patienceMs);
+        List<CompletableFuture<Void>> all = new ArrayList<>();
+        all.add(GlobalTable.upToDate(topic).orTimeout(patienceMs, TimeUnit.MILLISECONDS));
+        PLANS.forEach((name, plan) -> {
+            Tasks tasks = tasks(name);
+            if (tasks != null && plan.globals().stream().anyMatch(each -> each.topic().equals(topic))) {
+                all.add(tasks.ask(topic, patienceMs));
+            }
+        });
+        try {
+            CompletableFuture.allOf(all.toArray(CompletableFuture[]::new)).get();
+            return true;
+        } catch (@SuppressWarnings("unused") ExecutionException late) {
+            return false;
+        }
     }
 
     /** The query has ended. */
@@ -97,24 +121,22 @@ public final class TaskRuns {
         }
     }
 
-    private static List<RunningTask> open(String name) {
+    /** Null if there are none any more. */
+    private static Tasks tasks(String name) {
         TaskPlan plan = PLANS.get(name);
-        Tasks tasks = plan == null ? null : Tasks.here(plan.run());
-        return tasks == null ? List.of() : tasks.all();
+        return plan == null ? null : Tasks.here(plan.run());
     }
 
     /** The next offset of each partition that is read, by topic-partition. */
     public static Map<String, Long> positions(String name) {
-        Map<String, Long> all = new TreeMap<>();
-        open(name).forEach(task -> task.positions().forEach((at, next) -> all.put(at.toString(), next)));
-        return all;
+        Tasks tasks = tasks(name);
+        return tasks == null ? Map.of() : tasks.positions();
     }
 
     /** Where these partitions end, as far as that is known. */
     public static Map<String, Long> ends(String name) {
-        Map<String, Long> all = new TreeMap<>();
-        open(name).forEach(task -> task.ends().forEach((at, end) -> all.put(at.toString(), end)));
-        return all;
+        Tasks tasks = tasks(name);
+        return tasks == null ? Map.of() : tasks.ends();
     }
 
     /**
@@ -123,10 +145,8 @@ public final class TaskRuns {
      * @param batch the number that its batch is to have
      */
     public static String figures(String name, long batch) {
-        TaskPlan plan = plan(name);
-        Figures figures = Figures.of(plan.run());
-        open(name).forEach(task -> figures.reached(task.positions()));
-        return figures.take(batch);
+        Tasks tasks = tasks(name);
+        return (tasks == null ? Figures.of(plan(name).run()) : tasks.figures()).take(batch);
     }
 
     /** What was read in this run and is not committed, as {@link Figures#unfinished} has it. */
@@ -136,6 +156,7 @@ public final class TaskRuns {
 
     /** How many records were read in this run. */
     public static long records(String name) {
-        return open(name).stream().mapToLong(RunningTask::records).sum();
+        Tasks tasks = tasks(name);
+        return tasks == null ? 0 : tasks.records();
     }
 }

@@ -4,6 +4,8 @@ import java.io.UncheckedIOException;
 import java.io.InterruptedIOException;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -112,11 +114,20 @@ public final class TaskTable implements TableProvider {
         }
     }
 
-    private record Part(TaskPlan plan, int partition, int number, int batch) implements InputPartition {}
+    /** @param location where its state is; null if that is not known, or does not matter */
+    private record Part(TaskPlan plan, int partition, int number, int batch, long epoch, String location)
+            implements InputPartition {
+        @Override
+        public String[] preferredLocations() {
+            return location == null ? new String[0] : new String[] {location};
+        }
+    }
 
     private static final class Stream implements MicroBatchStream, SupportsRealTimeMode {
         /** How long a query is held after its last batch, so that it can be stopped. */
         private static final long HELD_MS = 30_000;
+        /** Of tasks in executors. */
+        private static final Map<String, String> LOCATIONS = new ConcurrentHashMap<>();
 
         private final TaskPlan plan;
         private final Tasks tasks;
@@ -168,11 +179,22 @@ public final class TaskTable implements TableProvider {
         @Override
         public InputPartition[] planInputPartitions(Offset start) {
             tasks.begin();
+            Map<Integer, Long> epochs = tasks.remote.epochs();
             InputPartition[] parts = new InputPartition[plan.tasks()];
             for (int i = 0; i < parts.length; i++) {
-                parts[i] = new Part(plan, i, i, tasks.batch());
+                parts[i] = new Part(plan, i, i, tasks.batch(), epochs.getOrDefault(i, 0L), location(i));
             }
             return parts;
+        }
+
+        /** Where a task was last, in this run or in one before it. */
+        private String location(int partition) {
+            String task = plan.application() + "-" + plan.name(partition);
+            String now = tasks.remote.location(partition);
+            if (now != null) {
+                LOCATIONS.put(task, now);
+            }
+            return LOCATIONS.get(task);
         }
 
         @Override
@@ -192,6 +214,7 @@ public final class TaskTable implements TableProvider {
 
         @Override
         public void stop() {
+            IntStream.range(0, plan.tasks()).forEach(this::location); // so that the next run knows
             Tasks.close(plan.run());
         }
     }
@@ -200,7 +223,7 @@ public final class TaskTable implements TableProvider {
         @Override
         public PartitionReader<InternalRow> createReader(InputPartition partition) {
             Part part = (Part) partition;
-            return new TaskReader(part.plan, part.partition, part.number, part.batch);
+            return new TaskReader(part.plan, part.partition, part.number, part.batch, part.epoch);
         }
     }
 

@@ -4,18 +4,23 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import java.util.function.Function;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.TaskContext;
 
 /**
- * The tasks of a JVM: what stays open between two batches of a query, by the name of the run.
- *
- * <p>The driver ends a run here as well. If tasks run in other JVMs, these read until their batch is over.
+ * The tasks of a run in one JVM: what stays open between two batches of a query. In the driver's also what it wants
+ * of them, here and in executors, which tell it what they have done.
  */
 @SuppressWarnings("resource") // tasks are closed when their run ends
 public final class Tasks {
@@ -32,11 +37,23 @@ public final class Tasks {
     /** Those in use, by the number of Spark's attempt. */
     private final Map<Long, RunningTask> used = new ConcurrentHashMap<>();
     private final Set<RunningTask> opening = ConcurrentHashMap.newKeySet();
+    private final String run;
+    /** Those in executors, if this is the driver. */
+    final Remote remote = new Remote();
+    /** Tells the driver; null if this is it. */
+    private final Reporting reporting;
+    /** The driver's questions that were asked here, and those that are answered. */
+    private final Set<Long> asked = ConcurrentHashMap.newKeySet();
+
+    private final Set<Long> answered = ConcurrentHashMap.newKeySet();
 
     private volatile boolean isEnding;
     private volatile boolean isOver;
     private volatile int batch;
     private volatile int news;
+    private volatile int hurries;
+    /** How many records those have read that are closed. */
+    private volatile long read;
     private Watch watch;
     /** Held while they are opened, which takes as long as they are read. */
     private final Object opensGlobals = new Object();
@@ -44,14 +61,18 @@ public final class Tasks {
     private Globals globals;
     private final CountDownLatch settled = new CountDownLatch(1);
 
-    private Tasks() {}
+    private Tasks(String run) {
+        this.run = run;
+        Figures.begin(run);
+        reporting = Endpoint.isExecutor() ? new Reporting(run, this) : null;
+    }
 
     static Tasks of(String run) {
         synchronized (OVER) {
             if (OVER.contains(run)) {
                 throw new IllegalStateException("run " + run + " has ended");
             }
-            return RUNS.computeIfAbsent(run, name -> new Tasks());
+            return RUNS.computeIfAbsent(run, Tasks::new);
         }
     }
 
@@ -69,13 +90,49 @@ public final class Tasks {
         return RUNS.get(run);
     }
 
-    /** All of them. */
-    List<RunningTask> all() {
+    /** All that are open here. */
+    private List<RunningTask> all() {
         synchronized (idle) {
             List<RunningTask> all = new ArrayList<>(idle.values());
             all.addAll(used.values());
             return all;
         }
+    }
+
+    /** The next offset of each partition that is read, by topic-partition. */
+    Map<String, Long> positions() {
+        return offsets(RunningTask::positions, remote.positions());
+    }
+
+    /** Where these partitions end, as far as that is known. */
+    Map<String, Long> ends() {
+        return offsets(RunningTask::ends, remote.ends());
+    }
+
+    private Map<String, Long> offsets(
+            Function<RunningTask, Map<TopicPartition, Long>> here, Map<String, Long> elsewhere) {
+        Map<String, Long> all = new TreeMap<>(elsewhere);
+        all().forEach(task -> here.apply(task).forEach((at, offset) -> all.put(at.toString(), offset)));
+        return all;
+    }
+
+    /** How many records were read in this run. */
+    long records() {
+        return read + remote.records() + all().stream().mapToLong(RunningTask::records).sum();
+    }
+
+    /** Those of the run, with what was read up to now. */
+    Figures figures() {
+        Figures figures = Figures.of(run);
+        all().forEach(task -> figures.reached(task.positions()));
+        return figures;
+    }
+
+    /** Have everything that was read committed soon. */
+    void hurry() {
+        hurries++;
+        all().forEach(RunningTask::hurry);
+        remote.send(wishes());
     }
 
     /**
@@ -89,6 +146,7 @@ public final class Tasks {
             return false;
         }
         tasks.isEnding = true;
+        tasks.remote.send(tasks.wishes());
         return tasks.settled.await(patienceMs, TimeUnit.MILLISECONDS);
     }
 
@@ -105,6 +163,7 @@ public final class Tasks {
         if (tasks == null) {
             return;
         }
+        tasks.remote.send(Wishes.over(run));
         List<RunningTask> left;
         synchronized (tasks.idle) {
             tasks.isOver = true;
@@ -120,6 +179,9 @@ public final class Tasks {
             if (tasks.globals != null) {
                 tasks.globals.close();
             }
+        }
+        if (tasks.reporting != null) {
+            Figures.end(run);
         }
     }
 
@@ -153,7 +215,12 @@ public final class Tasks {
     }
 
     void news(int ofBatch) {
-        news = Math.max(news, ofBatch);
+        if (ofBatch > news) {
+            news = ofBatch;
+            if (reporting != null) {
+                reporting.soon();
+            }
+        }
     }
 
     int batch() {
@@ -164,30 +231,39 @@ public final class Tasks {
         batch++;
     }
 
+    /** @param epoch that of its owner, as far as the driver knows */
     @SuppressWarnings("resource") // `leave` or `close` closes it
-    RunningTask take(TaskPlan plan, int partition) {
+    RunningTask take(TaskPlan plan, int partition, long epoch) {
+        long attempt = TaskContext.get().taskAttemptId();
         RunningTask task;
         synchronized (idle) {
             if (isOver) {
-                throw new IllegalStateException("run " + plan.run() + " has ended");
+                throw ended();
             }
             task = idle.remove(partition);
         }
+        if (task != null && task.epoch < epoch) {
+            close(task);
+            task = null;
+        }
         if (task == null) {
             task = plan.isInMemory() ? new MemoryTask(plan) : new Task(plan, partition, watch(plan));
-            task.globals = globals(plan);
+            task.epoch = attempt;
             open(task);
         }
-        long attempt = TaskContext.get().taskAttemptId();
         used.put(attempt, task);
         CURRENT.put(attempt, task);
         return task;
     }
 
+    private IllegalStateException ended() {
+        return new IllegalStateException("run " + run + " has ended");
+    }
+
     private Globals globals(TaskPlan plan) {
         synchronized (opensGlobals) {
             if (isOver) {
-                throw new IllegalStateException("run " + plan.run() + " has ended");
+                throw ended();
             }
             if (globals == null) {
                 globals = new Globals(plan);
@@ -199,7 +275,7 @@ public final class Tasks {
     private Watch watch(TaskPlan plan) {
         synchronized (idle) {
             if (isOver) {
-                throw new IllegalStateException("run " + plan.run() + " has ended");
+                throw ended();
             }
             if (watch == null) {
                 watch = new Watch(plan);
@@ -211,6 +287,10 @@ public final class Tasks {
     private void open(RunningTask task) {
         opening.add(task);
         try {
+            if (reporting != null) {
+                reporting.now(); // before the former owner is fenced
+            }
+            task.globals = globals(task.plan);
             task.open();
         } finally {
             opening.remove(task);
@@ -222,12 +302,130 @@ public final class Tasks {
     void leave(RunningTask task, boolean isHealthy) {
         used.values().remove(task);
         CURRENT.values().remove(task);
+        boolean isKept;
         synchronized (idle) {
-            if (isHealthy && !isOver) {
+            isKept = isHealthy && !isOver;
+            if (isKept) {
                 idle.put(task.partition, task);
-                return;
             }
         }
+        if (!isKept) {
+            close(task);
+        }
+        if (reporting != null) {
+            reporting.tell();
+        }
+    }
+
+    private void close(RunningTask task) {
+        noteClosed(task);
         task.close();
+    }
+
+    private void noteClosed(RunningTask task) {
+        synchronized (idle) {
+            read += task.records();
+        }
+    }
+
+    // --- in an executor ----------------------------------------------------------------------------------
+
+    /** What is new in its figures, which count it no more. */
+    Figures newFigures() {
+        return figures().handOver();
+    }
+
+    /** What the tasks here have done. */
+    Report report(long number, Figures figures) {
+        HashMap<Integer, Long> epochs = new HashMap<>();
+        List<RunningTask> every = all();
+        every.addAll(opening);
+        every.forEach(task -> epochs.merge(task.partition, task.epoch, Math::max));
+        return new Report(
+                run,
+                number,
+                Endpoint.location(),
+                epochs,
+                new HashMap<>(positions()),
+                new HashMap<>(ends()),
+                records(),
+                news,
+                new HashSet<>(answered),
+                figures);
+    }
+
+    /** What the driver wants. */
+    void hear(Wishes wishes) {
+        isEnding |= wishes.isEnding();
+        news = Math.max(news, wishes.news());
+        if (wishes.hurries() > hurries) {
+            hurries = wishes.hurries();
+            all().forEach(RunningTask::hurry);
+        }
+        synchronized (idle) {
+            isOver |= wishes.isOver();
+            idle.values().removeIf(task -> {
+                boolean hasMoved = task.epoch < wishes.epochs().getOrDefault(task.partition, 0L);
+                if (hasMoved) {
+                    noteClosed(task);
+                    task.startToClose();
+                }
+                return hasMoved;
+            });
+        }
+        answer(wishes.questions());
+        if (wishes.isOver()) {
+            reporting.end();
+        }
+    }
+
+    private void answer(Map<Long, String> questions) {
+        asked.retainAll(questions.keySet());
+        answered.retainAll(questions.keySet());
+        questions.forEach((number, topic) -> {
+            if (asked.add(number)) {
+                GlobalTable.upToDate(topic).thenRun(() -> {
+                    answered.add(number);
+                    reporting.soon();
+                });
+            }
+        });
+    }
+
+    // --- on the driver -----------------------------------------------------------------------------------
+
+    private Wishes wishes() {
+        return new Wishes(run, false, isEnding, hurries, news, remote.epochs(), remote.questions());
+    }
+
+    /** An executor has said something; what is wanted of it. */
+    static Wishes told(String from, Consumer<Wishes> wanted, Report report) {
+        Tasks tasks = RUNS.get(report.run());
+        return tasks == null ? Wishes.over(report.run()) : tasks.told(report, from, wanted);
+    }
+
+    private Wishes told(Report report, String from, Consumer<Wishes> wanted) {
+        Wishes before = wishes();
+        if (remote.take(from, wanted, report)) {
+            Figures.of(run).add(report.figures());
+        }
+        news = Math.max(news, report.news());
+        Wishes now = wishes();
+        if (!now.equals(before)) {
+            remote.send(now);
+        }
+        return now;
+    }
+
+    /** An executor is gone. */
+    static void lost(String address) {
+        RUNS.values().forEach(tasks -> tasks.remote.lost(address));
+    }
+
+    /** Has executors read global tables of a topic up to their ends; done when they have. */
+    CompletableFuture<Void> ask(String topic, long patienceMs) {
+        CompletableFuture<Void> done = remote.ask(topic, patienceMs);
+        remote.send(wishes());
+        return done;
     }
 }

@@ -149,7 +149,10 @@ final class Operation implements Operator {
 
         @Override
         public Operator of(RunningTask task, StoredValues stored) {
-            Operation made = new Operation(this, task.state, stored, new Folding(program), task.figures);
+            boolean isReplayed = task.plan.isAnyDerived()
+                    && Derived.ofStores(task.state, task.plan.local()).isOutdated();
+            Operation made =
+                    new Operation(this, task.state, stored, new Folding(program), task.figures, isReplayed);
             byte[] clock = task.clock(number);
             if (clock != null) {
                 made.restoreClock(clock);
@@ -192,6 +195,9 @@ final class Operation implements Operator {
     /** What came in last, and has still to go on. */
     private InternalRow passing;
 
+    /** Whether stores that follow from others are filled anew. */
+    private final boolean isReplayed;
+
     private boolean isOpen;
     /** Whether the row at hand was processed earlier. */
     private boolean isRestored;
@@ -204,9 +210,16 @@ final class Operation implements Operator {
      * @param stored computes the values of tables' entries; null if nobody reads them
      * @param folds computes the parts that are folds; null if there are none
      */
-    Operation(Spec spec, State state, StoredValues stored, Folds.Computer folds, Figures figures) {
+    Operation(
+            Spec spec,
+            State state,
+            StoredValues stored,
+            Folds.Computer folds,
+            Figures figures,
+            boolean isReplayed) {
         this.spec = spec;
         this.figures = figures;
+        this.isReplayed = isReplayed;
         this.state = state;
         this.plan = spec.plan;
         int size = plan.items.size();
@@ -315,6 +328,9 @@ final class Operation implements Operator {
             if (shelves[i].isDerived()) {
                 int tag = i;
                 shelves[i].forEach((name, value) -> derive(tag, name, value));
+                if (!isReplayed || !isTelling(i)) {
+                    shelves[i].dropExpired();
+                } // otherwise when they are told: a closed window is a row as well
             }
         }
     }
@@ -573,6 +589,11 @@ final class Operation implements Operator {
         return plan.items.get(tag).core().equals("suppress");
     }
 
+    private boolean isTelling(int tag) {
+        return !isSuppress(tag)
+                && (spec.entries.get(tag).isTold || !suppressing(tag).isEmpty());
+    }
+
     /** Those that hold back its changes, and are told its entries. */
     private List<Suppress> suppressing(int tag) {
         return plan.over(tag).stream()
@@ -585,11 +606,11 @@ final class Operation implements Operator {
     @SuppressWarnings("resource") // it closes at its end, or with the state
     private boolean tell() {
         for (; telling < shelves.length; telling++) {
-            boolean isTold = spec.entries.get(telling).isTold;
-            List<Suppress> suppressing = suppressing(telling);
-            if (isSuppress(telling) || !isTold && suppressing.isEmpty()) {
+            if (!isTelling(telling)) {
                 continue;
             }
+            boolean isTold = spec.entries.get(telling).isTold;
+            List<Suppress> suppressing = suppressing(telling);
             Shelf shelf = shelves[telling];
             told = told == null ? shelf.entries() : told;
             if (told.next()) {
@@ -602,6 +623,7 @@ final class Operation implements Operator {
                 return true;
             }
             told = null;
+            shelf.dropExpired();
         }
         return false;
     }

@@ -36,6 +36,7 @@ final class Shelf {
     /** Null for an item without windows or rows of its own. */
     private final Slices slices;
 
+    private final List<byte[]> expired = new ArrayList<>();
     private final Due due;
     private final Due closing;
 
@@ -142,14 +143,18 @@ final class Shelf {
         }
     }
 
-    /** Passes on all entries, and deletes those that are not needed. */
+    /** Passes on all entries, and notes those that are not needed. */
     void forEach(BiPredicate<byte[], byte[]> isNeeded) {
-        List<byte[]> expired = new ArrayList<>();
         state.range(store, FIRST, null, (name, value) -> {
             if (!isNeeded.test(name, value)) {
                 expired.add(name);
             }
         });
+    }
+
+    /** Deletes the entries that are not needed. */
+    void dropExpired() {
         expired.forEach(slices::drop);
+        expired.clear();
     }
 }

@@ -19,7 +19,8 @@ from millstream import (
     TimeWindows,
     Topology,
 )
-from millstream.model import EPOCH_HEADER, MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
+from millstream.kernel.constants import HEADER_PARTS
+from millstream.model import MAX_TIMESTAMP_MS, MIN_TIMESTAMP_MS
 
 __all__ = ["GAP_MS", "SIZE_MS", "Fuzzed", "counted", "fuzzed", "is_good", "program", "sessions", "windows"]
 
@@ -44,16 +45,16 @@ _VALUES = (
 )
 _HEADERS: tuple[tuple[Header, ...], ...] = (
     (),
-    ((EPOCH_HEADER, b"\xff" * 8),),
-    ((EPOCH_HEADER, b"\x7f" + b"\xff" * 7),),
-    ((EPOCH_HEADER, b"\x80" + b"\0" * 7),),
-    ((EPOCH_HEADER, b"\xff" * 16),),
-    ((EPOCH_HEADER, b"\1\2\3"), ("h", b"\xff" * 8)),
-    ((EPOCH_HEADER, None),),
-    ((EPOCH_HEADER, b""), ("h", b"1")),
+    ((HEADER_PARTS, b"\xff" * 8),),
+    ((HEADER_PARTS, b"\x7f" + b"\xff" * 7),),
+    ((HEADER_PARTS, b"\x80" + b"\0" * 7),),
+    ((HEADER_PARTS, b"\xff" * 16),),
+    ((HEADER_PARTS, b"\1\2\3"), ("h", b"\xff" * 8)),
+    ((HEADER_PARTS, None),),
+    ((HEADER_PARTS, b""), ("h", b"1")),
     (("", b""), ("", None)),
     (("\u2603", b"\xff\xfe"),),
-    ((EPOCH_HEADER, b"\xff" * 8), ("h", b"\0" * 8)),
+    ((HEADER_PARTS, b"\xff" * 8), ("h", b"\0" * 8)),
     (("__streams.errors.topic", b"elsewhere"), ("traceparent", b"\0")),
     (("many", b"x"),) * 1000,
 )

@@ -25,7 +25,8 @@ from millstream import (
     SerializationException,
     StreamsBuilder,
 )
-from millstream.model import EPOCH_HEADER, KafkaRecord
+from millstream.kernel.constants import HEADER_PARTS
+from millstream.model import KafkaRecord
 from millstream.registry.http import RegistryServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -35,7 +36,7 @@ EACH = int(os.environ.get("MILLSTREAM_MANGLED", "2000")) // 20
 GUARANTEES = ("exactly_once_v2", "at_least_once")[: 2 if "MILLSTREAM_MANGLED" in os.environ else 1]
 KEYS = (None, b"", b"k", b"\xff\xfe", b"key \xe2\x98\x83", b"long " * 500)
 HEADERS: tuple[tuple[str, bytes | None], ...] = (
-    (EPOCH_HEADER, b"\xff" * 8),
+    (HEADER_PARTS, b"\xff" * 8),
     ("", None),
     ("\u2603", b"\xff"),
     ("__streams.errors.topic", b"elsewhere"),

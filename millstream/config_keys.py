@@ -78,11 +78,9 @@ class Key:
 
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-_SPARK_READS = "Spark reads and writes the records, so there is no consumer or producer of ours to configure."
 _CACHE = "0: every update is sent. Otherwise only the last update of each key before a commit is sent."
 _BALANCED = "The assignor balances by the number of threads."
 _FAIL_OR_CONTINUE = ("fail", "continue")
-_TIMEOUTS = "A timeout ends the waiting operation and is raised in the thread that owns it."
 _GLOBAL = "Spark does not process global tables."
 _METRICS = "There is no registry of Java metrics."
 _JAVA_CLASS = "It names a Java class."
@@ -650,8 +648,8 @@ _LATER = (
         ("processing.exception.handler.global.enabled", Type.BOOLEAN, False, _HIGH),
     ),
     *_kept(
-        Effect.LATER,
-        _TIMEOUTS,
+        Effect.YES,
+        "How long a task tries a request to Kafka again that times out, before it fails.",
         ("task.timeout.ms", Type.INT, 300_000, _MEDIUM),
     ),
     *_kept(
@@ -679,12 +677,25 @@ _WITHOUT_EFFECT = (
         ("probing.rebalance.interval.ms", Type.INT, 600_000, _LOW),
     ),
     *_kept(
-        Effect.NONE,
-        _SPARK_READS,
+        Effect.YES,
+        "How many records of a partition a task holds before it stops reading it for a while.",
         ("buffered.records.per.partition", Type.INT, 1000, _LOW),
+    ),
+    *_kept(
+        Effect.YES,
+        "How long a task waits for records of a partition that has none while others have some, so that joins see "
+        "records in the order of their times; -1: it waits for none, also not for those that are on their way.",
         ("max.task.idle.ms", Type.INT, 0, _MEDIUM),
-        ("poll.ms", Type.INT, 100, _LOW),
+    ),
+    *_kept(
+        Effect.YES,
+        "How often records of repartition topics are deleted that are committed.",
         ("repartition.purge.interval.ms", Type.INT, 30_000, _LOW),
+    ),
+    *_kept(
+        Effect.NONE,
+        "A task waits for records until something else is due.",
+        ("poll.ms", Type.INT, 100, _LOW),
     ),
     *_kept(
         Effect.YES,

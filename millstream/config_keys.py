@@ -683,7 +683,7 @@ _WITHOUT_EFFECT = (
     ),
     *_kept(
         Effect.YES,
-        "How long a task waits for records of a partition that has none while others have some, so that joins "
+        "How long a task waits for records of a partition without any while others have some, so that joins "
         "see records in the order of their times; -1: not even for those that are on their way.",
         ("max.task.idle.ms", Type.INT, 0, _MEDIUM),
     ),

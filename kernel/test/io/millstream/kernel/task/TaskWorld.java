@@ -234,7 +234,7 @@ final class TaskWorld implements AutoCloseable {
         }
         for (int i = 0; i < operators.size(); i++) {
             Operator each = operators.get(i);
-            each.operation = new Operation(each.spec, state, null, null, null);
+            each.operation = new Operation(each.spec, state, null, null, null, isLocal);
             if (!clocks.isEmpty()) {
                 each.operation.restoreClock(clocks.get(i));
             }

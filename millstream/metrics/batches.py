@@ -92,9 +92,11 @@ def _record_time(meter: Meter, report: BatchReport, tags: tuple[str, ...], owner
     mine = ("thread", tags[1])
     if _WHOLE in parts:
         meter.record("batch", tags, parts[_WHOLE], owner=owner)
-    for part, took in parts.items():
+    for part, took in ({} if report.times else parts).items():
         if part != _WHOLE:
             meter.record("batch-part", (*tags, part), took, owner=owner)
+    for what, span in report.times.items():
+        meter.record_all("batch-part", (*tags, what), *span, owner=owner)
     for what, sensor in (("process", "thread-busy"), ("poll", "thread-poll"), ("commit", "thread-commit")):
         if what in report.times:
             meter.record_all(sensor, thread, *report.times[what], owner=mine)

@@ -65,10 +65,10 @@ def test_joining_and_leaving_move_the_work_and_lose_nothing(cluster: Cluster) ->
 
 
 def _two_of(cluster: Cluster) -> tuple[ClientProcess, ClientProcess]:
-    """The one with the pipeline, and the other one, which keeps Spark warm."""
+    """The one that counts, and the other one, which runs what comes before that."""
     owner = cluster.owner()
     other = next(client for client in cluster.clients if client is not owner)
-    wait_until(lambda: other.log().count("keeps Spark warm"), other.told("Spark is warm"), 90)
+    wait_until(lambda: other.pipelines(), other.told("it has a pipeline"), 90)
     return owner, other
 
 

@@ -424,22 +424,6 @@ def test_what_a_sink_cannot_write_is_for_the_production_handler() -> None:
         assert pairs(driver, "asked") == [(None, "VALUE for out at KSTREAM-SINK-0000000002")]
 
 
-class Hidden(Forwarding):
-    """Nothing in its code says by which time it goes."""
-
-    def process(self, record: Record) -> None:
-        kind = PunctuationType(record.value)
-        self.context.schedule(timedelta(seconds=1), kind, print)
-
-
-def test_a_clock_that_nothing_in_the_code_speaks_of_is_a_mistake() -> None:
-    """The time of day only comes to pipelines that go by it."""
-    with TopologyTestDriver(processing(Hidden)) as driver:
-        records = driver.create_input_topic("in", TEXT, TEXT)
-        with pytest.raises(PipelineException, match=r"name PunctuationType\.WALL_CLOCK_TIME in a method"):
-            records.pipe_input("a", "wall-clock-time")
-
-
 def test_a_processor_without_serdes_for_what_it_forwards_says_so() -> None:
     """Here a number, to be written as text."""
     with TopologyTestDriver(processing(lambda: Numbers())) as driver:

@@ -3,9 +3,11 @@ package io.millstream.kernel.task;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.millstream.kernel.Constants;
 import io.millstream.kernel.sink.Written;
 import java.io.Serializable;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -31,6 +33,8 @@ final class Figures implements Serializable {
     /** The last of those that were late, by the stream time. */
     private final Map<String, long[]> latest = new TreeMap<>();
 
+    /** Of the records that were read, as Kafka Streams counts them. */
+    private final Map<TopicPartition, Long> bytes = new HashMap<>();
     /** How often tasks did something, and how long that took: in sum, at least and at most, in ns. */
     private final Map<String, long[]> spans = new TreeMap<>();
 
@@ -70,6 +74,11 @@ final class Figures implements Serializable {
     /** So many records were read that are from no topic. */
     synchronized void read(long count) {
         records += count;
+    }
+
+    /** Records with so many bytes were read. */
+    synchronized void read(TopicPartition from, long count) {
+        bytes.merge(from, count, Long::sum);
     }
 
     synchronized void wrote(Written more) {
@@ -121,6 +130,7 @@ final class Figures implements Serializable {
                 places.computeIfAbsent(what, key -> new TreeSet<>()).addAll(from));
         more.latest.forEach(this::noteLatest);
         more.spans.forEach(this::took);
+        more.bytes.forEach(this::read);
     }
 
     /** All of it, but for what was counted before. */
@@ -138,6 +148,7 @@ final class Figures implements Serializable {
         places.clear();
         latest.clear();
         spans.clear();
+        bytes.clear();
     }
 
     private static void put(ObjectNode offsets, TopicPartition at, long offset) {
@@ -172,6 +183,9 @@ final class Figures implements Serializable {
             put(end, each, next);
             starts.put(each, next);
         });
+        ObjectNode sizes = JSON.createObjectNode();
+        bytes.forEach((each, count) -> put(sizes, each, count));
+        source.putObject("metrics").put(Constants.METRIC_BYTES, sizes.toString());
         ObjectNode observed = all.putObject("observedMetrics").putObject("millstream.dropped.tasks");
         dropped.forEach(observed::put);
         places.forEach((what, from) -> from.forEach(observed.withArrayProperty(what + ":in")::add));

@@ -12,6 +12,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.utils.Utils;
 
 /**
  * The records of a task's partitions that are fetched and not yet processed: the next one is that with the smallest
@@ -34,10 +36,29 @@ final class Heads {
         private long headTime;
         /** The offset behind the last one that was taken out; -1 if none was. */
         private long next = -1;
+        /** How many bytes the records had that were taken out since that was last asked. */
+        private long bytes;
+        /** What each record has besides: its topic, partition, offset and timestamp. */
+        private final int besides;
 
         Queue(TopicPartition partition, long time) {
             this.partition = partition;
             this.time = time;
+            this.besides = Utils.utf8Length(partition.topic()) + Integer.BYTES + 2 * Long.BYTES;
+        }
+
+        /** Source: ClientUtils.consumerRecordSizeInBytes. */
+        private void count(ConsumerRecord<byte[], byte[]> record) {
+            bytes += besides + Math.max(0, record.serializedKeySize()) + Math.max(0, record.serializedValueSize());
+            for (Header header : record.headers()) {
+                bytes += Utils.utf8Length(header.key()) + (header.value() == null ? 0 : header.value().length);
+            }
+        }
+
+        long takeBytes() {
+            long found = bytes;
+            bytes = 0;
+            return found;
         }
 
         boolean isEmpty() {
@@ -150,6 +171,7 @@ final class Heads {
         time = queue.headTime;
         queue.time = Math.max(queue.time, time);
         queue.next = record.offset() + 1;
+        queue.count(record);
         streamTime = Math.max(streamTime, queue.time);
         if (!queue.isEmpty()) {
             stamp(queue);

@@ -375,11 +375,23 @@ final class Task extends RunningTask {
 
     /** Waits for records; what comes before it is work. */
     private void fetch(long timeoutMs) {
-        long begun = System.nanoTime();
-        figures.took("process", begun - working);
+        long begun = worked();
         reading.fetch(timeoutMs);
         working = System.nanoTime();
         figures.took("poll", working - begun);
+    }
+
+    /** Tells of the work until now. */
+    private long worked() {
+        long now = System.nanoTime();
+        figures.took("process", now - working);
+        for (Heads.Queue queue : heads.queues()) {
+            long bytes = queue.takeBytes();
+            if (bytes > 0) {
+                figures.read(queue.partition, bytes);
+            }
+        }
+        return now;
     }
 
     @Override
@@ -577,8 +589,7 @@ final class Task extends RunningTask {
     @Override
     void commit() {
         isAsking = false;
-        long begun = System.nanoTime();
-        figures.took("process", begun - working);
+        long begun = worked();
         try {
             tryToCommit();
         } catch (RuntimeException error) {

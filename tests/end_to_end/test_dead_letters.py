@@ -125,7 +125,8 @@ def test_poison_goes_to_the_dead_letter_queue_and_a_flood_of_it_ends_the_pipelin
     assert not pipeline.metadata().running
     dropped = pipeline.metadata().dropped  # the flood may have come in more than one report
     assert 3 < dropped <= 1003
-    assert len(world.consume(queue, dropped)) == dropped
+    # What was dropped behind the last report is there, too.
+    assert dropped <= len(world.consume(queue, dropped)) <= 1003
     assert "dropped" in caplog.text
     assert "poison" not in caplog.text
 

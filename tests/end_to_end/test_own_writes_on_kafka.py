@@ -31,7 +31,8 @@ SOON = timedelta(seconds=60)
 
 def write(world: World, topic: str, key: str, value: str) -> dict[TopicPartition, int]:
     """One record, and where it is."""
-    producer = Producer({"bootstrap.servers": world.kafka.bootstrap_servers, "linger.ms": 0})
+    settings = {"bootstrap.servers": world.kafka.bootstrap_servers, "linger.ms": 0}
+    producer = Producer({**settings, "partitioner": "murmur2_random"})  # as the application writes
     written: dict[TopicPartition, int] = {}
 
     def delivered(error: object, message: object) -> None:

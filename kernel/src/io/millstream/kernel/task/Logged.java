@@ -36,12 +36,16 @@ final class Logged {
         return new ProducerRecord<>(changelog, partition, Math.max(0, entry.timestamp()), key, result, headers);
     }
 
-    /** The value that such a record was made of. */
-    static byte[] value(ConsumerRecord<byte[], byte[]> record) {
+    /**
+     * The value that such a record was made of.
+     *
+     * @param isOurs whether it is of a changelog; headers of other topics mean nothing here
+     */
+    static byte[] value(ConsumerRecord<byte[], byte[]> record, boolean isOurs) {
         if (record.value() == null) {
             return null;
         }
-        Header header = record.headers().lastHeader(Constants.HEADER_PARTS);
+        Header header = isOurs ? record.headers().lastHeader(Constants.HEADER_PARTS) : null;
         if (header == null) {
             return new Entry(record.timestamp(), null, record.value()).bytes();
         }

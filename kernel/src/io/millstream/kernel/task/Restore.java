@@ -165,7 +165,7 @@ public final class Restore {
             long position = reader.position(changelog);
             if (position != state.position(store)) {
                 isFurther = true;
-                keep(store, found.records(changelog), position);
+                keep(store, found.records(changelog), position, !read.containsKey(changelog));
             }
             progress = new Progress(task, plan.stores().get(store).name(), position, ends.get(changelog));
             if (position >= ends.get(changelog)) {
@@ -176,7 +176,7 @@ public final class Restore {
         return isFurther;
     }
 
-    private void keep(int store, List<ConsumerRecord<byte[], byte[]>> records, long position) {
+    private void keep(int store, List<ConsumerRecord<byte[], byte[]>> records, long position, boolean isOurs) {
         LaidOut laidOut = LaidOut.of(state, store, plan.stores().get(store).layout());
         if (laidOut != null) {
             records.forEach(record -> laidOut.restore(record.key(), record.value(), record.timestamp()));
@@ -188,7 +188,7 @@ public final class Restore {
             if (record.key() == null) { // of a source
                 continue;
             }
-            entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), Logged.value(record)));
+            entries.add(new AbstractMap.SimpleImmutableEntry<>(record.key(), Logged.value(record, isOurs)));
         }
         boolean isOfProcessors = !plan.stores().get(store).layout().isEmpty(); // nothing follows from them
         outdate(!entries.isEmpty() && !isOfProcessors);

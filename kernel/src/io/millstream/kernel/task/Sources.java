@@ -31,6 +31,8 @@ final class Sources {
     private final Set<TopicPartition> paused = new HashSet<>();
     /** Where each was read from first. */
     private final Map<TopicPartition, Long> begins = new HashMap<>();
+    /** Where each is read on: behind what was fetched, and what is no record, as the ends of transactions. */
+    private volatile Map<TopicPartition, Long> fetched = Map.of();
     /** Where each ends, as far as that is known. Any thread may ask. */
     private volatile Map<TopicPartition, Long> ends = Map.of();
 
@@ -90,6 +92,7 @@ final class Sources {
 
     private void seek(TopicPartition source, long offset) {
         begins.put(source, offset);
+        fetched = Map.of();
         consumer.seek(source, offset);
     }
 
@@ -143,6 +146,9 @@ final class Sources {
         for (TopicPartition source : found.partitions()) {
             heads.add(source, found.records(source));
         }
+        Map<TopicPartition, Long> behind = new HashMap<>();
+        consumer.assignment().forEach(source -> behind.put(source, consumer.position(source)));
+        fetched = behind;
         if (System.nanoTime() - looked > LOOK_EVERY) {
             looked = System.nanoTime();
             ends = knownEnds();
@@ -161,12 +167,19 @@ final class Sources {
         return ends;
     }
 
-    /** The next offset of each source partition that is not processed. */
+    /**
+     * The next offset of each source partition that is not processed. Behind its last record that is where it is read
+     * on. Source: StreamTask.committableOffsetsAndMetadata.
+     */
     Map<TopicPartition, Long> positions() {
         Map<TopicPartition, Long> positions = new HashMap<>(begins);
+        Map<TopicPartition, Long> read = fetched;
         for (Heads.Queue queue : heads.queues()) {
             if (queue.next() >= 0) {
                 positions.put(queue.partition, queue.next());
+            }
+            if (queue.isEmpty() && read.containsKey(queue.partition)) {
+                positions.merge(queue.partition, read.get(queue.partition), Math::max);
             }
         }
         return positions;

@@ -379,6 +379,9 @@ final class Task extends RunningTask {
         reading.fetch(timeoutMs);
         working = System.nanoTime();
         figures.took("poll", working - begun);
+        if (!isDirty) {
+            figures.committed(reading.positions()); // what is no record needs no commit
+        }
     }
 
     /** Tells of the work until now. */

@@ -108,8 +108,7 @@ def look_at_it(url: str) -> None:
             ("stream-topic bytes-consumed-total cli-words", r"^\d{2,3}$"),
             ("stream-state bytes-written-total", r"^[\d,]*[1-9][\d,]*$"),
             ("record-e2e-latency-max", r"^[\d,]+$"),
-            ("spark-state put-total", r"^[\d,]*[1-9][\d,]*$"),
-            ("spark-state get-latency-avg", r"^[\d.]+$"),
+            ("stream-thread commit-total", r"^[\d,]*[1-9][\d,]*$"),
         ):
             page.get_by_role("searchbox").fill(words)
             table = page.get_by_role("table", name="Metrics of this client")

@@ -46,10 +46,10 @@ final class Logged {
             return null;
         }
         Header header = isOurs ? record.headers().lastHeader(Constants.HEADER_PARTS) : null;
-        if (header == null) {
+        byte[] parts = header == null ? null : header.value();
+        if (parts == null || parts.length == 0 || (parts[0] & ~IS_NULL) != 0) { // others may have written the record
             return new Entry(record.timestamp(), null, record.value()).bytes();
         }
-        byte[] parts = header.value();
         byte[] result = (parts[0] & IS_NULL) == 0 ? record.value() : null;
         return new Entry(record.timestamp(), Arrays.copyOfRange(parts, 1, parts.length), result).bytes();
     }

@@ -40,8 +40,8 @@ final class Processors implements Operator {
      * What the processors of a graph are, as an operator.
      *
      * @param inputs for each input the places of its columns
-     * @param stores for each store of the graph its number among those of the task; or, of the
-     *     global tables of the run, {@link #GLOBAL} for the first one, the next smaller number for the second, and so on
+     * @param stores for each store of the graph its number among those of the task; or, of the global tables of the
+     *     run, {@link #GLOBAL} for the first one, the next smaller number for the second, and so on
      * @param context the places of the columns that each record has
      * @param isPassing whether records go on; otherwise only controls do
      * @param isTelling whether it has stores with the rows of tables, from which others follow

@@ -91,8 +91,6 @@ def test_through_every_kind_of_source_on_a_broker(world: World) -> None:
         send(world, f"{prefix}{name}", records)
     inside = [replace(r, key=b"inside", timestamp=NOW_MS) for r in records[:100]]
     send(world, f"{application_id}-again-repartition", inside)
-    stamps = [r for r in records if r.headers and r.key and r.value and len(r.value) == 8][:20]
-    send(world, f"{application_id}-zeros-changelog", [replace(r, key=b"forged", timestamp=1) for r in stamps])
     last = [Fuzzed(b"last", (7).to_bytes(8, "big"), 10**15, ())]
     for name in ("in", "table", "global"):
         send(world, f"{prefix}{name}", last)
@@ -105,6 +103,8 @@ def test_through_every_kind_of_source_on_a_broker(world: World) -> None:
     wait_until(lambda: content(key_value_store(client, "counts")) == wanted, "all is counted", 60)
     wait_until(lambda: key_value_store(client, "table").get("last") == 7, "the table is filled")
     wait_until(lambda: key_value_store(client, "everywhere").get("last") == 7, "the global table is filled")
+    stamps = [r for r in records if r.headers and r.key and r.value and len(r.value) == 8][:20]
+    send(world, f"{application_id}-zeros-changelog", [replace(r, key=b"forged", timestamp=1) for r in stamps])
     wait_until(lambda: key_value_store(client, "zeros").get("forged") is not None, "the changelog is read")
     bad = sum(not (is_good(record) and is_timed(record)) for record in (*records, *records, *inside))
     wait_until(lambda: dropped(client) == bad, f"{bad} are counted")

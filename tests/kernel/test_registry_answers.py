@@ -51,5 +51,7 @@ def test_an_answer_that_is_too_long_does_not_fill_the_memory(
     if mebibytes == 7:
         assert said == "[the schema]\n"
     else:
-        assert f"the schema registry at {address} cannot be queried: IOException: its answer has more" in said
-        assert "more than 8 MiB; tried for 3000 ms" in said
+        assert f"the schema registry at {address} cannot be queried: IOException: " in said
+        # The last attempt has what is left of the time, which may be too short for so long an answer.
+        assert "its answer has more than 8 MiB; " in said or "no complete answer within " in said
+        assert "tried for 3000 ms" in said

@@ -184,7 +184,7 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
     columns: dict[str, Column] = {}
     descriptions = []
     for item in items:
-        what = {**described(item, items), "store": building.store_of(item), **_of_store(building, item)}
+        what = {**described(item, items), **_of_store(building, item)}
         if isinstance(item.pending.node, TableJoin):
             what["skipped"] = building.skipping(item.pending.node, PAST)
         if not item.has_rows:
@@ -193,7 +193,7 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
         on, key = building.names.new("on"), building.names.new("kb")
         belongs = item.pending.belongs
         if what.get("versioned") and what["derived"]:
-            df, belongs = _with_logged(building, item, flow, df)
+            df, belongs = _with_logged(building, item, what["store"], flow, df)
         columns[on] = F.coalesce(belongs, F.lit(False))
         if item.pending.counts_skipped:
             node = item.pending.node
@@ -237,24 +237,26 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
 
 
 def _of_store(building: TaskBuilding, item: Item) -> dict[str, Any]:
-    """How its store is logged, and what it does when stores that follow from others are filled."""
+    """Its store, how that is logged, and what it does when stores that follow from others are filled."""
     store = building.store_of(item)
     if store < 0:
-        return {}
+        return {"store": store}
     derived, versioned = building.stores[store].derived, building.stores[store].versioned
     node = building.stands_for.get(item.pending.node, item.pending.node)
     is_table = not isinstance(item.pending.node, Side | Join)
     told = not derived and is_table and bool(building.uses.get(node))
     at_once = item.at_once or versioned  # no cache is over such stores
-    found = {"derived": derived, "told": told, "versioned": versioned, "at_once": at_once}
+    found = {"store": store, "derived": derived, "told": told, "versioned": versioned, "at_once": at_once}
     if isinstance(node, TableFilter) and is_quiet(node):
         return {**found, "settings": {**item.settings, "quiet": 1}}
     return found
 
 
-def _with_logged(building: TaskBuilding, item: Item, flow: Flow, df: DataFrame) -> tuple[DataFrame, Column]:
+def _with_logged(
+    building: TaskBuilding, item: Item, number: int, flow: Flow, df: DataFrame
+) -> tuple[DataFrame, Column]:
     """The rows with those of a store's changelog, which come again; and which are the item's."""
-    store = building.stores[building.store_of(item)]
+    store = building.stores[number]
     assert item.pending.node.store is not None
     key, value = building.serdes_of(item.pending.node.store, flow, item.pending.lane)
     logged = (F.col(CONTROL) == CONTROL_RESTORED) & (F.col(TOPIC) == store.changelog)

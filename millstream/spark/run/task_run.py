@@ -19,6 +19,7 @@ from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
     FrameRead,
     GlobalRead,
+    Node,
     OffsetReset,
     OffsetResetPolicy,
     Repartition,
@@ -161,17 +162,8 @@ class TaskRun:
             "stores": [asdict(store) for store in stores],
             "tables": _tables_of(pipeline),
             "outputs": _outputs_of(pipeline, application_id),
-            "internal": [
-                internal_topic(application_id, node.topic)
-                for node in pipeline.outputs
-                if isinstance(node, Repartition)
-            ],
-            "purged": [
-                topic
-                for node in pipeline.inputs
-                if isinstance(node, Repartition)
-                for topic in topics_of_input(node, application_id)
-            ],
+            "internal": _repartitions_in(pipeline.outputs, application_id),
+            "purged": _repartitions_in(pipeline.inputs, application_id),
             "purge_ms": settings.purge_ms,
             "buffered": settings.buffered,
             "timeout_ms": settings.timeout_ms,
@@ -291,6 +283,11 @@ def _outputs_of(pipeline: Pipeline, application_id: str) -> list[str]:
         for node in pipeline.outputs
         if node.topic is not None
     ]
+
+
+def _repartitions_in(nodes: Sequence[Node], application_id: str) -> list[str]:
+    """The repartition topics among what is read or written."""
+    return [internal_topic(application_id, node.topic) for node in nodes if isinstance(node, Repartition)]
 
 
 def _resets_of(pipeline: Pipeline, application_id: str, default: OffsetResetPolicy) -> dict[str, str]:

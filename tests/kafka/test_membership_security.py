@@ -200,9 +200,10 @@ def test_what_doctor_says_of_rights(secured: Secured) -> None:
         return {each.check: each for each in diagnose(facts)}
 
     mine = told("me")
-    assert {mine[check].grade for check in ("broker", "topics", "rights", "group")} == {Grade.OK}, mine
+    assert {mine[check].grade for check in ("topics", "rights", "group")} == {Grade.OK}, mine
+    assert mine["broker"].grade is not Grade.FAILED, mine  # a slow answer is a warning
     theirs = told("stranger")
-    assert theirs["broker"].grade is Grade.OK, theirs
+    assert theirs["broker"].grade is not Grade.FAILED, theirs
     assert theirs["topics"].grade is Grade.FAILED
     assert names[2] in theirs["topics"].says
     assert names[1] not in str(theirs)

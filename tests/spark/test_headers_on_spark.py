@@ -259,7 +259,7 @@ def test_of_several_records_in_a_micro_batch_the_last_one_has_the_headers() -> N
         by_key = {"d": header("d1"), "b": header("b2"), "a": header("a3")}
         for name in ("combined", "count", "in-python"):
             assert told(name) == by_key, name
-        assert told("closed") == {"a": header("a3")}  # those of the record at which it was seen to be closed
+        assert told("closed") == {"a": header("d1")}  # those of the record that closed it
         assert told("held") == {"a": header("a1")}  # its own
 
 

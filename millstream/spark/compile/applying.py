@@ -30,7 +30,7 @@ def apply(node: Node, function: Function, flow: Flow, lane: Lane) -> Any:
 def condition_of(node: Node, function: Function, flow: Flow, lane: Lane) -> Column:
     """The result of a predicate, as a boolean Column."""
     condition = as_column(apply(node, function, flow, lane))
-    type_ = translated(node, function, lambda: flow.df.select(condition.alias("c")).schema[0].dataType)
+    type_ = translated(node, function, lambda: flow.type_for(condition))
     if not isinstance(type_, (T.BooleanType, T.NullType)):
         raise TopologyException(
             f"{node.name} ({describe_function(function)}): a predicate must return a boolean Column; this "
@@ -42,7 +42,7 @@ def condition_of(node: Node, function: Function, flow: Flow, lane: Lane) -> Colu
 def array_of(node: Node, function: Function, flow: Flow, result: Any) -> Column:
     """A function's result, as an array Column."""
     array = as_column(result)
-    type_ = translated(node, function, lambda: flow.df.select(array.alias("a")).schema[0].dataType)
+    type_ = translated(node, function, lambda: flow.type_for(array))
     if not isinstance(type_, T.ArrayType):
         raise TopologyException(
             f"{node.name} ({describe_function(function)}): the function must return an array Column or a "

@@ -8,6 +8,9 @@ source once.
 
 A flow also has columns with the origin of each row, under the fixed names below.
 
+Spark analyzes a plan from its root with each column that is added, so columns are gathered first: those that
+need no other new one are added together, then those that need only these.
+
 Some of its rows are no records but controls, with which a task commits: they pass every step, and belong to
 no lane. So each lane has a flag, and no step removes a row without looking at `control`. Rows of records that
 were dropped stay as well, up to the sink, which counts them. Other rows were processed earlier, and come
@@ -16,7 +19,8 @@ again to fill the stores that follow from tables: they belong to lanes of tables
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import count
 
 from pyspark.sql import Column, DataFrame
@@ -24,6 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.serdes.serde import Serde
+from millstream.spark.compile.outlines import outlined, references
 from millstream.topology.columns import RecordContext
 from millstream.topology.nodes import Node
 
@@ -81,7 +86,8 @@ class Lane:
         since: for a table without a store, the name of the column with the time of the rows that it is
             computed from, in ms; None: it is the time of the update.
         past: for a table with a history, the name of a boolean column: true if the row has a later version.
-        routes: the branches that lead to it. Two lanes of different branches share no row.
+        routes: the branches that lead to it, by their `split`; and by None, the inputs. Two lanes of
+            different branches, or inputs, share no row.
         written: the names of the columns with key and value in bytes, as the next sink writes them.
     """
 
@@ -93,13 +99,13 @@ class Lane:
     old: str | None = None
     since: str | None = None
     past: str | None = None
-    routes: tuple[tuple[Node, int], ...] = ()
+    routes: tuple[tuple[Node | None, frozenset[int]], ...] = ()
     written: tuple[str, str] | None = None
 
     def disjoint(self, other: Lane) -> bool:
         """Whether no row can belong to both."""
         mine = dict(self.routes)
-        return any(mine.get(node, index) != index for node, index in other.routes)
+        return any(mine.get(node, taken).isdisjoint(taken) for node, taken in other.routes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +125,43 @@ class DroppedRows:
     late: str | None = None
 
 
-@dataclass
 class Flow:
-    """One DataFrame while it is being built, and the lanes in it."""
+    """One DataFrame while it is being built, and the lanes in it.
 
-    df: DataFrame
-    names: Names
-    lanes: dict[Node, Lane] = field(default_factory=dict)
-    pinned: set[Node] = field(default_factory=set)
-    """Lanes that the sink still needs after everything else is built."""
-    uncounted: list[DroppedRows] = field(default_factory=list)
-    """Dropped rows, which the sink counts."""
-    unopened: int = 0
-    """How many inputs have no lane yet: their rows stay, too."""
+    Attributes:
+        names: of its columns.
+        lanes: by the nodes whose rows they are.
+        pinned: lanes that the sink still needs after everything else is built.
+        uncounted: dropped rows, which the sink counts.
+        unopened: how many inputs have no lane yet: their rows stay, too.
+    """
+
+    def __init__(self, df: DataFrame, names: Names, unopened: int = 0) -> None:
+        self.df = df
+        self.names = names
+        self.lanes: dict[Node, Lane] = {}
+        self.pinned: set[Node] = set()
+        self.uncounted: list[DroppedRows] = []
+        self.unopened = unopened
+
+    @property
+    def df(self) -> DataFrame:
+        """The rows with all columns so far."""
+        for columns in self._gathered:
+            self._df = self._df.withColumns(columns)
+        if self._guards:
+            self._df = self._df.where(reduce(Column.__and__, self._guards))
+        self._gathered, self._guards, self._depths = [], [], {}
+        return self._df
+
+    @df.setter
+    def df(self, df: DataFrame) -> None:
+        self._df, self.outline = df, outlined(df)
+        self._gathered: list[dict[str, Column]] = []
+        """The columns that are not in it yet; each of them needs only those of the dicts before it."""
+        self._guards: list[Column] = []
+        self._depths: dict[str, int] = {}
+        """Where the gathered columns are."""
 
     @property
     def needs_records(self) -> bool:
@@ -145,7 +175,14 @@ class Flow:
         return F.lit(True) if lane.keep is None else F.col(lane.keep)
 
     def type_of(self, column: str) -> T.DataType:
-        return self.df.schema[column].dataType
+        return self.outline.schema[column].dataType
+
+    def type_for(self, column: Column) -> T.DataType:
+        """The type that a column would have."""
+        return self.outline.select(column.alias("c")).schema[0].dataType
+
+    def has(self, name: str) -> bool:
+        return name in self.outline.columns
 
     @property
     def record(self) -> RecordContext:
@@ -160,8 +197,19 @@ class Flow:
     def with_column(self, kind: str, column: Column) -> str:
         """Add a column, and return its new name."""
         name = self.names.new(kind)
-        self.df = self.df.withColumn(name, column)
+        outline = self.outline.withColumn(name, column)
+        needed = references(outline)
+        depth = max((self._depths[each] + 1 for each in needed if each in self._depths), default=0)
+        if depth == len(self._gathered):
+            self._gathered.append({})
+        self._gathered[depth][name] = column
+        self._depths[name] = depth
+        self.outline = outlined(outline)
         return name
+
+    def guard(self, condition: Column) -> None:
+        """Evaluate a condition that is true for each row, or raises."""
+        self._guards.append(condition)
 
     def narrow(self, lane: Lane, condition: Column, *, alone: bool) -> Lane:
         """The lane's rows for which `condition` is true. NULL is not true.

@@ -192,7 +192,7 @@ def _codecs(building: Building, flow: Flow, lane: Lane) -> tuple[Codec, Codec]:
         (lane.key, lane.value), (lane.key_serde, lane.value_serde), building.codecs(flow, lane), strict=True
     ):
         raw = building.raw.get(column)
-        if raw in flow.df.columns and serde is read_with:
+        if raw is not None and flow.has(raw) and serde is read_with:
             write = partial(_raw, raw)
         found.append((serde, write))
     return found[0], found[1]
@@ -308,7 +308,7 @@ def put_lanes(building: Building, plan: GraphPlan, flow: Flow, called: Called) -
         came = F.when(failed, value)
         raw = {RAW_KEY: F.when(failed, key), RAW_VALUE: _apart(came)[0] if plan.graph.has_old else came}
         for name, column in raw.items():
-            before = F.col(name) if name in flow.df.columns else F.lit(None)
+            before = F.col(name) if flow.has(name) else F.lit(None)
             flow.df = flow.df.withColumn(name, F.coalesce(column, before))
     for number, (process, child) in enumerate(plan.outside):
         outside = plan.graph.outside[number]

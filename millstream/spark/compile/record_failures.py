@@ -192,7 +192,7 @@ def drop(
     place = node.name if function is None else f"{node.name} ({describe_function(function)})"
     errors = error_headers(exception, message, place)
     # The results of an aggregation were not read from a topic.
-    raw = RAW_KEY in flow.df.columns
+    raw = flow.has(RAW_KEY)
     key = F.col(RAW_KEY) if raw else F.lit(None).cast("binary")
     value = F.col(RAW_VALUE) if raw else F.lit(None).cast("binary")
     # A dead letter that is too large would end the pipeline each time.

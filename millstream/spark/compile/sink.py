@@ -112,7 +112,7 @@ def letter_of(flow: Flow, output: Output) -> Column:
         return F.lit(None).cast(_LETTER_TYPE)
     question = output.question
     # Results of an aggregation have no bytes that were read from a topic.
-    raw = RAW_KEY in flow.df.columns
+    raw = flow.has(RAW_KEY)
     nothing = F.lit(None).cast("binary")
     return F.struct(
         (F.col(RAW_KEY) if raw else nothing).alias("key"),

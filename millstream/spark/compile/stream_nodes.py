@@ -125,7 +125,7 @@ def _look(
 ) -> None:
     """Have a Python function called with the rows of a stream, and what it prints written."""
     flow, lane, _ = building.take(node.parents[0])
-    text = outlet(flow.df.sparkSession, write)
+    text = outlet(flow.outline.sparkSession, write)
     look = peek(action, parameters, building.codecs(flow, lane), text)
     key, value = F.col(lane.key), F.col(lane.value)
     # An output of its own, so that it is run once whatever else its rows go to.
@@ -162,9 +162,14 @@ def visit_merge(building: Building, node: nodes.Merge) -> None:
         keep=flow.with_column("f", keep),
         key_serde=first.key_serde if first.key_serde == second.key_serde else None,
         value_serde=first.value_serde if first.value_serde == second.value_serde else None,
-        routes=tuple(route for route in first.routes if route in second.routes),
+        routes=_routes_of_both(first, second),
     )
     building.put(node, flow, lane)
+
+
+def _routes_of_both(first: Lane, second: Lane) -> tuple[tuple[Node | None, frozenset[int]], ...]:
+    others = dict(second.routes)
+    return tuple((node, taken | others[node]) for node, taken in first.routes if node in others)
 
 
 def visit_branch(building: Building, node: nodes.Branch) -> None:
@@ -183,4 +188,4 @@ def visit_pass_through(building: Building, node: nodes.PassThrough) -> None:
     parent = node.parents[0]
     flow, lane, alone = building.take(parent)
     lane = flow.narrow(lane, F.col(building.choices[parent]) == node.index, alone=alone)
-    building.put(node, flow, replace(lane, routes=(*lane.routes, (parent, node.index))))
+    building.put(node, flow, replace(lane, routes=(*lane.routes, (parent, frozenset([node.index])))))

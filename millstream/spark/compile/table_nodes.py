@@ -180,9 +180,7 @@ def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
 
 def _changes(flow: Flow, new: tuple[Column, Column], old: tuple[Column, Column]) -> Column:
     key, value = new
-    key_type, value_type = (
-        field.dataType for field in flow.df.select(key.alias("k"), value.alias("v")).schema
-    )
+    key_type, value_type = flow.type_for(key), flow.type_for(value)
     change = T.StructType().add("key", key_type).add("value", value_type).add("old", value_type)
     none = F.array().cast(T.ArrayType(change))
     return F.coalesce(changes(new, old, F.lit(None).cast(value_type)), none)

@@ -102,7 +102,7 @@ class TaskBuilding(Building):
             mine = topic.isin(*topics_of_input(node, self.context.application_id))
         controls = [0, CONTROL_RESTORED] if isinstance(node, TableSource) else [0]
         keep = flow.with_column("f", F.coalesce(F.col(CONTROL).isin(controls) & mine, F.lit(False)))
-        return flow, Lane(RAW_KEY, RAW_VALUE, keep)
+        return flow, Lane(RAW_KEY, RAW_VALUE, keep, routes=((None, frozenset([flow.unopened])),))
 
     def stamp(
         self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]

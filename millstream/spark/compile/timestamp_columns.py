@@ -134,7 +134,7 @@ def _refuse(flow: Flow, rows: Column, where: str, time: Column, more: str) -> No
         F.lit(f", which is before 1970{more}"),
     )
     # A filter and no column: a column that nobody asks for is not computed.
-    flow.df = flow.df.where(F.when(rows, F.raise_error(message).cast("boolean")).otherwise(F.lit(True)))
+    flow.guard(F.when(rows, F.raise_error(message).cast("boolean")).otherwise(F.lit(True)))
 
 
 def _record() -> Column:

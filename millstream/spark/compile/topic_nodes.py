@@ -104,7 +104,12 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
         if any(isinstance(each, nodes.Process) and node in each.parents for each in building.pipeline.nodes):
             building.raw[key] = flow.with_column("r", F.col(read.key))
             building.raw[value] = flow.with_column("r", F.col(read.value))
-        return flow, _stamped(building, node, flow, Lane(key, value, read.keep, key_serde, value_serde))
+        return flow, _stamped(
+            building,
+            node,
+            flow,
+            replace(read, key=key, value=value, key_serde=key_serde, value_serde=value_serde),
+        )
     tried_key = flow.with_column("t", serde_columns.once(key_serde, attempt(F.lit(True), read_key)))
     tried_value = flow.with_column("t", serde_columns.once(value_serde, attempt(F.lit(True), read_value)))
     key = flow.with_column("k", F.col(tried_key)["r0"])
@@ -122,7 +127,7 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
         ask(building, node, flow, failed, place, exception, message, (nothing, nothing))
     else:
         drop(building, node, flow, failed, "deserialization", exception, message)
-    lane = Lane(key, value, read.keep, key_serde, value_serde)
+    lane = replace(read, key=key, value=value, key_serde=key_serde, value_serde=value_serde)
     lane = flow.narrow(lane, ~F.col(failed), alone=not flow.lanes)
     return flow, _stamped(building, node, flow, lane)
 
@@ -176,7 +181,9 @@ def _read_changes(building: Building, node: Repartition, key_serde: Serde, value
         for each in unframed(flow.own(read, F.col(read.value)))
     )
     value, old = (flow.with_column("v", each) for each in both)
-    building.put(node, flow, Lane(key, value, read.keep, key_serde, value_serde, old))
+    building.put(
+        node, flow, replace(read, key=key, value=value, key_serde=key_serde, value_serde=value_serde, old=old)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,7 +198,7 @@ public final class SessionWindows extends Windowed {
         }
     }
 
-    /** The session with this moment; null if there is none any more, which a state that lasts finds out here. */
+    /** The session with this moment; null if there is none any more, which is found out here. */
     private Window at(byte[] key, long moment) {
         for (long number = number(moment); number <= number(clock.streamTime); number++) {
             for (Window session : table.slice(key, number).windows) {
@@ -206,9 +206,6 @@ public final class SessionWindows extends Windowed {
                     return session;
                 }
             }
-        }
-        if (!table.isLasting()) {
-            throw new IllegalStateException("there is no session at " + moment + " that was there before");
         }
         return null;
     }

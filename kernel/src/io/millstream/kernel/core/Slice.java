@@ -12,8 +12,6 @@ final class Slice extends SliceName {
     ArrayList<Window> gone;
     /** Windows that are gone and are in the state; null for none. */
     ArrayList<Window> removed;
-    /** Whether it does not exist in the state. */
-    boolean isNew;
     /** Whether it is noted when it has to be checked. */
     boolean isDue;
 
@@ -21,8 +19,7 @@ final class Slice extends SliceName {
 
     Slice(SliceName name, ArrayList<Window> kept) {
         set(name.key, name.number);
-        isNew = kept == null;
-        isDue = !isNew;
+        isDue = kept != null;
         windows = kept == null ? new ArrayList<>(1) : kept;
         for (Window window : windows) {
             window.kept = true;

@@ -3,23 +3,18 @@ package io.millstream.kernel.core;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Keeps slices: Spark's state, the state of a task, or a map in a test. */
+/** Keeps slices: the state of a task, or a map in a test. */
 public interface SliceState {
     /** The windows of a slice; null if there is none. The list and its windows become the caller's. */
     ArrayList<Window> read(byte[] key, long slice);
 
-    /** Replaces a slice; without windows, it is deleted. */
-    void write(byte[] key, long slice, List<Window> windows);
-
     /**
-     * Writes what has changed in a slice: the dirty ones of its windows. For a state that keeps each window by itself.
+     * Writes what has changed in a slice: the dirty ones of its windows.
      *
      * @param windows all there are; those that the state does not keep are removed from the list
      * @param removed windows that are in the state, and have to be deleted
      */
-    default void write(byte[] key, long slice, List<Window> windows, List<Window> removed) {
-        write(key, slice, windows);
-    }
+    void write(byte[] key, long slice, List<Window> windows, List<Window> removed);
 
     /**
      * Deletes a slice whose time is over.
@@ -27,7 +22,7 @@ public interface SliceState {
      * @param windows those that are in the state; null if they are not known
      */
     default void drop(byte[] key, long slice, List<Window> windows) {
-        write(key, slice, List.of());
+        write(key, slice, List.of(), List.of());
     }
 
     /** Whether nothing was in it in the beginning. */

@@ -48,7 +48,7 @@ public final class SlidingWindows extends Windowed {
         boolean isLater = at > clock.streamTime;
         clock.streamTime = Math.max(clock.streamTime, at);
         add(key, at, record);
-        if (isLater && closing != null && table.isLasting()) {
+        if (isLater && closing != null) {
             emitClosed(closes() - 1);
         }
     }

@@ -195,7 +195,7 @@ public final class Suppress extends Core {
         table.makeRoom();
         byte[] name = entry.key();
         Slice slice = table.slice(name, 0);
-        if (table.isLasting() && (slice.windows.isEmpty() || due(slice.windows.get(0)) != entry.time())) {
+        if (slice.windows.isEmpty() || due(slice.windows.get(0)) != entry.time()) {
             return; // it was released before
         }
         Window window = slice.windows.get(0);

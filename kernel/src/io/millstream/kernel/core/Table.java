@@ -5,12 +5,10 @@ import java.util.HashMap;
 import java.util.List;
 
 /**
- * The slices of an aggregation, with a cache over the state: each is read once and written once per batch.
+ * The slices of an aggregation, with a cache over the state: each is written once per commit.
  *
- * <p>A change is emitted once per batch as well, with its last value, as by a store with a cache; or at once.
- * When the cache is full, everything in it is written and emitted, and it is emptied.
- *
- * <p>A lasting table lives on from one commit to the next: then the slices that were used last stay in the cache.
+ * <p>A change is emitted once per commit as well, with its last value, as by a store with a cache; or at once.
+ * When the cache is full, everything in it is written and emitted. The slices that were used last stay in it.
  */
 public final class Table {
     /** The default capacity of the cache, in slices. */
@@ -22,9 +20,8 @@ public final class Table {
     private final Output output;
     private final boolean atOnce;
     private final int capacity;
-    private final boolean isLasting;
     private HashMap<SliceName, Slice> cache = new HashMap<>();
-    /** Of a lasting table: slices that were not used lately, and are in the state as they are here. */
+    /** Slices that were not used lately, and are in the state as they are here. */
     private HashMap<SliceName, Slice> older = new HashMap<>();
     /** In the order in which they first changed. */
     private final ArrayList<Slice> changed = new ArrayList<>();
@@ -42,24 +39,14 @@ public final class Table {
     private byte[] headers;
 
     /**
-     * @param atOnce emit every change, not only the last of a batch
-     * @param capacity the number of slices at which the cache is full
+     * @param atOnce emit every change, not only the last before a commit
+     * @param capacity the number of slices in the cache
      */
     public Table(SliceState kept, Output output, boolean atOnce, int capacity) {
-        this(kept, output, atOnce, capacity, false);
-    }
-
-    /** @param isLasting whether it is used after {@link #flush}; its cores emit and release with each record */
-    public Table(SliceState kept, Output output, boolean atOnce, int capacity, boolean isLasting) {
         this.kept = kept;
         this.output = output;
         this.atOnce = atOnce;
-        this.capacity = isLasting ? Math.max(1, capacity / 2) : capacity;
-        this.isLasting = isLasting;
-    }
-
-    boolean isLasting() {
-        return isLasting;
+        this.capacity = Math.max(1, capacity / 2);
     }
 
     /** What changes from now on comes from a record with these headers. */
@@ -93,11 +80,9 @@ public final class Table {
     void makeRoom() {
         if (cache.size() >= capacity && !isEmitting) {
             flush();
-            if (isLasting) {
-                older = cache;
-                cache = new HashMap<>();
-                last = null;
-            }
+            older = cache;
+            cache = new HashMap<>();
+            last = null;
         }
     }
 
@@ -245,17 +230,13 @@ public final class Table {
             return;
         }
         emit(slice);
-        if (isLasting) {
-            if (slice.changed) {
-                write(slice); // what it was is logged
-            }
-            if (!slice.windows.isEmpty()) {
-                kept.drop(key, number, slice.windows);
-            }
-            slice.isDue = false;
-        } else {
-            mark(slice);
+        if (slice.changed) {
+            write(slice); // what it was is logged
         }
+        if (!slice.windows.isEmpty()) {
+            kept.drop(key, number, slice.windows);
+        }
+        slice.isDue = false;
         slice.windows.clear();
     }
 
@@ -282,31 +263,17 @@ public final class Table {
         isEmitting = false;
     }
 
-    /** Tells and writes what has changed, and forgets everything unless it is lasting. */
+    /** Tells and writes what has changed. */
     void flush() {
         emit();
-        if (isLasting) {
-            changed.forEach(this::write);
-            changed.clear();
-            return;
-        }
-        for (Slice slice : changed) {
-            if (!(slice.isNew && slice.windows.isEmpty())) {
-                kept.write(slice.key, slice.number, slice.windows);
-                newest = Math.max(newest, slice.number);
-            }
-        }
+        changed.forEach(this::write);
         changed.clear();
-        cache.clear();
-        seen = null;
-        last = null;
     }
 
     private void write(Slice slice) {
         kept.write(slice.key, slice.number, slice.windows, slice.removed == null ? List.of() : slice.removed);
         slice.removed = null;
         slice.changed = false;
-        slice.isNew = false;
         for (Window window : slice.windows) {
             window.dirty = false;
             window.stored = true;

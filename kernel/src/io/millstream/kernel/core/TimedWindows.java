@@ -45,7 +45,7 @@ abstract class TimedWindows extends Windowed {
             }
             update(slice, start, end, at, record);
         }
-        if (isLater && closing != null && table.isLasting()) {
+        if (isLater && closing != null) {
             emitClosed(closes);
         }
     }

@@ -21,12 +21,12 @@ abstract class Windowed extends Core {
         this.closing = task.closing();
         this.span = Math.max(1, span);
         this.needed = needed;
-        table.nothingAfter(number(clock.streamTime), !table.isLasting() || clock.streamTime >= 0);
+        table.nothingAfter(number(clock.streamTime), clock.streamTime >= 0);
     }
 
     /** Passes over what was already emitted before the state was opened. */
     protected final void begin(long closed) {
-        if (closing != null && table.isLasting()) {
+        if (closing != null) {
             closing.take(closed);
         }
     }
@@ -69,7 +69,7 @@ abstract class Windowed extends Core {
         for (Due.Entry entry : closing.take(time)) {
             table.makeRoom();
             Window window = slice(entry.key(), entry.number()).find(entry.number());
-            if (window != null || !table.isLasting()) { // otherwise what has expired may not be there
+            if (window != null) { // otherwise what has expired may not be there
                 output.closed(entry.key(), window);
             }
         }

@@ -80,7 +80,7 @@ final class Shelf {
     }
 
     private Table table(Output output, boolean atOnce, int capacity) {
-        return new Table(slices, output, atOnce, capacity, true);
+        return new Table(slices, output, atOnce, capacity);
     }
 
     Core core(Output output, int capacity) {

@@ -94,11 +94,6 @@ final class Slices implements SliceState {
     }
 
     @Override
-    public void write(byte[] key, long slice, List<Window> windows) {
-        throw new IllegalStateException("a task writes what has changed in a slice");
-    }
-
-    @Override
     public void write(byte[] key, long slice, List<Window> windows, List<Window> removed) {
         for (Window window : removed) {
             state.put(store, layout.name(key, window), null, window.updated);

@@ -32,7 +32,7 @@ final class Memory implements SliceState {
     }
 
     @Override
-    public void write(byte[] key, long slice, List<Window> windows) {
+    public void write(byte[] key, long slice, List<Window> windows, List<Window> removed) {
         if (windows.isEmpty()) {
             slices.remove(name(key, slice));
         } else {

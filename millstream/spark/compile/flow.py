@@ -134,7 +134,15 @@ class Flow:
         pinned: lanes that the sink still needs after everything else is built.
         uncounted: dropped rows, which the sink counts.
         unopened: how many inputs have no lane yet: their rows stay, too.
+        outline: a frame with its columns and no plan, to ask what they are.
     """
+
+    _df: DataFrame
+    _gathered: list[dict[str, Column]]
+    """The columns that are not in the frame yet; each of them needs only those of the dicts before it."""
+    _guards: list[Column]
+    _depths: dict[str, int]
+    """Where the gathered columns are."""
 
     def __init__(self, df: DataFrame, names: Names, unopened: int = 0) -> None:
         self.df = df
@@ -157,11 +165,7 @@ class Flow:
     @df.setter
     def df(self, df: DataFrame) -> None:
         self._df, self.outline = df, outlined(df)
-        self._gathered: list[dict[str, Column]] = []
-        """The columns that are not in it yet; each of them needs only those of the dicts before it."""
-        self._guards: list[Column] = []
-        self._depths: dict[str, int] = {}
-        """Where the gathered columns are."""
+        self._gathered, self._guards, self._depths = [], [], {}
 
     @property
     def needs_records(self) -> bool:

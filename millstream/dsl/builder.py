@@ -247,9 +247,8 @@ class StreamsBuilder(ExplainsMissingNames):
 
         The DataFrame is read when a query that joins it starts, and on `KafkaStreams.refresh_table`. The
         changes since the last read go to the internal topic `<named>-changelog` in one transaction, and the
-        query reads that topic. So a refresh takes effect as a whole, with the first micro-batch that begins
-        after it; a repeated micro-batch is joined with the same rows as the first time. Rows without a key
-        are left out.
+        query reads that topic. So a refresh takes effect as a whole, for later records only. Rows without
+        a key are left out.
 
         Args:
             frame: a DataFrame, or a function that gets the client's SparkSession and returns one. It is

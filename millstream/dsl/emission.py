@@ -59,7 +59,7 @@ class EmitStrategy:
 
     @classmethod
     def on_window_update(cls) -> EmitStrategy:
-        """The value whenever it has changed, once per micro-batch. This is the default."""
+        """The value whenever it has changed, with a cache once per commit. This is the default."""
         return cls(StrategyType.ON_WINDOW_UPDATE)
 
 

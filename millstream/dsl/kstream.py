@@ -119,7 +119,7 @@ class KStream(StreamJoins, SparkOutputs, ExplainsMissingNames):
         return self._then(nodes.SelectKey("", (), mapper), "KSTREAM-KEY-SELECT-", named, keeps_key=False)
 
     def peek(self, action: Action, *, named: str | Named | None = None) -> KStream:
-        """Call a Python function with the records of each micro-batch; they pass through unchanged.
+        """Call a Python function with the records; they pass through unchanged.
 
         With two parameters it is called for each record, with key and value as Python values. With one, it is
         called for hundreds or thousands of records at once, with a pyarrow Table of key, value and
@@ -128,13 +128,13 @@ class KStream(StreamJoins, SparkOutputs, ExplainsMissingNames):
         Runs on: Spark's Python workers, which are other processes; in a cluster, on other machines. So the
         function has a copy of what it refers to, cannot change variables of the program, and holds up the
         pipeline while it runs. What it prints appears in the program's stdout when the worker has finished
-        its part of the micro-batch. An exception ends the pipeline.
+        its part of a batch. An exception ends the pipeline.
         """
         check_function("peek", action)
         return self._then(nodes.Peek("", (), action), "KSTREAM-PEEK-", named)
 
     def foreach(self, action: Action, *, named: str | Named | None = None) -> None:
-        """Call a Python function with the records of each micro-batch, and end the stream there.
+        """Call a Python function with the records, and end the stream there.
 
         Runs on: as with `peek`.
         """

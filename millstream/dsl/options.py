@@ -118,7 +118,7 @@ class WithSerdesAndName(_WithSerdes):
 
 
 class AutoOffsetReset:
-    """Where a source starts when the application has no checkpoint yet.
+    """Where a source starts where the application has committed nothing yet.
 
     Source: org.apache.kafka.streams.AutoOffsetReset (KIP-1106).
     Differs: it applies at the beginning only. If an offset is lost later, that is an error with every policy.
@@ -139,7 +139,7 @@ class AutoOffsetReset:
 
     @staticmethod
     def none() -> OffsetReset:
-        """Nowhere: without a checkpoint, or a reset that says where to start, the pipeline ends."""
+        """Nowhere: without committed offsets, or a reset that says where to start, the pipeline ends."""
         return OffsetReset.NONE
 
     @staticmethod
@@ -315,8 +315,8 @@ class Materialized(_WithSerdes):
         logging_enabled: whether there is a changelog. A store is a view of its changelog, so a store without
             one cannot be queried.
         topic_config: configs of the changelog topic, on top of the defaults.
-        caching_enabled: the micro-batch is the cache: each key's last value in it is emitted. Without a
-            cache, each value is. (Python folds and some Spark expressions always have one.)
+        caching_enabled: with a cache, each key's last value is emitted when the task commits. Without one,
+            each value is, as soon as it is there.
         store_type: None means the configured default.
         retention: for the store of a windowed aggregation: how long a window can be queried, counted from
             its start (a session: its end). None: as long as it can still get records.
@@ -397,7 +397,7 @@ class Materialized(_WithSerdes):
         return replace(self, logging_enabled=False, topic_config={})
 
     def with_caching_enabled(self) -> Materialized:
-        """The same with a cache: emit each key's last value of a micro-batch. This is the default."""
+        """The same with a cache: emit each key's last value when the task commits. This is the default."""
         return replace(self, caching_enabled=True)
 
     def with_caching_disabled(self) -> Materialized:
@@ -415,8 +415,7 @@ class Materialized(_WithSerdes):
         Joins use the records' times: a stream's record finds the row as of its own time, and an update older
         than its key's last one does not change joins with other tables.
 
-        The history is counted back from the newest record timestamp of each partition. Only the last change
-        of a row within a micro-batch is written, and so kept in the history.
+        The history is counted back from the newest record timestamp of each partition.
 
         Source: KIP-889 (Stores.persistentVersionedKeyValueStore).
         """

@@ -60,19 +60,14 @@ class UsePartitionTimeOnInvalidTimestamp(TimestampExtractor):
     If there is none yet, the pipeline ends, as in Kafka Streams.
 
     Source: org.apache.kafka.streams.processor.UsePartitionTimeOnInvalidTimestamp.
-    Differs: "so far" means within the micro-batch; Kafka Streams continues from the committed partition time.
-        If a topic has such records at the beginning of a micro-batch, use a function instead.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class WallclockTimestampExtractor(TimestampExtractor):
-    """The time at which a record is processed: the start of its micro-batch.
-
-    A repeated micro-batch has the same time again.
+    """The time at which a task takes a record.
 
     Source: org.apache.kafka.streams.processor.WallclockTimestampExtractor.
-    Differs: all records of a micro-batch have the same time.
     """
 
 

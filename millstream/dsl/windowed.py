@@ -51,7 +51,7 @@ class _WindowedKStream(Aggregating, ExplainsMissingNames):
 
         Source: KIP-825.
         Differs: it returns a new object; Kafka Streams changes this one too. Results are emitted with the
-            micro-batch in which the window closes; in Kafka Streams, within a second.
+            record that closes the window; in Kafka Streams, within a second.
         """
         if not isinstance(emit_strategy, EmitStrategy):
             raise TopologyException(
@@ -73,7 +73,7 @@ class TimeWindowedKStream(_WindowedKStream, Unmerged):
     """Records grouped by key and window, in windows of one size.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedKStream.
-    Differs: with a cache, a changed window's value is emitted once per micro-batch.
+    Differs: with a cache, a changed window's value is emitted once per commit.
     """
 
 
@@ -82,7 +82,7 @@ class SessionWindowedKStream(_WindowedKStream):
 
     Source: org.apache.kafka.streams.kstream.SessionWindowedKStream.
     Differs: as with TimeWindowedKStream. A session merged into another is deleted from the table, as a null
-        value in its stream, in the same micro-batch.
+        value in its stream, in the same transaction.
     """
 
     @overload

@@ -79,7 +79,7 @@ Function = Callable[..., Any]
 
 
 class OffsetReset(Enum):
-    """Where a source starts if the application has no checkpoint yet. NONE: only where a reset says."""
+    """Where a source starts that has no committed offsets yet. NONE: only where a reset says."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -116,7 +116,7 @@ class Store:
         window_size_ms: for a window store: the length of its windows.
         retention_ms: for window and session stores: how long a window is kept, counted from its start (a
             session: its end) to the newest start (end) in the same partition.
-        cached: whether only each key's last value of a micro-batch is emitted; otherwise every value is.
+        cached: whether only each key's last value is emitted, at a commit; otherwise every value is.
         history_ms: for a key-value store with history: how far back it can be read. None: it has only the
             latest values.
         duplicates: for a window store: whether a key can have several values in a window, such as the records
@@ -313,7 +313,7 @@ class SelectKey(Node):
 
 @dataclass(frozen=True, eq=False)
 class Peek(Node):
-    """Call a Python function with the rows of each micro-batch; the records pass through.
+    """Call a Python function with the rows; the records pass through.
 
     `terminal` for `foreach`: it has no children.
     """

@@ -26,8 +26,8 @@ def _tasks(client: ClientProcess) -> list[str]:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("engine", ["counting", "spark"])
 def test_joining_and_leaving_move_the_work_and_lose_nothing(cluster: Cluster) -> None:
-    """A second client gets half of the tasks, and one of the two pipelines; when the first one closes, it goes
-    on with both from what is committed. Who closes commits, and whoever goes on repeats nothing."""
+    """A second client gets half of the tasks, and one of the two pipelines; when the first one closes, it
+    goes on with both from what is committed. Who closes commits, and whoever goes on repeats nothing."""
     spec: dict[str, Any] = {"source": cluster.topic("in", 4), "output": cluster.topic("out", 4)}
     first = cluster.start("a", **spec)
     cluster.wait_until_running()

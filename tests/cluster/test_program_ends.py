@@ -73,7 +73,7 @@ def test_ctrl_c_and_sigterm_are_no_failures(cluster: Cluster) -> None:
     assert first.ask("fork") == 7, first.end_of_log()
     cluster.produce(source, ["a", "b", "c"])
     cluster.wait_until_counted()
-    assert cluster.owner() is first
+    assert first.pipelines(), "Spark works there"
 
     assert _end_by(first, signal.SIGINT, all_of_them=False) == -signal.SIGINT, first.end_of_log()
     assert "the client is still open" in first.log()

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from snapshots.traces import Record, Trace, traces
-from test_joins_on_spark import Program, can_be_said, is_asked_for_late, spread, without_false_results
+from snapshots.traces import Record, Trace, traces, without_false_results
+from test_joins_on_spark import Program, can_be_said, is_asked_for_late, spread
 from trace_driving import TOGETHER, came, logged, logged_there, stamped, topology_of
 
 from millstream.testing import TopologyTestDriver

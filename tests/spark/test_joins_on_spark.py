@@ -1,22 +1,20 @@
-"""Joins and grouped tables on Spark, given the records of Kafka Streams' traces (tests/snapshots/traces).
+"""Joins and grouped tables behind other steps, given the records of Kafka Streams' traces, many in a batch.
 
-Many programs run side by side in one query, and a batch has many records (trace_driving.py). The
-kernel's tests have the same traces record by record, without Spark (tests/kernel/test_join_cores.py).
+One by one, test_join_traces_on_tasks.py has them; and without Spark, tests/kernel/test_join_cores.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any, TypeVar
 
 import pytest
 from driving import records, stamped
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from snapshots.traces import Trace, traces, without_false_results
-from trace_driving import TOGETHER, came, ms, own, pipe_in_order, pipe_part, topology_of
+from snapshots.traces import Trace, traces
+from trace_driving import came, ms, own, pipe_in_order, topology_of
 
 from millstream import (
     EmitStrategy,
@@ -50,8 +48,6 @@ SINGLY = (
     *BY_FOREIGN_KEY,
 )
 """Of these each record is a batch."""
-FIRST = 12
-"""So many records of those."""
 OTHER_THAN_KAFKA = {
     # One change of such a table is two of the join's: here each has the other side as it was, or as it is.
     "with itself, filtered",
@@ -66,14 +62,6 @@ OTHER_THAN_KAFKA = {
     "count, filter with a store",
 }
 """What the names of traces have in them that come out in another way."""
-JOINED_TABLES = (
-    "join of tables with stores, a filter on the left",
-    "left_join of tables with stores, a filter on the right",
-    "outer_join with no store, filter, outer_join",
-    "left_join with a store, filter, outer_join",
-    "versioned table, concat by letter",
-)
-"""Of tables of any kind a few: with each way to know what was there before, and when."""
 TRANSFORMED = (
     "with a store",
     "with a history",
@@ -92,24 +80,6 @@ BEHIND_A_JOIN = (
 """Of tables that are kept, and joined by an operator that is not the next one; and of keys with windows."""
 WITH_VALUES = 6
 """So many of their first records have a value: a join of a stream drops the others."""
-STATEFUL = ("join", "left_join", "outer_join", "count", "reduce", "aggregate")
-
-
-def is_one_operator(trace: Trace) -> bool:
-    """Whether all its state is in one operator. Between two, records are in the order of their times, which
-    is not that of the trace."""
-    if any("foreign_key" in op for op in trace.program):
-        return False  # between the two tables are topics
-    operations = [op["op"] for op in trace.program]
-    states = sum(operation in STATEFUL for operation in operations)
-    groups = "group_by" in operations and trace.program[0]["op"] == "table"
-    filters = [op for op in trace.program if op["op"].startswith("filter")]
-    tables = [op for op in trace.program if op["op"] == "table"]
-    is_joined = any("join" in operation for operation in operations)
-    # A table is remembered for a filter that knows what has passed before.
-    remembering = (*tables, *filters) if is_joined else tables
-    remembers = bool(filters) and any("store" in op for op in remembering)
-    return states + groups + remembers <= 1
 
 
 def can_be_said(trace: Trace) -> bool:
@@ -119,11 +89,6 @@ def can_be_said(trace: Trace) -> bool:
     return not any(words in trace.name for words in OTHER_THAN_KAFKA) and (
         is_joined or not any("history" in op for op in trace.program)
     )
-
-
-def is_special(trace: Trace) -> bool:
-    """Whether it joins rows as they were at a time, or a table with itself."""
-    return any("history" in op for op in trace.program) or "with itself" in trace.name
 
 
 def is_asked_for_late(trace: Trace) -> bool:
@@ -374,19 +339,6 @@ class Program:
         return Serdes.long() if self.values == "long" else Serdes.string()
 
 
-def chosen(file: str, *, one_operator: bool) -> list[Trace]:
-    """Some, from edges to random ones: of one operator, or of several."""
-    if file == "joined_tables":
-        return [trace for trace in traces(file) if trace.name.partition("/")[2] in JOINED_TABLES]
-    every = [t for t in traces(file) if is_one_operator(t) == one_operator and can_be_said(t)]
-    plain = [trace for trace in every if not is_special(trace)]
-    special = [trace for trace in every if is_special(trace)]
-    return [
-        *spread(plain, TOGETHER if one_operator else 3),
-        *spread(special, TOGETHER // 2 if one_operator else 2),
-    ]
-
-
 def spread(some: Sequence[T], count: int) -> list[T]:
     """So many, or all if they are fewer."""
     count = min(len(some), count)
@@ -396,44 +348,6 @@ def spread(some: Sequence[T], count: int) -> list[T]:
 def beginning(trace: Trace, count: int) -> Trace:
     """As if there were no more records than so many."""
     return replace(trace, records=trace.records[:count], steps=trace.steps[:count])
-
-
-@pytest.mark.parametrize(
-    ("file", "one_operator"),
-    [
-        *((file, True) for file in ("stream_table", "stream_stream", "table_table", "table_filter")),
-        *((file, False) for file in ("stream_table", "table_table", "grouped_table", "table_filter")),
-        ("joined_tables", False),
-        ("foreign_key", False),
-    ],
-)
-@pytest.mark.timeout(300)  # the plans of many programs
-def test_a_micro_batch_writes_what_kafka_streams_sends_of_its_records(file: str, one_operator: bool) -> None:
-    """Each result and each deletion, in the same order, with the same time."""
-    some = chosen(file, one_operator=one_operator)
-    if not one_operator:
-        some = [beginning(trace, FIRST) if trace.name in SINGLY else trace for trace in some]
-    programs = [Program(number, trace) for number, trace in enumerate(some)]
-    wrong = []
-    with TopologyTestDriver(
-        topology_of(programs), {"application.id": "app", "statestore.cache.max.bytes": 0}
-    ) as driver:
-        if one_operator:
-            pipe_part(driver, programs, 0, 1)
-        else:
-            pipe_in_order(driver, programs, singly=SINGLY)
-        for program in programs:
-            sent = [each for step in program.trace.steps for each in step.out]
-            found = came(driver, program)
-            if "before" in program.trace.program[-1]:
-                sent = without_false_results(program.trace)
-            if is_asked_for_late(program.trace):
-                found, sent = sorted(found, key=str), sorted(sent, key=str)
-            if found != sent:
-                same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(found, sent, strict=False))))
-                end = same + 3
-                wrong.append(f"{program.trace.name}, row {same}: {found[same:end]} for {sent[same:end]}")
-    assert not wrong, "\n".join(wrong)
 
 
 @dataclass

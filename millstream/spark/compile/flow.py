@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.serdes.serde import Serde
-from millstream.spark.compile.outlines import outlined, references
+from millstream.spark.compile.outlines import outlined, references, together
 from millstream.topology.columns import RecordContext
 from millstream.topology.nodes import Node
 
@@ -201,14 +201,14 @@ class Flow:
     def with_column(self, kind: str, column: Column) -> str:
         """Add a column, and return its new name."""
         name = self.names.new(kind)
-        outline = self.outline.withColumn(name, column)
-        needed = references(outline)
+        added = self.outline.select(column.alias(name))
+        needed = references(added)
         depth = max((self._depths[each] + 1 for each in needed if each in self._depths), default=0)
         if depth == len(self._gathered):
             self._gathered.append({})
         self._gathered[depth][name] = column
         self._depths[name] = depth
-        self.outline = outlined(outline)
+        self.outline = together(self.outline, added)
         return name
 
     def guard(self, condition: Column) -> None:

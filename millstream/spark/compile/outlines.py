@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from millstream.spark.jvm.java_names import java_class
 
-__all__ = ["outlined", "references"]
+__all__ = ["outlined", "references", "together"]
 
 
 def outlined(df: DataFrame) -> DataFrame:
@@ -16,9 +16,14 @@ def outlined(df: DataFrame) -> DataFrame:
     return DataFrame(_outline(df).of(df._jdf), df.sparkSession)
 
 
-def references(outline: DataFrame) -> list[str]:
-    """The names of the columns that its last column, which was just added, is computed from."""
-    return list(_outline(outline).references(outline._jdf))
+def together(outline: DataFrame, selected: DataFrame) -> DataFrame:
+    """An outline with further columns, which were selected from it."""
+    return DataFrame(_outline(outline).together(outline._jdf, selected._jdf), outline.sparkSession)
+
+
+def references(selected: DataFrame) -> list[str]:
+    """The names of the columns of an outline that the columns selected from it are computed from."""
+    return list(_outline(selected).references(selected._jdf))
 
 
 def _outline(df: DataFrame) -> Any:

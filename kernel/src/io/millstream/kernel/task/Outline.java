@@ -4,10 +4,10 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -17,21 +17,32 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class Outline {
     private Outline() {}
 
-    /** A frame with the same columns, and nothing else. */
-    @SuppressWarnings("resource") // the session stays open
+    /** The columns of a frame. */
     public static Dataset<Row> of(Dataset<Row> frame) {
-        var given = (org.apache.spark.sql.classic.Dataset<Row>) frame;
-        LogicalPlan plan = LocalRelation$.MODULE$.apply(given.queryExecution().analyzed().output());
-        return org.apache.spark.sql.classic.Dataset.ofRows(given.sparkSession(), plan);
+        return of(frame, analyzed(frame).output());
     }
 
-    /** The names of the columns that the last column of an outline is computed from. */
-    public static List<String> references(Dataset<Row> outline) {
-        LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<Row>) outline).queryExecution().analyzed();
+    /** The columns of an outline, and those that were selected from it. */
+    public static Dataset<Row> together(Dataset<Row> outline, Dataset<Row> selected) {
+        List<Attribute> columns = new ArrayList<>(CollectionConverters.asJava(analyzed(outline).output()));
+        columns.addAll(CollectionConverters.asJava(analyzed(selected).output()));
+        return of(outline, OperatorNode.seq(columns));
+    }
+
+    @SuppressWarnings("resource") // the session stays open
+    private static Dataset<Row> of(Dataset<Row> frame, Seq<Attribute> columns) {
+        var session = ((org.apache.spark.sql.classic.Dataset<Row>) frame).sparkSession();
+        return org.apache.spark.sql.classic.Dataset.ofRows(session, LocalRelation$.MODULE$.apply(columns));
+    }
+
+    /** The names of the columns of an outline that those selected from it are computed from. */
+    public static List<String> references(Dataset<Row> selected) {
         List<String> names = new ArrayList<>();
-        var columns = CollectionConverters.asJava(((Project) plan).projectList());
-        Expression last = (Expression) columns.get(columns.size() - 1);
-        CollectionConverters.asJava(last.references().toSeq()).forEach(each -> names.add(each.name()));
+        CollectionConverters.asJava(analyzed(selected).references().toSeq()).forEach(each -> names.add(each.name()));
         return names;
+    }
+
+    private static LogicalPlan analyzed(Dataset<Row> frame) {
+        return ((org.apache.spark.sql.classic.Dataset<Row>) frame).queryExecution().analyzed();
     }
 }

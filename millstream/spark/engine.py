@@ -132,7 +132,7 @@ class SparkEngine:
         self._written_serdes: dict[str, tuple[Serde, Serde]] = {}
         self._frames: dict[str, StaticFrame] = {}
         self._refreshing = threading.Lock()
-        self._slots_taken: dict[str, int] = {}
+        self._in_slots: dict[str, TaskRun] = {}
         self._closing = closing or threading.Event()
         # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
@@ -411,7 +411,7 @@ class SparkEngine:
                 plan.times,
                 plan.fillings,
             )
-            self._take_slots(name, run.tasks)
+            self._take_slots(name, run)
             writer = task_writer(plan.rows, scratch, in_batches=plan.in_batches)
             query = writer.queryName(f"{settings.application_id}-{name}").start()
         except (PySparkException, Py4JError, OSError) as error:
@@ -424,7 +424,8 @@ class SparkEngine:
             raise
 
         def ended(end: PipelineEnd) -> None:
-            self._slots_taken.pop(name, None)
+            if self._in_slots.get(name) is run:  # otherwise the pipeline runs again
+                del self._in_slots[name]
             shutil.rmtree(scratch, ignore_errors=True)
             self._tidied(end, run.forget)
             on_end(end)
@@ -449,17 +450,18 @@ class SparkEngine:
         self._note_running(running)
         return running
 
-    def _take_slots(self, name: str, tasks: int) -> None:
+    def _take_slots(self, name: str, run: TaskRun) -> None:
         """Note that a pipeline's tasks run as long as it does.
 
         Raises:
             StreamsException: Spark has too few slots: a task without one would wait for ever.
         """
-        self._slots_taken[name] = tasks  # before it waits, so that others that start now see it
-        others = sum(self._slots_taken.copy().values()) - tasks
+        tasks = run.tasks
+        self._in_slots[name] = run  # before it waits, so that others that start now see it
+        others = sum(each.tasks for each in self._in_slots.copy().values()) - tasks
         slots = slots_of(self.spark, self._closing, wanted=tasks + others + 1)
         if tasks + others >= slots:
-            del self._slots_taken[name]
+            del self._in_slots[name]
             missing = tasks + others + 1 - slots
             raise StreamsException(
                 f"pipeline {name} has {tasks} tasks, which run as long as it does, the others have {others}, "

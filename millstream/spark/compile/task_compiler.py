@@ -229,9 +229,6 @@ def _rows(building: TaskBuilding) -> DataFrame:
     ]
     if drops:
         drops = [F.col(TOPIC).alias("topic"), F.col(PARTITION).alias("partition"), *drops]
-    df = flow.df.select(F.col(CONTROL), *columns, *drops)
-    going = F.col(CONTROL) != 0
-    for name in df.columns[1:]:
-        if name not in ("topic", "partition"):
-            going |= F.col(f"`{name}`").isNotNull()
-    return df.where(going)
+    # No filter: Spark would put all that the outputs are computed from into its condition as well. The sink
+    # passes over rows that have none.
+    return flow.df.select(F.col(CONTROL), *columns, *drops)

@@ -146,8 +146,9 @@ class TaskRun:
         self.name = name
         self._runs: Any = java_class(spark._jvm, _RUNS)
         topics, patterns = _topics_of(pipeline, application_id, settings.offset_reset)
+        self._id = f"{name}-{uuid.uuid4().hex}"
         plan = {
-            "run": f"{name}-{uuid.uuid4().hex}",
+            "run": self._id,
             "application": application_id,
             "subtopology": pipeline.subtopology,
             "topics": topics,
@@ -187,18 +188,18 @@ class TaskRun:
         Returns:
             Whether that was done in time.
         """
-        return bool(self._runs.end(self.name, int(patience_s * 1000)))
+        return bool(self._runs.end(self._id, int(patience_s * 1000)))
 
     def turn(self) -> None:
         """Commit soon."""
-        self._runs.commit(self.name)
+        self._runs.commit(self._id)
 
     def forget(self) -> None:
-        self._runs.close(self.name)
+        self._runs.close(self._id)
 
     def records(self) -> int:
         """The number of records read in this run."""
-        return int(self._runs.records(self.name))
+        return int(self._runs.records(self._id))
 
     def reports(self, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
         """What has happened since the last call, as Spark's progress reports have it of batches: one report,
@@ -208,7 +209,7 @@ class TaskRun:
             seen: the batch of the last report, and a text.
         """
         batch = 0 if seen is None else seen[0] + 1
-        report = json.loads(self._runs.figures(self.name, batch))
+        report = json.loads(self._runs.figures(self._id, batch))
         (source,) = report["sources"]
         has_read = source["startOffset"] != source["endOffset"] or report["numInputRows"]
         if not (has_read or any(report["observedMetrics"].values()) or report["sink"]["metrics"]):
@@ -221,12 +222,12 @@ class TaskRun:
 
     def unfinished(self) -> tuple[str, str]:
         """The offsets committed, and those reached, as Spark writes them."""
-        start, end = self._runs.unfinished(self.name)
+        start, end = self._runs.unfinished(self._id)
         return str(start), str(end)
 
     def read(self) -> dict[TopicPartition, int]:
         """The next offset of each partition read in this run."""
-        return _by_partition(self._runs.positions(self.name))
+        return _by_partition(self._runs.positions(self._id))
 
     def finished(self) -> dict[TopicPartition, int]:
         """The committed offset of each of these partitions."""
@@ -235,7 +236,7 @@ class TaskRun:
 
     def ends(self) -> dict[TopicPartition, int]:
         """Where these partitions end, as far as that is known."""
-        return _by_partition(self._runs.ends(self.name))
+        return _by_partition(self._runs.ends(self._id))
 
 
 def _by_partition(offsets: Any) -> dict[TopicPartition, int]:

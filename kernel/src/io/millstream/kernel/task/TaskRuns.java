@@ -78,14 +78,13 @@ public final class TaskRuns {
     }
 
     /** Have everything that was read committed, and nothing more read; whether that was done within the time. */
-    public static boolean end(String name, long patienceMs) throws InterruptedException {
-        TaskPlan plan = PLANS.get(name);
-        return plan != null && Tasks.end(plan.run(), patienceMs);
+    public static boolean end(String run, long patienceMs) throws InterruptedException {
+        return Tasks.end(run, patienceMs);
     }
 
     /** Have everything that was read committed soon. */
-    public static void commit(String name) {
-        Tasks tasks = tasks(name);
+    public static void commit(String run) {
+        Tasks tasks = Tasks.here(run);
         if (tasks != null) {
             tasks.hurry();
         }
@@ -99,7 +98,7 @@ public final class TaskRuns {
         List<CompletableFuture<Void>> all = new ArrayList<>();
         all.add(GlobalTable.upToDate(topic).orTimeout(patienceMs, TimeUnit.MILLISECONDS));
         PLANS.forEach((name, plan) -> {
-            Tasks tasks = tasks(name);
+            Tasks tasks = Tasks.here(plan.run());
             if (tasks != null && plan.globals().stream().anyMatch(each -> each.topic().equals(topic))) {
                 all.add(tasks.ask(topic, patienceMs));
             }
@@ -112,30 +111,22 @@ public final class TaskRuns {
         }
     }
 
-    /** The query has ended. */
-    public static void close(String name) {
-        TaskPlan plan = PLANS.remove(name);
-        if (plan != null) {
-            Tasks.close(plan.run());
-            Figures.end(plan.run());
-        }
-    }
-
-    /** Null if there are none any more. */
-    private static Tasks tasks(String name) {
-        TaskPlan plan = PLANS.get(name);
-        return plan == null ? null : Tasks.here(plan.run());
+    /** The query has ended; another run of it may have begun. */
+    public static void close(String run) {
+        PLANS.values().removeIf(plan -> plan.run().equals(run));
+        Tasks.close(run);
+        Figures.end(run);
     }
 
     /** The next offset of each partition that is read, by topic-partition. */
-    public static Map<String, Long> positions(String name) {
-        Tasks tasks = tasks(name);
+    public static Map<String, Long> positions(String run) {
+        Tasks tasks = Tasks.here(run);
         return tasks == null ? Map.of() : tasks.positions();
     }
 
     /** Where these partitions end, as far as that is known. */
-    public static Map<String, Long> ends(String name) {
-        Tasks tasks = tasks(name);
+    public static Map<String, Long> ends(String run) {
+        Tasks tasks = Tasks.here(run);
         return tasks == null ? Map.of() : tasks.ends();
     }
 
@@ -144,19 +135,19 @@ public final class TaskRuns {
      *
      * @param batch the number that its batch is to have
      */
-    public static String figures(String name, long batch) {
-        Tasks tasks = tasks(name);
-        return (tasks == null ? Figures.of(plan(name).run()) : tasks.figures()).take(batch);
+    public static String figures(String run, long batch) {
+        Tasks tasks = Tasks.here(run);
+        return (tasks == null ? Figures.of(run) : tasks.figures()).take(batch);
     }
 
     /** What was read in this run and is not committed, as {@link Figures#unfinished} has it. */
-    public static String[] unfinished(String name) {
-        return Figures.of(plan(name).run()).unfinished();
+    public static String[] unfinished(String run) {
+        return Figures.of(run).unfinished();
     }
 
     /** How many records were read in this run. */
-    public static long records(String name) {
-        Tasks tasks = tasks(name);
+    public static long records(String run) {
+        Tasks tasks = Tasks.here(run);
         return tasks == null ? 0 : tasks.records();
     }
 }

@@ -1,8 +1,8 @@
 """Contestants in processes of their own, and how a job is run on one of them.
 
 All have one broker, the same topics and as many threads as there are cores. A job's time runs from its first
-record to its last result. It begins when a contestant reads its first record, or, if it reads micro-batches,
-when the first one is triggered. It ends at the broker's timestamp of the last result. So no start of a
+record to its last result. It begins when a contestant reads its first record, or, for Spark by hand, when its
+first micro-batch is triggered. It ends at the broker's timestamp of the last result. So no start of a
 process, of a client or of a consumer group is included. CPU seconds are those of a contestant and everything
 it has started, from the start of the job to its last result.
 """

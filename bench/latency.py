@@ -3,8 +3,8 @@
 Records are sent in three ways. One at a time: the next record is sent shortly after the last one has come
 out. And 50 or 1,000 a second, at random moments, regardless of the results. Each turn is a fresh start of a
 job, and is measured once it has had some traffic: 20 s of it the first time that a contestant with Spark does
-a job, because Java has all of Spark to compile, and 6 s otherwise. All are set up for latency: Kafka Streams
-has no cache and no linger; a count by hand writes a changelog too.
+a job, because Java has all of Spark to compile, and 6 s otherwise. All are set up for latency: Millstream and
+Kafka Streams have no cache, the latter no linger; a count by hand writes a changelog too.
 """
 
 from __future__ import annotations

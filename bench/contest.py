@@ -1,8 +1,8 @@
 """Contestants in processes of their own, and how a job is run on one of them.
 
 All have one broker, the same topics and as many threads as there are cores. A job's time runs from its first
-record to its last result. It begins when a contestant reads its first record, or, if it reads micro-batches,
-when the first one is triggered. It ends at the broker's timestamp of the last result. So no start of a
+record to its last result. It begins when a contestant reads its first record, or, for Spark by hand, when its
+first micro-batch is triggered. It ends at the broker's timestamp of the last result. So no start of a
 process, of a client or of a consumer group is included. CPU seconds are those of a contestant and everything
 it has started, from the start of the job to its last result.
 """
@@ -275,7 +275,8 @@ def hire(
         return _Java(lab, QUICK_TO_ANSWER if quick_to_answer else FAST)
     if name == "quix":
         return _Quix(lab, 0 if quick_to_answer else 20)
-    return PythonContestant(lab, name, settings or {})
+    uncached = {"statestore.cache.max.bytes": "0"} if quick_to_answer and name == "millstream" else {}
+    return PythonContestant(lab, name, {**uncached, **(settings or {})})
 
 
 class Contest:

@@ -128,12 +128,12 @@ def _deletions(lab: Lab, times: int, tell: Progress) -> _Figures:
 
 def _rejoins(lab: Lab, times: int, tell: Progress) -> _Figures:
     source, output = lab.topic("in", PARTITIONS), lab.topic("out", PARTITIONS)
-    application, checkpoints = lab.name("app"), lab.path("checkpoints")
+    application = lab.name("app")
     told: dict[str, Event] = {}
     clients = [
         KafkaStreams(
             program(source, output, counts=True),
-            _config(lab, application, checkpoints, **{"client.id": f"c{number}"}),
+            _config(lab, application, **{"client.id": f"c{number}"}),
         )
         for number in range(2)
     ]
@@ -239,14 +239,13 @@ def _pair(
     lab: Lab, source: str, output: str, flag: Path | None, second_only: dict[str, object]
 ) -> Iterator[tuple[Child, Child]]:
     """Two RUNNING clients of one application: the first with the pipeline, the second with tasks only."""
-    application, checkpoints = lab.name("app"), lab.path("checkpoints")
+    application = lab.name("app")
     children: list[Child] = []
     try:
         for number in range(2):
             config = _config(
                 lab,
                 application,
-                checkpoints,
                 **{"consumer.session.timeout.ms": _SESSION_MS, **(second_only if number else {})},
             )
             child = Child(
@@ -271,14 +270,11 @@ def _pair(
 # --- what all of them use --------------------------------------------------------------------------------
 
 
-def _config(
-    lab: Lab, application: str | None = None, checkpoints: Path | None = None, **more: object
-) -> dict[str, object]:
+def _config(lab: Lab, application: str | None = None, **more: object) -> dict[str, object]:
     return {
         "application.id": application or lab.name("app"),
         "bootstrap.servers": lab.bootstrap_servers,
         "state.dir": str(lab.path("state")),
-        "checkpoint.location": str(checkpoints or lab.path("checkpoints")),
         **more,
     }
 

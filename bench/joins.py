@@ -6,9 +6,8 @@ Their results are compared with what the benchmark itself computes: how many the
 - A stream with a table. The table is loaded first. Then all records of the stream appear at once: they were
   written in a transaction, which is committed when the clock starts. So the time includes no start and no
   producer.
-- Two tables, and two streams. All records are there beforehand. For Kafka Streams the clock starts when it
-  reads its first record, and for a Spark query when its first micro-batch is triggered, according to its
-  checkpoint.
+- Two tables, and two streams. All records are there beforehand. The clock starts when the first record is
+  read; for Spark's own join, when its first micro-batch is triggered, according to its checkpoint.
 
 The clock stops at the broker's timestamp of the last result. Kafka Streams is closed as soon as it has
 processed everything, since its caches would hold results back until the next commit, for 30 seconds. All Java
@@ -26,7 +25,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.figures import Goal, Progress, Report, Table, median, ratios, rounds, spread
 from bench.kafka_streams import JavaStreams
-from bench.lab import Lab, NotMeasured, batch_times, cpu_seconds, stop
-from bench.words import PARTITIONS, QUIET, is_up, produce, producer_options
+from bench.lab import Lab, NotMeasured, cpu_seconds, first_begun, stop
+from bench.words import PARTITIONS, QUIET, first_read, is_up, positions, produce, producer_options
 from millstream import Consumed, JoinWindows, KafkaStreams, Serdes, StreamsBuilder, Topology
 
 __all__ = ["Total", "measure", "pairs_of", "records_read", "tables_of", "total"]
@@ -154,7 +153,6 @@ class Case:
         keys: how many keys the tables or the streams have.
         records: how many records are joined in the measured time, of both sides together.
         length: the length of a row's value, in bytes.
-        settings: settings of Millstream's client, besides the usual ones.
         per_batch: how many records of a source Spark takes in one micro-batch; None means all.
     """
 
@@ -162,7 +160,6 @@ class Case:
     keys: int
     records: int
     length: int = 64
-    settings: Mapping[str, str] = field(default_factory=dict)
     per_batch: int | None = None
     expected: Total = Total(0, 0)
     left: str = ""
@@ -350,7 +347,6 @@ class Jobs:
             "bootstrap.servers": lab.bootstrap_servers,
             "state.dir": str(state),
             "isolation.level": "read_committed",
-            **case.settings,
         }
         left = self._written_stream()
         cpu = Cpu.of_spark()
@@ -359,7 +355,7 @@ class Jobs:
             def read_all(records: int) -> None:
                 self._wait(lambda: positions(streams), records, "records read", is_up(streams))
 
-            begun = time.time()
+            begun = first_read(streams, _PATIENCE_S)
             if not case.is_lookup:
                 read_all(case.records)
                 return Timed(begun, cpu.used())
@@ -381,8 +377,7 @@ class Jobs:
             )
         finally:
             stop(query)
-        times = batch_times(checkpoint)
-        return Timed(times.first_begun, cpu.used())
+        return Timed(first_begun(checkpoint), cpu.used())
 
     def _java_default(self, application: str, output: str) -> Timed:
         return self._in_java(application, output, {})
@@ -480,12 +475,6 @@ class _Stream:
         return begun
 
 
-def positions(streams: KafkaStreams) -> int:
-    """How far a client has read its topics, in records of all partitions."""
-    running = (each for thread in streams.metadata_for_local_threads() for each in thread.pipelines)
-    return sum(sum(each.position.values()) for each in running)
-
-
 def records_read(checkpoint: Path) -> int:
     """How many records precede the end of the last committed micro-batch, in all sources together."""
     commits = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
@@ -524,12 +513,6 @@ def _all_of(servers: str, topic: str) -> Iterator[tuple[bytes, bytes, int]]:
 
 # --- what is compared ------------------------------------------------------------------------------------
 
-_MEMORY_MB = 64
-"""RocksDB's memory for all of Spark's state together, in the case where the state is larger than memory."""
-_BOUNDED = {
-    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": str(_MEMORY_MB),
-}
 _LABELS = {
     "millstream": "Millstream",
     "java_default": "Kafka Streams, defaults",
@@ -553,7 +536,7 @@ def contests(*, quick: bool) -> tuple[Contest, ...]:
     """All of them."""
     keys, records = (200_000, 200_000) if quick else (1_000_000, 1_000_000)
     java = ("millstream", "java_default", "java_tuned")
-    large = Case("lookup", keys, records // 2, length=500, settings=_BOUNDED)
+    large = Case("lookup", keys, records // 2, length=500)
     megabytes = keys * (large.length + len(_key(0))) / 1e6
     return (
         Contest(
@@ -564,7 +547,7 @@ def contests(*, quick: bool) -> tuple[Contest, ...]:
             2.0,
         ),
         Contest(
-            f"A stream with a table of {megabytes:.0f} MB; RocksDB in Spark has {_MEMORY_MB} MB of memory",
+            f"A stream with a table of {megabytes:.0f} MB",
             large,
             ("millstream", "java_default"),
             "java_default",

@@ -11,19 +11,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import psutil
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark import SparkContext
 from pyspark import __version__ as spark_version
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.children import end_all
+from bench.words import QUIET
 from millstream.broker import EmbeddedKafka
 from millstream.jars import BROKER_SET
 from millstream.java import find_java
@@ -31,14 +34,11 @@ from millstream.spark.jvm.session import SharedSession, with_settings
 from millstream.spark.jvm.spark_settings import SQL_DEFAULTS
 
 __all__ = [
-    "BatchTimes",
     "Lab",
     "NotMeasured",
     "OutOfTimeError",
-    "batch_times",
     "cpu_seconds",
     "first_begun",
-    "has_committed",
     "machine_facts",
     "stop",
 ]
@@ -75,6 +75,10 @@ class Lab:
             self._kafka = self._held.enter_context(EmbeddedKafka(heap_mb=768))
         return self._kafka
 
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, **QUIET})
+
     @property
     def bootstrap_servers(self) -> str:
         return self.kafka.bootstrap_servers
@@ -99,6 +103,13 @@ class Lab:
         name = self.name(kind)
         self.kafka.create_topic(name, partitions, configs)
         return name
+
+    def committed(self, group: str, topic: str, partitions: int) -> int:
+        """How many records of a topic a group has committed."""
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+        found = next(iter(asked.values())).result(10).topic_partitions
+        return sum(max(0, place.offset) for place in found)
 
     def path(self, kind: str) -> Path:
         """The path of a fresh directory, which is not created."""
@@ -131,35 +142,11 @@ def cpu_seconds(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchTimes:
-    """When a query's first micro-batch began and its last one was committed, in seconds since the epoch."""
-
-    first_begun: float
-    last_committed: float
-    batches: int
-
-
-def has_committed(checkpoint: Path) -> bool:
-    """Whether every micro-batch that began is committed, and there was at least one."""
-    begun, committed = (
-        {path.name for path in (checkpoint / part).glob("[0-9]*")} for part in ("offsets", "commits")
-    )
-    return bool(committed) and begun == committed
-
-
 def first_begun(checkpoint: Path) -> float:
-    """When a query's first micro-batch began, in seconds since the epoch."""
+    """When the first micro-batch of a hand-written query began, in seconds since the epoch."""
     offsets = (checkpoint / "offsets" / "0").read_text().splitlines()
     begun: float = json.loads(offsets[1])["batchTimestampMs"] / 1000
     return begun
-
-
-def batch_times(checkpoint: Path) -> BatchTimes:
-    """The times of the micro-batches according to the query's checkpoint, for every kind of query alike."""
-    commits = [path for path in (checkpoint / "commits").iterdir() if path.name.isdigit()]
-    last = max(commits, key=lambda path: int(path.name))
-    return BatchTimes(first_begun(checkpoint), last.stat().st_mtime, len(commits))
 
 
 def stop(query: StreamingQuery) -> None:

@@ -1,18 +1,17 @@
 """How long a record takes from topic to topic: the contestants in turns, with nothing else running.
 
 Records are sent in three ways. One at a time: the next record is sent shortly after the last one has come
-out. And 50 or 1,000 a second, at random moments, regardless of the results. The sender and the reader of the
-results are processes of their own (`bench.traffic`). Each turn is a fresh start of a job, and is measured
-once it has had some traffic: 20 s of it the first time that a contestant with Spark does a job, because Java
-has all of Spark to compile, and 6 s otherwise. All are set up for latency: Kafka Streams has no cache and no
-linger; a count by hand writes a changelog too.
+out. And 50 or 1,000 a second, at random moments, regardless of the results. Each turn is a fresh start of a
+job, and is measured once it has had some traffic: 20 s of it the first time that a contestant with Spark does
+a job, because Java has all of Spark to compile, and 6 s otherwise. All are set up for latency: Millstream and
+Kafka Streams have no cache, the latter no linger; a count by hand writes a changelog too.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,9 +20,9 @@ from bench.children import Child, Failed
 from bench.contest import LABELS, Contest, hire
 from bench.figures import Progress, Report, Table, percentile, rounds
 from bench.lab import Lab, NotMeasured, OutOfTimeError
-from bench.traffic import PARTITIONS, latencies_ms
+from bench.traffic import KEYS, PARTITIONS, latencies_ms
 
-__all__ = ["MODES", "Turn", "measure", "report"]
+__all__ = ["MODES", "Traffic", "Turn", "measure", "report"]
 
 JOBS: Mapping[str, str] = {"map": "filter and map", "count": "count"}
 MODES: Mapping[str, str] = {
@@ -125,41 +124,72 @@ def _hire(lab: Lab, name: str) -> Any:
     return hire(lab, name, quick_to_answer=True)
 
 
+class Traffic:
+    """A sender, and a reader of the results from now on; each is a process of its own (`bench.traffic`)."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        held: ExitStack,
+        source: str,
+        output: str,
+        kind: str,
+        check: Callable[[], None],
+        *,
+        partitions: int = PARTITIONS,
+        before: int = 0,
+    ) -> None:
+        """
+        Args:
+            held: ends the processes.
+            kind: how the results are written, one of `traffic.FORMATS`.
+            check: raises what has ended the job.
+            before: how many records each key has had.
+        """
+
+        def child(role: str, *arguments: object) -> Child:
+            command = [sys.executable, "-m", "bench.traffic", role, lab.bootstrap_servers, source, *arguments]
+            return held.enter_context(Child(f"{role}er", command, lab.path("log")))
+
+        self._sender, self._reader = child("send", before), child("read", output, kind, partitions)
+        self._check, self._numbers = check, dict[str, int]()
+        self._reader.ask(_STARTED_S, do="until", numbers={}, timeout=0)  # now it is where the output ends
+
+    def at(self, rate: float, seconds: float, slack_s: float = _SLACK_S, keys: int = KEYS) -> list[float]:
+        """Send for this time, and wait for all results. Returns how long each took, in ms."""
+        asked = {"rate": rate, "seconds": seconds, "keys": keys}
+        sent = self._sender.ask(seconds + _SLACK_S, **asked)["sent"]
+        for key, number, _ in sent:
+            self._numbers[key] = max(number, self._numbers.get(key, 0))
+        self._check()
+        seen = self._reader.ask(slack_s + 5, do="until", numbers=self._numbers, timeout=slack_s)["seen"]
+        return latencies_ms([(key, number, when) for key, number, when in sent], seen)
+
+    def singles(self, times: int) -> list[float]:
+        """Send this many, each shortly after the previous result. Returns how long each took, in ms."""
+        taken: list[float] = self._reader.ask(_SLACK_S, do="singles", times=times)["ms"]
+        return taken
+
+
 def _turn(lab: Lab, contest: Contest, name: str, job: str, turn: Turn) -> dict[str, list[float]]:
     """One contestant, from the start of a job to its end; milliseconds by mode."""
     source, output = lab.topic("in", PARTITIONS), lab.topic("out", PARTITIONS)
     kind = "map" if job == "map" else "text" if name == "quix" else "long"
-    traffic = [sys.executable, "-m", "bench.traffic"]
     contestant = contest.of(name)
     contestant.wait_until_ready()
     with ExitStack() as held:
-        reader = held.enter_context(
-            Child("reader", [*traffic, "read", lab.bootstrap_servers, source, output, kind], lab.path("log"))
-        )
-        sender = held.enter_context(
-            Child("sender", [*traffic, "send", lab.bootstrap_servers, source], lab.path("log"))
-        )
+        traffic = Traffic(lab, held, source, output, kind, contestant.check)
         contestant.start(job, source, "", output)
-        numbers: dict[str, int] = {}
-
-        def at(rate: float, seconds: float, slack_s: float = _SLACK_S) -> list[float]:
-            sent = sender.ask(seconds + _SLACK_S, rate=rate, seconds=seconds)["sent"]
-            for key, number, _ in sent:
-                numbers[key] = max(number, numbers.get(key, 0))
-            contestant.check()
-            seen = reader.ask(slack_s + 5, do="until", numbers=numbers, timeout=slack_s)["seen"]
-            return latencies_ms([(key, number, when) for key, number, when in sent], seen)
-
-        at(20.0, 0.5, _STARTED_S)
-        at(50.0, turn.warm_s)
+        traffic.at(20.0, 0.5, _STARTED_S)
+        traffic.at(50.0, turn.warm_s)
         found = {}
         if turn.singles:
-            found["single"] = reader.ask(_SLACK_S, do="singles", times=turn.singles)["ms"]
+            found["single"] = traffic.singles(turn.singles)
         if turn.seconds:
-            found["50"] = at(50.0, turn.seconds)
+            found["50"] = traffic.at(50.0, turn.seconds)
         if turn.busy_s:
-            at(1000.0, turn.busy_s / 4)
-            found["1000"] = at(1000.0, turn.busy_s)
+            traffic.at(1000.0, turn.busy_s / 4)
+            found["1000"] = traffic.at(1000.0, turn.busy_s)
         contestant.stop()
     for topic in (source, output):
         lab.kafka.delete_topic(topic)

@@ -27,10 +27,10 @@ Millstream, Kafka Streams in Java, Structured Streaming written by hand and Quix
 with the same records on one broker, each in its own process, in alternating rounds. Figures are medians of
 the rounds. Throughput is measured from the first record read to the last result written, so startup is not
 included. For throughput, Kafka Streams has caches of 256 MB, large batches, a commit every half second and a
-thread for each core; for latency, it has no cache and no linger. Spark by hand has the settings that
-Millstream gives its own Spark. It writes a count to two topics, as Millstream does with its changelog. Quix
-Streams gets fewer records, because it takes longer for each. Latency is measured after some traffic: 20 s of
-it for a job on Spark, because Java has all of Spark to compile, and 6 s for the others.
+thread for each core; for latency, it has no cache and no linger, and Millstream no cache. Spark by hand has
+the settings that Millstream gives its own Spark. It writes a count to two topics, as Millstream does with its
+changelog. Quix Streams gets fewer records, because it takes longer for each. Latency is measured after some
+traffic: 20 s of it for a job on Spark, because Java has all of Spark to compile, and 6 s for the others.
 
 The goals compare the four on this machine and say nothing about another one. [What a load
 needs](sizing.md) estimates larger ones."""

@@ -1,8 +1,9 @@
 """How costs grow: one thing at a time is made larger, with 50 records a second through a count.
 
-A micro-batch's time runs from its first file in the checkpoint to its last one. CPU seconds are those of the
-client, its JVM, and whatever else belongs to it. The large store is filled without Kafka, in the way a
-restore does it, and read at random.
+The age of a result is the time since its record was sent. More than 20 keys are in the topic beforehand, and
+are counted first, which the group's committed offsets tell. CPU seconds are those of the client, its JVM, and
+whatever else belongs to it. The large store is filled without Kafka, in the way a restore does it, and read
+at random.
 """
 
 from __future__ import annotations
@@ -10,35 +11,33 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from bench.children import Child, Failed, usage
+from bench.children import Failed, usage
 from bench.contest import PythonContestant
 from bench.figures import Progress, Report, Table, median
 from bench.lab import Lab, NotMeasured, OutOfTimeError
+from bench.latency import Traffic
 from bench.standalone import standalone
 from bench.words import produce, wait_for
 from millstream.model import TaskId
 from millstream.stores.rocksdb_store import RocksDBStore
 from millstream.stores.updater import MAX_RECORDS
 
-__all__ = ["Point", "again", "batch_ms", "measure", "report"]
+__all__ = ["Point", "again", "measure", "report"]
 
 _RATE = 50.0
-_WARM_S = 3.0
-_WARM_BATCHES = 10
+_WARM_S, _NEW_WARM_S = 3.0, 15.0
+"""How long records flow before anything is measured; the latter in a new process."""
 _READ_S = 120.0
 _KEYS_A_SECOND = 20_000
-"""A first micro-batch that reads keys more slowly than this is given up."""
-_MOST_RECORDS = 1_000_000
-"""Of a micro-batch. Its results are in memory until it is done; ten million do not fit in the usual heap."""
-_WORKERS = 2
+"""A client that counts the keys more slowly than this is given up."""
+_WORKERS, _CORES = 2, 2
+"""Spark needs a slot, here a core of a worker, for each partition, and one that stays free."""
 _VALUE = 1000
 
 
@@ -47,7 +46,7 @@ class Point:
     """One size of one thing."""
 
     what: int
-    batch_ms: float
+    age_ms: float
     cores: float
     memory_mb: float
     note: str = ""
@@ -152,14 +151,11 @@ class _Client:
         if keys > 20:
             records = ({"key": f"k{number}", "value": "keep-0"} for number in range(keys))
             produce(lab.bootstrap_servers, source, records)
-        checkpoints = lab.path("checkpoints")
-        settings = {
-            **self._settings,
-            "checkpoint.location": str(checkpoints),
-            "max.batch.records": str(_MOST_RECORDS),
-        }
+        application = lab.name("scale")
+        settings = {**self._settings, "application.id": application}
         try:
             with ExitStack() as held:
+                warm_s = _WARM_S if self._contestant else _NEW_WARM_S
                 if self._contestant is None:
                     self._contestant = PythonContestant(lab, "millstream", self._settings)
                     self._contestant.wait_until_ready()
@@ -171,44 +167,27 @@ class _Client:
                     held.callback(other.close)
                     other.start(job, left, "", output, settings)
                     all_of_them.append(other)
-                return self._measured(what, mine, all_of_them, checkpoints, source, keys, seconds)
+                before = int(keys > 20)
+                wait_for(
+                    lambda: lab.committed(application, source, partitions) >= before * keys,
+                    _READ_S + keys / _KEYS_A_SECOND,
+                    "commit of all keys",
+                    lambda: _is_well(mine),
+                )
+                traffic = Traffic(
+                    lab, held, source, output, "long", mine.check, partitions=partitions, before=before
+                )
+                traffic.at(_RATE, warm_s, _READ_S, keys)
+                used, begun = sum(one.used().cpu_s for one in all_of_them), time.monotonic()
+                ages = traffic.at(_RATE, seconds, _READ_S, keys)
+                cores = (sum(one.used().cpu_s for one in all_of_them) - used) / (time.monotonic() - begun)
+                memory = sum(one.used().memory_mb for one in all_of_them)
+                for one in reversed(all_of_them):
+                    one.stop()
+                return Point(what, median(ages), cores, memory)
         except BaseException:
             self._close()
             raise
-
-    def _measured(
-        self,
-        what: int,
-        mine: PythonContestant,
-        all_of_them: Sequence[PythonContestant],
-        checkpoints: Path,
-        source: str,
-        keys: int,
-        seconds: float,
-    ) -> Point:
-        command = [sys.executable, "-m", "bench.traffic", "send", self._lab.bootstrap_servers, source]
-        with Child("sender", command, self._lab.path("log")) as sender:
-            sender.ask(_READ_S, rate=_RATE, seconds=_WARM_S, keys=keys)
-            wait_for(
-                lambda: _committed(checkpoints) > keys // _MOST_RECORDS,
-                _READ_S + keys / _KEYS_A_SECOND,
-                "micro-batch",
-                lambda: _is_well(mine),
-            )
-            until = time.monotonic() + 5 * _WARM_S
-            while _committed(checkpoints) < _WARM_BATCHES and time.monotonic() < until:
-                sender.ask(_READ_S, rate=_RATE, seconds=1.0, keys=keys)
-            before, begun = sum(one.used().cpu_s for one in all_of_them), time.monotonic()
-            since = time.time()
-            sender.ask(_READ_S, rate=_RATE, seconds=seconds, keys=keys)
-            cores = (sum(one.used().cpu_s for one in all_of_them) - before) / (time.monotonic() - begun)
-        wait_for(lambda: batch_ms(checkpoints, since) is not None, _READ_S, "micro-batch")
-        taken = batch_ms(checkpoints, since)
-        memory = sum(one.used().memory_mb for one in all_of_them)
-        for one in reversed(all_of_them):
-            one.stop()
-        assert taken is not None
-        return Point(what, taken, cores, memory)
 
 
 def _is_well(contestant: PythonContestant) -> bool:
@@ -216,35 +195,16 @@ def _is_well(contestant: PythonContestant) -> bool:
     return True
 
 
-def _committed(checkpoints: Path) -> int:
-    """How many micro-batches are committed."""
-    return sum(1 for _ in checkpoints.rglob("commits/[0-9]*"))
-
-
-def batch_ms(checkpoints: Path, since: float = 0.0) -> float | None:
-    """The median time of the micro-batches committed after the time `since`; None if there are none."""
-    found = []
-    for commit in checkpoints.rglob("commits/[0-9]*"):
-        try:
-            ended = commit.stat().st_mtime
-            begun = (commit.parent.parent / "offsets" / commit.name).stat().st_mtime
-        except FileNotFoundError:
-            continue  # an old one, deleted in the meantime
-        if ended > since:
-            found.append((ended - begun) * 1000)
-    return median(found) if found else None
-
-
 def _on_a_cluster(lab: Lab, workers: int, seconds: float) -> Point:
     """The same count on executors of a standalone cluster: a master and workers on the loopback."""
-    with standalone(lab.path("cluster"), workers) as cluster, ExitStack() as held:
+    with standalone(lab.path("cluster"), workers, cores=_CORES) as cluster, ExitStack() as held:
         client, pids = _Client(lab, held, dict(cluster.settings)), [cluster.master, *cluster.workers]
         before, begun = sum(usage(pid).cpu_s for pid in pids), time.monotonic()
         point = client.point(workers, seconds=seconds)
         used = (sum(usage(pid).cpu_s for pid in pids) - before) / (time.monotonic() - begun)
         memory = sum(usage(pid).memory_mb for pid in pids)
         note = f"the workers used {used:.2f} cores, including their start"
-        return Point(workers, point.batch_ms, point.cores, point.memory_mb + memory, note)
+        return Point(workers, point.age_ms, point.cores, point.memory_mb + memory, note)
 
 
 def _store(lab: Lab, megabytes: int, tell: Progress) -> Point:
@@ -290,14 +250,15 @@ def report(found: dict[str, list[Point]], why: dict[str, str]) -> Report:
         rows = tuple(
             (
                 f"{point.what:,}",
-                f"{point.batch_ms:.0f}" if point.batch_ms else "-",
+                f"{point.age_ms:.0f}" if point.age_ms else "-",
                 f"{point.cores:.2f}",
                 f"{point.memory_mb:,.0f}",
                 point.note,
             )
             for point in points
         )
-        tables.append(Table(f"Scale: {what}", (what, "ms per micro-batch", "cores busy", "MB", ""), rows))
+        columns = (what, "median age of a result, ms", "cores busy", "MB", "")
+        tables.append(Table(f"Scale: {what}", columns, rows))
     if why:
         notes = tuple((what, reason) for what, reason in why.items())
         tables.append(Table("Scale: not measured", ("what", "why"), notes))

@@ -30,18 +30,15 @@ cores and machines without loss, which no system achieves. Start from the order 
 own job. [Sizing](deploy/sizing.md) says what takes memory, cores and disk."""
 _COSTS = """\
 CPU time and memory are those of the client, its JVM and its Python workers under full load. They include the
-client's start, and exclude the broker. Memory that processes share counts once. A micro-batch has a fixed
-cost as well, so a record costs more where there are few of them."""
+client's start, and exclude the broker. Memory that processes share counts once. A commit has a fixed cost as
+well, so a record costs more where there are few of them."""
 _FORMULAS = f"""\
 - **Cores** = records a second / 1,000,000 * seconds for a million / {_SPARE}. The rest is spare, for
   peaks, handovers and restores.
-- **Slots and partitions**: Spark runs a task for each partition of a source, and for each shuffle
-  partition. Each task takes a slot (a core, in `local[*]` and on a cluster). Two partitions for each core
-  keep all cores busy when keys are unevenly distributed. Set `spark.sql.shuffle.partitions` to the number of
-  cores; the first start of a query fixes it. Real-Time Mode needs a slot for every task of all stages at
-  once: the source partitions plus the shuffle partitions.
+- **Partitions**: two for each core keep all cores busy when keys are unevenly distributed. On a cluster,
+  every task also holds a [slot](cluster.md#slots) all the time.
 - **Memory** = the measured memory for each {_CORES_OF_MEMORY} cores, plus twice {_CACHED:.0%} of the state:
-  Spark keeps the state, and the store that queries read has a copy. The {_CACHED:.0%}, for RocksDB's caches,
+  tasks keep the state, and the store that queries read has a copy. The {_CACHED:.0%}, for RocksDB's caches,
   indexes and filters, are a rule of thumb and not a measurement.
 - **Disk** = three times the state for each of the two copies, because compaction writes before it deletes:
   also a rule of thumb.
@@ -49,14 +46,14 @@ _FORMULAS = f"""\
   that for jobs with state, because of the changelog. Replication adds traffic between brokers.
   {_OVERHEAD} bytes for Kafka's format, the key and headers are an upper bound."""
 _NEEDS = """\
-The memory in this table is without state. The number of results for each record was measured with large
-micro-batches, which merge the updates of a key. With small ones there are more results, up to one for each
-record and window."""
+The memory in this table is without state. The number of results for each record was measured at full load,
+where caches merge the many updates of a key between two commits. With less traffic there are more results, up
+to one for each record and window."""
 _GROWTH = """\
 `make bench ARGS=scale` sends 50 records a second through a count and varies one thing at a time. It measures
-how long a micro-batch takes and how many cores are busy. Where these figures are flat, the formulas hold.
-Where they rise, the formulas are too optimistic. All run in one JVM, in this order, so it gets faster with
-time, and keeps the heap that it has grown to. A backlog is read in micro-batches of a million records."""
+how old a result is when it can be read, and how many cores are busy. Where these figures are flat, the
+formulas hold. Where they rise, the formulas are too optimistic. All run in one JVM, in this order, so it gets
+faster with time, and keeps the heap that it has grown to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ def need(cost: Costs, rate: float, *, record_bytes: int = 100, state_gb: float =
     """What this many records a second need.
 
     Args:
-        state_gb: the state of all keys together. It is kept twice, by Spark and by the store that queries
+        state_gb: the state of all keys together. It is kept twice, by tasks and by the store that queries
             read.
     """
     cores = rate / 1e6 * cost.cpu_s / _SPARE
@@ -181,11 +178,11 @@ def _scaled(scale: Mapping[str, Any]) -> list[str]:
     for kind, points in scale.items():
         if kind == "why":
             continue
-        columns = (kind, "ms per micro-batch", "cores busy", "MB", "")
+        columns = (kind, "median age of a result, ms", "cores busy", "MB", "")
         rows = tuple(
             (
                 str(point["what"]),
-                f"{point['batch_ms']:.0f}" if point["batch_ms"] else "",
+                f"{point['age_ms']:.0f}" if point["age_ms"] else "",
                 f"{point['cores']:.2f}",
                 f"{point['memory_mb']:,.0f}",
                 point.get("note", ""),

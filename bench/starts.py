@@ -61,10 +61,9 @@ def measure(lab: Lab, *, quick: bool, tell: Progress, budget_s: float) -> Report
 
 def _start(lab: Lab, name: str, source: str, without: list[tuple[float, Start]]) -> Start:
     output = lab.topic("out", PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
-    checkpoints = {"checkpoint.location": str(lab.path("checkpoints"))}
     tally = Tally(TEXT if name == "quix" else LONG)
     begun = time.time()
-    contestant = _hired(lab, name, checkpoints)
+    contestant = _hired(lab, name)
     try:
         if isinstance(contestant, PythonContestant):
             contestant.begin("words", source, "", output)
@@ -76,20 +75,20 @@ def _start(lab: Lab, name: str, source: str, without: list[tuple[float, Start]])
         if isinstance(contestant, PythonContestant):
             contestant.begun_running()
             if name == "millstream":
-                without.append(_without_pipelines(lab, checkpoints, source, output))
+                without.append(_without_pipelines(lab, source, output))
     finally:
         contestant.close()
     return Start(done.at - begun, used.cpu_s, used.memory_mb)
 
 
-def _hired(lab: Lab, name: str, settings: dict[str, str]) -> Contestant:
-    return hire(lab, name, settings={**settings, "keep": False} if name == "millstream" else {})
+def _hired(lab: Lab, name: str) -> Contestant:
+    return hire(lab, name, settings={"keep": False} if name == "millstream" else {})
 
 
-def _without_pipelines(lab: Lab, settings: dict[str, str], source: str, output: str) -> tuple[float, Start]:
+def _without_pipelines(lab: Lab, source: str, output: str) -> tuple[float, Start]:
     """A client that joins: how long it took from `start()` to RUNNING, and the whole process."""
     begun = time.time()
-    joining = _hired(lab, "millstream", settings)
+    joining = _hired(lab, "millstream")
     assert isinstance(joining, PythonContestant)
     try:
         joining.begin("words", source, "", output)

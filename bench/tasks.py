@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.contest import PythonContestant
 from bench.figures import Progress, Report, Table, median, ratios
@@ -164,18 +163,12 @@ def _ends(lab: Lab, topic: str) -> list[int]:
 
 
 def _wait_until_committed(lab: Lab, contestant: _Java | _Tasks, group: str, topic: str, size: int) -> None:
-    admin = AdminClient({"bootstrap.servers": lab.bootstrap_servers})
-    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     deadline = time.monotonic() + _DONE_S * lab.patience
-    done = 0
-    while done < size:
+    while (done := lab.committed(group, topic, PARTITIONS)) < size:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{done:,} of {size:,} records are committed after {_DONE_S:g} s")
         contestant.check()
         time.sleep(_ASKED_S)
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
-        found = next(iter(asked.values())).result(10).topic_partitions
-        done = sum(max(0, place.offset) for place in found)
 
 
 def _times(lab: Lab, topic: str) -> tuple[float, float]:

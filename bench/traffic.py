@@ -1,10 +1,11 @@
 """Sends records at a given rate, and notes when each result arrives: two processes beside the contestants.
 
-    python -m bench.traffic send | read SERVERS TOPIC [OUTPUT FORMAT]
+    python -m bench.traffic send SERVERS TOPIC BEFORE | read SERVERS TOPIC OUTPUT FORMAT PARTITIONS
 
-The value of a record is `keep-N`, where N is the number of records that its key has had. A map returns that
-number. A count returns how many records the key has had; since a micro-batch merges updates, a record is out
-as soon as its number or a higher one is. Times come from the clock that all processes of a machine share.
+The value of a record is `keep-N`, where N is the number of records that its key has had, BEFORE of them from
+elsewhere. A map returns that number. A count returns how many records the key has had; since a cache or a
+micro-batch merges updates, a record is out as soon as its number or a higher one is. Times come from the
+clock that all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 __all__ = ["FORMATS", "latencies_ms", "main"]
 
@@ -49,8 +50,8 @@ def latencies_ms(sent: list[tuple[str, int, float]], seen: Mapping[str, Mapping[
 class _Sender:
     """Sends at random moments, at a given rate, regardless of the results."""
 
-    def __init__(self, servers: str, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, servers: str, topic: str, before: int = 0) -> None:
+        self._topic, self._before = topic, before
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, **_QUIET})
         self._sent_of: dict[str, int] = {}
 
@@ -68,7 +69,7 @@ class _Sender:
         return sent
 
     def one(self, key: str) -> tuple[str, int, float]:
-        number = self._sent_of[key] = self._sent_of.get(key, 0) + 1
+        number = self._sent_of[key] = self._sent_of.get(key, self._before) + 1
         at = time.monotonic()
         self._producer.produce(self._topic, b"keep-%d" % number, key)
         self._producer.poll(0)
@@ -76,9 +77,9 @@ class _Sender:
 
 
 class _Reader:
-    """Notes when each number of a key was reached."""
+    """Notes when each number of a key was reached, from now on."""
 
-    def __init__(self, servers: str, source: str, output: str, kind: str) -> None:
+    def __init__(self, servers: str, source: str, output: str, kind: str, partitions: int) -> None:
         self._number_of = FORMATS[kind]
         self._sender = _Sender(servers, source)
         self._consumer = Consumer(
@@ -90,7 +91,10 @@ class _Reader:
                 **_QUIET,
             }
         )
-        self._consumer.assign([TopicPartition(output, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+        places = [TopicPartition(output, number) for number in range(partitions)]
+        for place in places:
+            _, place.offset = self._consumer.get_watermark_offsets(place, timeout=_PATIENCE_S)
+        self._consumer.assign(places)
         self._reached: dict[str, int] = {}
         self._seen: dict[str, dict[str, float]] = {}
 
@@ -140,8 +144,8 @@ def main() -> None:
         os._exit(0)  # the parent is gone
 
     threading.Thread(target=read, name="input", daemon=True).start()
-    sender = _Sender(servers, topic) if role == "send" else None
-    reader = _Reader(servers, topic, *rest) if role == "read" else None
+    sender = _Sender(servers, topic, int(rest[0])) if role == "send" else None
+    reader = _Reader(servers, topic, rest[0], rest[1], int(rest[2])) if role == "read" else None
     while True:
         try:
             what = json.loads(lines.get(timeout=None if sender else 0.0))

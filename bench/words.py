@@ -24,9 +24,11 @@ __all__ = [
     "QUIET",
     "WORDS_PER_LINE",
     "OutputWatcher",
+    "first_read",
     "from_big_endian",
     "is_up",
     "naive",
+    "positions",
     "produce",
     "produce_lines",
     "producer_options",
@@ -240,3 +242,15 @@ def is_up(streams: KafkaStreams) -> Callable[[], bool]:
         return streams.state not in (KafkaStreams.State.ERROR, KafkaStreams.State.NOT_RUNNING)
 
     return check
+
+
+def positions(streams: KafkaStreams) -> int:
+    """How far a client has read its topics, in records of all partitions."""
+    running = (each for thread in streams.metadata_for_local_threads() for each in thread.pipelines)
+    return sum(sum(each.position.values()) for each in running)
+
+
+def first_read(streams: KafkaStreams, timeout_s: float) -> float:
+    """Wait until a client has read something. Returns the time of day."""
+    wait_for(lambda: positions(streams) > 0, timeout_s, "record that is read", is_up(streams))
+    return time.time()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from bench import latency, starts, throughput
 from bench.contest import Outcome, Run
 from bench.figures import Goal, Report, Table
 from bench.page import bars, machine, markdown, page, plots
-from bench.scale import Point, again, batch_ms
+from bench.scale import Point, again
 from bench.scale import report as scale_report
 from bench.sizing import Costs, costs, need
 from bench.sizing import page as sizing_page
@@ -158,21 +157,6 @@ def test_the_sizing_page_says_what_is_not_measured_and_how_costs_grow() -> None:
     assert "**not measured**" in text
     assert "| word count, lines of 5 words | 4.0 | 700 | 0.50 |" in text
     assert "| 10000 | 80 | 0.40 | 900 |" in text
-
-
-def test_a_micro_batch_takes_from_its_first_file_to_its_last(tmp_path: Path) -> None:
-    """A micro-batch that is not committed, or was committed before, does not count."""
-    import os
-
-    for part in ("offsets", "commits"):
-        (tmp_path / "p0.1" / part).mkdir(parents=True)
-    for number, (begun, ended) in enumerate(((10.0, 10.5), (20.0, 20.1), (30.0, 30.3), (40.0, None))):
-        for part, at in (("offsets", begun), ("commits", ended)):
-            if at is not None:
-                (tmp_path / "p0.1" / part / str(number)).touch()
-                os.utime(tmp_path / "p0.1" / part / str(number), (at, at))
-    assert batch_ms(tmp_path, 15.0) == pytest.approx(200.0)
-    assert batch_ms(tmp_path, 50.0) is None
 
 
 def test_a_record_that_never_came_out_is_an_error() -> None:

@@ -2,8 +2,7 @@
 
 It counts the words of a topic, and adds up their lengths with functions of a module of its own, `lengths`,
 which executors get from the client. Prints RUNNING when it is; then one line of JSON for each line that it
-reads from its input: what its stores have, its health, and how it failed to start beside a directory that
-executors do not have.
+reads from its input: what its stores have, and its health.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from millstream import (
     Materialized,
     Serdes,
     StreamsBuilder,
-    StreamsException,
     Topology,
 )
 
@@ -40,23 +38,6 @@ def topology(topic: str) -> Topology:
     return builder.build()
 
 
-def refusal(topic: str, config: dict[str, Any]) -> str:
-    """What a client says whose checkpoints are in a directory that is another one in each process."""
-    elsewhere = {
-        "application.id": f"{config['application.id']}-alone",
-        "checkpoint.location": "/proc/self/cwd/checkpoints",
-    }
-    streams = KafkaStreams(topology(topic), {**config, **elsewhere})
-    streams.start()
-    try:
-        streams.wait(WAIT)
-    except StreamsException as error:
-        return f"{type(error).__name__}: {error}"
-    finally:
-        streams.close()
-    return "it runs"
-
-
 def main(servers: str, application_id: str, topic: str, state_dir: str, settings: str) -> None:
     os.chdir(Path(state_dir).parent)  # so that what is made beside each process is the test's
     config = {
@@ -68,8 +49,6 @@ def main(servers: str, application_id: str, topic: str, state_dir: str, settings
     }
 
     def answer(streams: KafkaStreams, line: str) -> dict[str, Any]:
-        if line == "refusal":
-            return {"refusal": refusal(topic, config)}
         return {
             "counts": content(streams, "counts"),
             "lengths": content(streams, "lengths"),

@@ -28,12 +28,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
 LENGTHS = """
 def lower(line):
-    return line and line.lower()  # rows of tasks that are no records have none
+    return line.lower()
 
 def added(key, word, total):
     return total + len(word)
 """
-BACKLOG = {"batches": 1_000, "tasks": 20_000}
+BACKLOG = 20_000
 """How many lines are still being counted when a worker is killed."""
 WORDS = ["alpha", "beta", "gamma", "delta", "be"]
 
@@ -102,9 +102,9 @@ class Counting:
             self._producer.poll(0)
         assert self._producer.flush(30) == 0
 
-    def ask(self, question: str = "") -> dict[str, Any]:
+    def ask(self) -> dict[str, Any]:
         assert self.app.process.stdin is not None
-        self.app.process.stdin.write(f"{question}\n")
+        self.app.process.stdin.write("\n")
         self.app.process.stdin.flush()
         return dict(json.loads(self.app.next_line()))
 
@@ -129,38 +129,29 @@ class Counting:
             self.app.process.kill()
 
 
-@pytest.mark.parametrize("way", ["batches", "tasks"])
 def test_counts_on_a_cluster_are_exact_though_a_worker_is_killed(
-    way: str, kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: EmbeddedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Executors get kernel, connector and package from the client. A worker is killed in the middle of a
-    backlog: that is told in health and log, and the client goes on. One that keeps checkpoints where
-    executors do not see them is refused; tasks share no directory."""
-    monkeypatch.setenv("MILLSTREAM_ENGINE", way)
-    is_tasks = way == "tasks"
+    """Executors get kernel, connector and package from the client, and share no directory. A worker is killed
+    in the middle of a backlog: that is told in health and log, and the client goes on."""
     monkeypatch.syspath_prepend(tmp_path)  # where the client finds `lengths`
     python = bare_python(tmp_path)
     options = java_options().split()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     # Six tasks run all the time, and one slot stays free, also when a worker is lost.
-    cores = 7 if is_tasks else 1
     with standalone(
-        tmp_path / "cluster", 2, cores=cores, memory_mb=512, java_options=options, environment=environment
+        tmp_path / "cluster", 2, cores=7, memory_mb=512, java_options=options, environment=environment
     ) as cluster:
-        counting = Counting(kafka, tmp_path, cluster, python, f"standalone-{way}")
+        counting = Counting(kafka, tmp_path, cluster, python, "standalone")
         try:
             assert counting.app.next_line(180) == "RUNNING"
             counting.produce(50)
             wait_until(counting.is_exact, "what is there is counted", 60)
             wait_until(partial(both, cluster), "both workers have an executor", 30)
             assert counting.ask()["health"]["details"]["lost_executors"] == []
-            if not is_tasks:
-                refusal = counting.ask("refusal")["refusal"]
-                here = "SetupException: checkpoints are in '/proc/self/cwd/checkpoints"
-                assert refusal.startswith(here), refusal
 
             before = counting.counted()
-            counting.produce(BACKLOG[way])
+            counting.produce(BACKLOG)
             wait_until(lambda: counting.counted() > before, "it counts the backlog", 60)
             os.kill(cluster.workers[0], signal.SIGKILL)
             wait_until(lambda: counting.ask()["health"]["details"]["lost_executors"], "it is told", 60)

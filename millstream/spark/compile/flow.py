@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.serdes.serde import Serde
-from millstream.spark.compile.outlines import outlined, references, together
+from millstream.spark.compile.outlines import for_own_rows, outlined, references, together
 from millstream.topology.columns import RecordContext
 from millstream.topology.nodes import Node
 
@@ -202,6 +202,9 @@ class Flow:
         """Add a column, and return its new name."""
         name = self.names.new(kind)
         added = self.outline.select(column.alias(name))
+        told = for_own_rows(added, CONTROL)
+        if told is not None:
+            column, added = told, self.outline.select(told.alias(name))
         needed = references(added)
         depth = max((self._depths[each] + 1 for each in needed if each in self._depths), default=0)
         if depth == len(self._gathered):

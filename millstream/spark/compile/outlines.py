@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 from millstream.spark.jvm.java_names import java_class
 
-__all__ = ["outlined", "references", "together"]
+__all__ = ["for_own_rows", "outlined", "references", "together"]
 
 
 def outlined(df: DataFrame) -> DataFrame:
@@ -24,6 +25,19 @@ def together(outline: DataFrame, selected: DataFrame) -> DataFrame:
 def references(selected: DataFrame) -> list[str]:
     """The names of the columns of an outline that the columns selected from it are computed from."""
     return list(_outline(selected).references(selected._jdf))
+
+
+def for_own_rows(selected: DataFrame, control: str) -> Column | None:
+    """A column, which was selected from an outline, with Python functions that are called with the rows of
+    its stream alone; None if it has none.
+
+    Args:
+        control: the name of the column that is 0 in records.
+    """
+    found = java_class(selected.sparkSession._jvm, "io.millstream.kernel.task.OwnRows").of(
+        selected._jdf, control
+    )
+    return None if found is None else ClassicColumn(found)
 
 
 def _outline(df: DataFrame) -> Any:

@@ -10,8 +10,11 @@ As in Kafka Streams, there are two topics between the tables, so that each is pa
 
 The left table is kept once, for the first and for the last of these. The bytes are those of Kafka Streams:
 
-    request   {0x00, or 0x80 where there is no hash}{what to do}{hash of the left value, 16 bytes}{left key}
+    request   {0x01, or 0x81 where there is no hash}{what to do}{hash of the left value, 16 bytes}{left key}
+              {partition of the left row, 4 bytes}
     answer    {0x00, or 0x80 where there is no hash}{hash of the left value, 16 bytes}{right value}
+
+An answer goes to the partition that the request names, however the left table is partitioned.
 
 Source: org.apache.kafka.streams.kstream.internals.foreignkeyjoin.
 Differs: the hash is MD5, which Spark has, and not Murmur3.
@@ -58,8 +61,10 @@ __all__ = [
 
 _FORGET, _FORGET_AND_ANSWER, _ANSWER, _ANSWER_IF_FOUND = (bytes([code]) for code in range(4))
 """What to do with a notification. Source: SubscriptionWrapper.Instruction."""
-_HASHED, _UNHASHED = bytes([0x00]), bytes([0x80])
-_HASH = 16
+_REQUEST, _ANSWERED = (bytes([0x01]), bytes([0x81])), (bytes([0x00]), bytes([0x80]))
+"""How requests and answers begin: their versions; with a hash, and without one."""
+_HASH, _PARTITION = 16, 4
+"""Sizes in bytes."""
 
 
 def is_ready(node: Node, nodes: Collection[Node], begun: Collection[Node]) -> bool:
@@ -111,8 +116,9 @@ def visit_foreign_key_lookup(building: Building, node: ForeignKeyLookup) -> None
     content = F.col(lane.value)
     read = serde_columns.from_bytes(key_serde, F.col(lane.key), F.lit(f"{node.name}: a foreign key"))
     key = flow.with_column("k", read)
-    hashed = F.substring(content, 1, 1) == F.lit(_HASHED)
-    name = flow.with_column("k", _rest(content, 3, hashed))
+    hashed = F.substring(content, 1, 1) == F.lit(_REQUEST[0])
+    behind = _rest(content, 3, hashed)
+    name = flow.with_column("k", F.substring(behind, F.lit(1), F.octet_length(behind) - _PARTITION))
     stays = F.substring(content, 2, 1).isin(F.lit(_ANSWER), F.lit(_ANSWER_IF_FOUND))
     building.carried[node] = name, flow.with_column("f", stays)
     building.wait(node, flow, replace(lane, key=key, key_serde=key_serde))
@@ -197,7 +203,9 @@ def _send_changes(building: Building, node: ForeignKeySubscribe, flow: Flow, fou
     asked = F.coalesce(_asked(node.type, (there[0], new), (there[1], old)), nothing)
     lane, element = flow.explode(lane, asked)
     hashed, name = (F.col(each) for each in content)
-    value = _framed(hashed, F.col(element)["code"], name)
+    # Behind an operator rows have no partition of a topic; a task's number is that of all its partitions.
+    partition = F.unhex(F.lpad(F.hex(F.spark_partition_id()), 2 * _PARTITION, "0"))
+    value = F.concat(_framed(_REQUEST, hashed, F.col(element)["code"], name), partition)
     key = flow.with_column("k", F.col(element)["key"])
     _send(building, node, topic, flow, lane, F.col(key), F.col(flow.with_column("v", value)))
 
@@ -240,9 +248,11 @@ def _answer(building: Building, node: ForeignKeyLookup, flow: Flow, found: JoinC
     what = f"{node.name}: the value of the right table"
     content = serde_columns.to_bytes(value_serde, row, flow.type_of(found.right), what)
     content = F.when(changed | (code != F.lit(_FORGET_AND_ANSWER)), content)
-    hashed = F.when(F.substring(request, 1, 1) == F.lit(_HASHED), F.substring(request, 3, _HASH))
-    value = _framed(hashed, F.lit(b""), F.coalesce(content, F.lit(b"")))
-    _send(building, node, topic, flow, lane, F.col(name), F.col(flow.with_column("v", flow.own(lane, value))))
+    hashed = F.when(F.substring(request, 1, 1) == F.lit(_REQUEST[0]), F.substring(request, 3, _HASH))
+    value = _framed(_ANSWERED, hashed, F.lit(b""), F.coalesce(content, F.lit(b"")))
+    sent = F.col(flow.with_column("v", flow.own(lane, value)))
+    partition = F.conv(F.hex(F.substring(request, -_PARTITION, _PARTITION)), 16, 10)
+    _send(building, node, topic, flow, lane, F.col(name), sent, partition)
 
 
 def _rows(building: Building, node: ForeignKeyJoin, flow: Flow, found: JoinColumns) -> Lane:
@@ -251,7 +261,7 @@ def _rows(building: Building, node: ForeignKeyJoin, flow: Flow, found: JoinColum
     assert isinstance(answers, Repartition)
     _, value_serde = _right_serdes(building, node, answers)
     answer, left = F.col(found.left), F.col(found.right)
-    with_hash = F.substring(answer, 1, 1) == F.lit(_HASHED)
+    with_hash = F.substring(answer, 1, 1) == F.lit(_ANSWERED[0])
     asked = F.when(with_hash, F.substring(answer, 2, _HASH))
     now = _hash(building, table, flow, found, found.right)
     lane = flow.narrow(
@@ -279,8 +289,8 @@ def _hash(building: Building, table: Node, flow: Flow, found: JoinColumns, value
     return F.unhex(F.md5(content))
 
 
-def _framed(hashed: Column, code: Column, content: Column) -> Column:
-    first = F.when(hashed.isNull(), F.lit(_UNHASHED)).otherwise(F.lit(_HASHED))
+def _framed(begins: tuple[bytes, bytes], hashed: Column, code: Column, content: Column) -> Column:
+    first = F.when(hashed.isNull(), F.lit(begins[1])).otherwise(F.lit(begins[0]))
     return F.concat(first, code, F.coalesce(hashed, F.lit(b"")), content)
 
 
@@ -312,9 +322,16 @@ def _right_serdes(building: Building, node: Node, topic: Repartition) -> tuple[S
 
 
 def _send(
-    building: Building, node: Node, topic: Repartition, flow: Flow, lane: Lane, key: Column, value: Column
+    building: Building,
+    node: Node,
+    topic: Repartition,
+    flow: Flow,
+    lane: Lane,
+    key: Column,
+    value: Column,
+    partition: Column | None = None,
 ) -> None:
     where = building.internal(topic.topic)
     lane, key, value = writable(building, node, flow, lane, key, value, where)
-    output = Output(topic=where, key=key, value=value, headers=True, letter=node.name)
+    output = Output(topic=where, key=key, value=value, partition=partition, headers=True, letter=node.name)
     building.pin(node, flow, lane, output)

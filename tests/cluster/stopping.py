@@ -85,7 +85,7 @@ class Running:
         """SIGKILL to the only client when it has written some results, and not all; start it again."""
         (client,) = self.cluster.clients
         before = self.proof.results()
-        self.write(40)
+        self.write(300)
         wait_until(lambda: self.proof.results() > before, client.told("it goes on"), 90)
         client.kill()
         assert any(self.proof.wrong()), "it was killed when all was done"

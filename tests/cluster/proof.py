@@ -76,7 +76,9 @@ class Proof:
         self._read: dict[str, object] = {}
         if any(program in JOINS for program in programs):
             self._read = {name: cluster.topic(name, partitions) for name in ("rows", "everywhere")}
-            like_java = {"partitioner": "murmur2_random"}  # as repartition topics are, which are joined with it
+            like_java = {
+                "partitioner": "murmur2_random"
+            }  # as repartition topics are, which are joined with it
             writer = Producer({"bootstrap.servers": cluster.servers, "log_level": 2, **like_java})
             for topic, word in itertools.product(self._read.values(), words):
                 writer.produce(str(topic), key=word.encode(), value=f"row of {word}".encode(), timestamp=1)

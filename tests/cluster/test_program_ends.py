@@ -44,7 +44,11 @@ def _is_clean(client: ClientProcess) -> bool:
 
 def _others_can_read(state_dir: Path, client: ClientProcess) -> list[str]:
     """What another user of the machine could enter, or read once inside."""
-    found = [state_dir, *state_dir.rglob("*")]
+    found = [
+        path
+        for path in (state_dir, *state_dir.rglob("*"))
+        if not any(re.fullmatch(r"\d+_\d+", part) for part in path.parent.parts)  # a task's, which is closed
+    ]
     open_to_others = [f"{path} {path.stat().st_mode:o}" for path in found if path.stat().st_mode & 0o007]
     for process in [each for each in client.family() if "java" in each.name()]:
         (umask,) = re.findall(r"Umask:\s*(\d+)", Path(f"/proc/{process.pid}/status").read_text())

@@ -8,10 +8,13 @@ import java.io.UncheckedIOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
@@ -67,11 +70,19 @@ final class TaskDirectory implements AutoCloseable {
         }
     }
 
+    /** For directories that only their owner can enter, where a file system has such. */
+    private static final FileAttribute<?>[] CLOSED =
+            FileSystems.getDefault().supportedFileAttributeViews().contains("posix")
+                    ? new FileAttribute<?>[] {
+                        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
+                    }
+                    : new FileAttribute<?>[0];
+
     /** Takes the directory, which is made if it does not exist. */
     TaskDirectory(Path path) {
         this.path = path;
         try {
-            Files.createDirectories(path);
+            Files.createDirectories(path, CLOSED);
             channel = FileChannel.open(path.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
             lock = locked();
         } catch (IOException error) {

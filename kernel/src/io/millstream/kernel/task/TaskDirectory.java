@@ -71,6 +71,7 @@ final class TaskDirectory implements AutoCloseable {
     }
 
     /** For directories that only their owner can enter, where a file system has such. */
+    @SuppressWarnings("resource") // the file system of all
     private static final FileAttribute<?>[] CLOSED =
             FileSystems.getDefault().supportedFileAttributeViews().contains("posix")
                     ? new FileAttribute<?>[] {

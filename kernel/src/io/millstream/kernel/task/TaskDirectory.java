@@ -70,7 +70,7 @@ final class TaskDirectory implements AutoCloseable {
         }
     }
 
-    /** For directories that only their owner can enter, where a file system has such. */
+    /** For directories that only their owner can enter, where a file system has such: executors make all of it. */
     @SuppressWarnings("resource") // the file system of all
     private static final FileAttribute<?>[] CLOSED =
             FileSystems.getDefault().supportedFileAttributeViews().contains("posix")

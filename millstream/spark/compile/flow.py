@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.serdes.serde import Serde
-from millstream.spark.compile.outlines import for_own_rows, outlined, references, together
+from millstream.spark.compile import outlines
 from millstream.topology.columns import RecordContext
 from millstream.topology.nodes import Node
 
@@ -164,7 +164,7 @@ class Flow:
 
     @df.setter
     def df(self, df: DataFrame) -> None:
-        self._df, self.outline = df, outlined(df)
+        self._df, self.outline = df, outlines.outlined(df)
         self._gathered, self._guards, self._depths = [], [], {}
 
     @property
@@ -179,7 +179,7 @@ class Flow:
         return F.lit(True) if lane.keep is None else F.col(lane.keep)
 
     def type_of(self, column: str) -> T.DataType:
-        return self.outline.schema[column].dataType
+        return outlines.type_of(self.outline, column)
 
     def type_for(self, column: Column) -> T.DataType:
         """The type that a column would have."""
@@ -201,17 +201,12 @@ class Flow:
     def with_column(self, kind: str, column: Column) -> str:
         """Add a column, and return its new name."""
         name = self.names.new(kind)
-        added = self.outline.select(column.alias(name))
-        told = for_own_rows(added, CONTROL)
-        if told is not None:
-            column, added = told, self.outline.select(told.alias(name))
-        needed = references(added)
+        self.outline, column, needed = outlines.add(self.outline, name, column, CONTROL)
         depth = max((self._depths[each] + 1 for each in needed if each in self._depths), default=0)
         if depth == len(self._gathered):
             self._gathered.append({})
         self._gathered[depth][name] = column
         self._depths[name] = depth
-        self.outline = together(self.outline, added)
         return name
 
     def guard(self, condition: Column) -> None:

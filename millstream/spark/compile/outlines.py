@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import types as T
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 from millstream.spark.jvm.java_names import java_class
 
-__all__ = ["for_own_rows", "outlined", "references", "together"]
+__all__ = ["add", "outlined", "type_of"]
 
 
 def outlined(df: DataFrame) -> DataFrame:
@@ -17,27 +18,27 @@ def outlined(df: DataFrame) -> DataFrame:
     return DataFrame(_outline(df).of(df._jdf), df.sparkSession)
 
 
-def together(outline: DataFrame, selected: DataFrame) -> DataFrame:
-    """An outline with further columns, which were selected from it."""
-    return DataFrame(_outline(outline).together(outline._jdf, selected._jdf), outline.sparkSession)
-
-
-def references(selected: DataFrame) -> list[str]:
-    """The names of the columns of an outline that the columns selected from it are computed from."""
-    return list(_outline(selected).references(selected._jdf))
-
-
-def for_own_rows(selected: DataFrame, control: str) -> Column | None:
-    """A column, which was selected from an outline, with Python functions that are called with the rows of
-    its stream alone; None if it has none.
+def add(outline: DataFrame, name: str, column: Column, control: str) -> tuple[DataFrame, Column, list[str]]:
+    """An outline with a further column.
 
     Args:
         control: the name of the column that is 0 in records.
+
+    Returns:
+        The outline; the column, whose Python functions are called with the rows of its stream alone; and the
+        names of the columns that it is computed from.
     """
-    found = java_class(selected.sparkSession._jvm, "io.millstream.kernel.task.OwnRows").of(
-        selected._jdf, control
+    added = _outline(outline).add(outline._jdf, name, column._jc, control)
+    names = str(added.references())
+    return (
+        DataFrame(added.outline(), outline.sparkSession),
+        ClassicColumn(added.column()),
+        names.split("\n") if names else [],
     )
-    return None if found is None else ClassicColumn(found)
+
+
+def type_of(outline: DataFrame, name: str) -> T.DataType:
+    return T._parse_datatype_json_string(_outline(outline).type(outline._jdf, name))
 
 
 def _outline(df: DataFrame) -> Any:

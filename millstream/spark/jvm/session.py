@@ -63,6 +63,7 @@ __all__ = [
     "has_jvm_ended",
     "how_jvm_ended",
     "is_jvm_ending",
+    "scratch_path",
     "with_settings",
 ]
 
@@ -651,6 +652,12 @@ def _scratch_for(conf: SparkConf, options: list[str]) -> PrivateDirectory | None
     if local:
         conf.set("spark.local.dir", str(scratch.path))
     return scratch
+
+
+def scratch_path(spark: SparkSession) -> Path | None:
+    """The directory that goes with Spark's Java process, whatever ends that; None if it is the user's."""
+    scratch = getattr(spark.sparkContext._gateway, "scratch", None)
+    return Path(scratch.path) if isinstance(scratch, PrivateDirectory) else None
 
 
 def _remove_scratch(gateway: Any) -> None:

@@ -187,6 +187,7 @@ DAMAGES: Mapping[str, tuple[Callable[[Path], None], str | None]] = {
 }
 
 
+@pytest.mark.timeout(240)  # a restore for each way
 def test_a_directory_that_is_not_the_tasks_own_is_wiped(world: World) -> None:
     """One line of the log says why, and the state is restored from the changelog."""
     counting = world()

@@ -263,6 +263,7 @@ def test_a_source_that_cannot_be_read_leaves_the_table_as_it_was(spark: SparkSes
         assert read(driver) == [("1", 5, "Bern")]
 
 
+@pytest.mark.timeout(300)
 def test_a_session_of_the_users_own(tmp_path: Path) -> None:
     """Handed over, its DataFrames are tables; else each case has a sentence. A function works in all."""
     program = Path(__file__).parent / "frames_of_a_users_session.py"
@@ -271,7 +272,7 @@ def test_a_session_of_the_users_own(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr[-3000:]

@@ -16,6 +16,7 @@ MOST = 8
 """So many programs share a topology."""
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("in_python", [False, True], ids=["columns", "python"])
 def test_each_record_leads_to_what_kafka_streams_makes_of_it(file: str, in_python: bool) -> None:

@@ -145,6 +145,7 @@ OUTSIDE: dict[str, set[str]] = {
         "dsl/early_functions.py",
     },
     "py4j": {"spark/"},
+    "pandas": {"spark/worker/own_rows.py"},  # whose functions are the user's, and of pandas
     # What the runtime sees of a cluster is in kafka/; who starts a broker also deletes topics on it.
     "confluent_kafka": {"kafka/", "broker/admin.py", "registry/topic.py"},
     "fastavro": {"serdes/registered.py"},

@@ -59,6 +59,8 @@ IN_SIGNATURES = {
 """Classes of Spark's inner packages of which its public interfaces speak; and where each may be used."""
 
 IN_TASKS = (
+    "org.apache.spark.api.python.PythonFunction",
+    "org.apache.spark.api.python.SimplePythonFunction",
     "org.apache.spark.TaskContext",
     "org.apache.spark.SparkEnv",
     "org.apache.spark.rdd.",

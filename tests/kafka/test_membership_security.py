@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -197,13 +198,14 @@ def test_what_doctor_says_of_rights(secured: Secured) -> None:
 
     def told(user: str) -> dict[str, Verdict]:
         facts = examine(secured.options(user, "right"), builder.build())
-        return {each.check: each for each in diagnose(facts)}
+        assert facts.cluster is not None
+        at_once = replace(facts.cluster, answer_ms=1.0)  # a busy machine is no matter of rights
+        return {each.check: each for each in diagnose(replace(facts, cluster=at_once))}
 
     mine = told("me")
-    assert {mine[check].grade for check in ("topics", "rights", "group")} == {Grade.OK}, mine
-    assert mine["broker"].grade is not Grade.FAILED, mine  # a slow answer is a warning
+    assert {mine[check].grade for check in ("broker", "topics", "rights", "group")} == {Grade.OK}, mine
     theirs = told("stranger")
-    assert theirs["broker"].grade is not Grade.FAILED, theirs
+    assert theirs["broker"].grade is Grade.OK, theirs
     assert theirs["topics"].grade is Grade.FAILED
     assert names[2] in theirs["topics"].says
     assert names[1] not in str(theirs)

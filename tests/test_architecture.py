@@ -84,6 +84,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "serdes": BASE | {"registry"},
     # what a program means
     "topology": BASE | {"serdes"},
+    # what a task does
+    "physical": BASE | {"topology"},
     "metrics": BASE | {"ports"},
     # Spark, Kafka and RocksDB, as the runtime sees them
     "ports": BASE | {"serdes", "topology"},
@@ -98,7 +100,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "remote": BASE | {"serdes", "stores", "query"},
     "server": BASE | {"remote", "metrics", "serdes", "stores", "query", "topology"},
     # the engines: never each other, nor the runtime
-    "spark": BASE | ON_THIS_MACHINE | {"ports", "serdes", "topology", "dsl", "processors", "registry"},
+    "spark": BASE
+    | ON_THIS_MACHINE
+    | {"ports", "serdes", "topology", "physical", "dsl", "processors", "registry"},
     "kafka": BASE | {"ports", "topology", "group"},
     # the operating model; engines only in the composition root, see MORE_IN
     "runtime": BASE

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from millstream.errors import TopologyException
+from millstream.physical.tables import is_joined
 from millstream.serdes.serde import Serde
 from millstream.spark.compile.building import Building
-from millstream.spark.compile.join_nodes import is_joined
 from millstream.spark.compile.kernel_operators import Item, item_of
 from millstream.spark.compile.spark_aggregates import Pending
 from millstream.spark.compile.stream_nodes import visit_merge
@@ -81,6 +80,7 @@ def visit_cogroup(building: Building, node: nodes.Cogroup) -> None:
     flow, lane, _ = building.take(merged)
     fold = nodes.Fold(Cogrouped(node.adders, tuple(readers)), node.initializer, node.merger)
     stands_in = nodes.Aggregate(node.name, (merged,), fold, node.stored, node.windows)
+    building.folds[node] = stands_in
     building.stands_for[stands_in] = node
     building.wait(stands_in, flow, lane)
 
@@ -99,29 +99,23 @@ def item_of_aggregation(building: Building, pending: Pending) -> Item:
         declared, lane.key_serde, building.context.default_key_serde, key_type
     )
     using = _fold_serdes(building, pending) if pending.is_fold else None
+    of = building.stands_for.get(node, node)
     is_cached = building.context.cached and (store is None or store.cached)
     item = item_of(
         pending,
         flow.df,
         building.names,
         key_serde if using is None else using.key,
-        at_once=not is_cached or is_joined(building, building.stands_for.get(node, node)),
+        at_once=not is_cached or is_joined(building.pipeline, of),
         using=using,
     )
     if item.core == "sessions" and not is_cached:
         # Source: KStreamSessionWindowAggregate, which then forwards records of its own.
         item = replace(item, settings={**item.settings, "bare": 1})
-    if isinstance(node, nodes.Aggregate) and not node.on_close:
-        item = replace(item, held_back=tuple(_right_behind(building, building.stands_for.get(node, node))))
-    return item
-
-
-def _right_behind(building: Building, node: Node) -> Iterable[nodes.Suppress]:
-    """The suppressions directly behind an aggregation, which hold back its updates as they are."""
-    for other in building.pipeline.nodes:
-        if isinstance(other, nodes.Suppress) and other.parents == (node,):
-            building.uses[node] -= 1
-            yield other
+    held_back = building.plan.held_back.get(of, ())
+    if held_back:
+        building.uses[of] -= len(held_back)
+    return replace(item, held_back=held_back)
 
 
 def _fold_serdes(building: Building, item: Pending) -> FoldSerdes:

@@ -19,13 +19,13 @@ from pyspark.sql import types as T
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import TopologyException
 from millstream.model import StoreKind
+from millstream.physical.plan import TaskPlan, needed_by
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.registered import RegistrySerde, bound, reading
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import registry_serdes, serde_columns
 from millstream.spark.compile.flow import Flow, Lane, Names
 from millstream.spark.compile.frame_columns import StaticFrame
-from millstream.spark.compile.kernel_joins import Side
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import Output
 from millstream.spark.run.dropped import SKIPPED
@@ -33,16 +33,13 @@ from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
     FrameTable,
-    GlobalRead,
     Node,
-    Process,
     Repartition,
     Source,
     Store,
-    StreamGlobalTableJoin,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline, global_read
+from millstream.topology.pipeline import Pipeline
 
 __all__ = [
     "Building",
@@ -106,36 +103,28 @@ class Building(ABC):
     A visit takes the lane of a parent (`take`), adds columns to its flow, and puts a lane of its own (`put`).
     """
 
-    pipeline: Pipeline
+    plan: TaskPlan
     context: CompileContext
     names: Names = field(default_factory=Names)
     flow: Flow = field(init=False)
     """What is built so far."""
-    pending: list[Node] = field(default_factory=list)
-    """The nodes that wait to become items of an operator."""
     outputs: dict[Node, Output] = field(default_factory=dict)
     """The outputs of pinned lanes."""
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
     choices: dict[Node, str] = field(default_factory=dict)
     """For branches, the columns with the number of the branch that a row takes."""
-    sides: dict[Node, tuple[Side, ...]] = field(default_factory=dict)
-    """What the waiting joins keep of their parents."""
     carried: dict[Node, tuple[str, ...]] = field(default_factory=dict)
     """For foreign-key joins, the columns that an operator keeps of the rows that refer to a row."""
-    stands_for: dict[Node, Node] = field(default_factory=dict)
+    folds: dict[Node, Node] = field(default_factory=dict)
+    """The folds that waiting cogroups are compiled as."""
+    stands_for: dict[Node, Node] = field(init=False)
     """The internal node that waits in place of a node of the topology."""
-    looked_up: dict[tuple[Node, bool], int] = field(default_factory=dict)
-    """How often earlier operators look up a table's rows, for streams or (True) for foreign keys."""
-    remembering: set[Node] = field(default_factory=set)
+    remembering: set[Node] = field(init=False)
     """The tables whose updates carry the old value."""
-    grouped_by_time: set[Node] = field(default_factory=set)
-    """Those of them that are grouped and have a history: their updates also say whether they are late."""
     raw: dict[str, str] = field(default_factory=dict)
     """Columns that were read for processors, to the columns with their bytes."""
-    processes: list[Process] = field(default_factory=list)
-    """The processors that wait for the processors linked with them."""
-    linked: dict[Process, Any] = field(default_factory=dict)
-    """The group that each processor shares an operator with (processors.Linked)."""
+    entrances: dict[Node, dict[Node, Node]] = field(default_factory=dict)
+    """The owners of the lanes that go into processors: by each of a linked group, and the node before."""
     forwarded: dict[tuple[Node, Node], Node] = field(default_factory=dict)
     """The owner of the lane, by processor and the step behind it."""
     visiting: Node | None = None
@@ -146,6 +135,14 @@ class Building(ABC):
     """The number of flags for dropped records."""
     places: list[FailurePlace] = field(default_factory=list)
     """The places of records that may fail and that the user's own handlers decide about."""
+
+    def __post_init__(self) -> None:
+        self.stands_for = dict(self.plan.stands_for)
+        self.remembering = set(self.plan.remembering.tables)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.plan.pipeline
 
     @abstractmethod
     def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
@@ -175,19 +172,8 @@ class Building(ABC):
         """Note how many of these nodes take each node's lane."""
         for node in nodes:
             if node not in self.pipeline.inputs:
-                for parent in self.parents(node):
+                for parent in needed_by(self.pipeline, node):
                     self.uses[parent] = self.uses.get(parent, 0) + 1
-
-    def parents(self, node: Node) -> tuple[Node, ...]:
-        """What must be built before a node, including the read of its global table."""
-        if isinstance(node, StreamGlobalTableJoin):
-            return node.parents[0], self.global_read(node)
-        return node.parents
-
-    def global_read(self, node: StreamGlobalTableJoin) -> GlobalRead:
-        read = global_read(node, self.pipeline.inputs)
-        assert read is not None
-        return read
 
     # --- lanes ---------------------------------------------------------------------------------------
 
@@ -225,10 +211,9 @@ class Building(ABC):
         self.outputs[node] = output
 
     def wait(self, node: Node, flow: Flow, lane: Lane) -> None:
-        """Queue the node as an item of an operator (operators.py), with the lane as it is by then."""
+        """Have an item of an operator wait, with the lane as it is by then."""
         # Only noted: until everything before it is built, its neighbours can still change flow and lane.
         flow.lanes[node] = lane
-        self.pending.append(node)
 
     # --- topics and serdes ---------------------------------------------------------------------------
 

@@ -22,20 +22,20 @@ Differs: the hash is MD5, which Spark has, and not Murmur3.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from millstream.errors import TopologyException
+from millstream.physical.joins import ForeignKey
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.applying import add_result, apply
 from millstream.spark.compile.building import Building
 from millstream.spark.compile.flow import Flow, Lane
-from millstream.spark.compile.join_nodes import join_values, side_of
-from millstream.spark.compile.kernel_joins import ForeignKey, JoinColumns
+from millstream.spark.compile.join_nodes import join_values, wait_for_sides
+from millstream.spark.compile.kernel_operators import JoinColumns
 from millstream.spark.compile.record_failures import computable, computed, of_before, writable
 from millstream.spark.compile.sink import Output
 from millstream.spark.compile.trace import as_column
@@ -47,11 +47,9 @@ from millstream.topology.nodes import (
     JoinType,
     Node,
     Repartition,
-    ToTable,
 )
 
 __all__ = [
-    "is_ready",
     "joined",
     "visit_foreign_key_changes",
     "visit_foreign_key_join",
@@ -67,28 +65,11 @@ _HASH, _PARTITION = 16, 4
 """Sizes in bytes."""
 
 
-def is_ready(node: Node, nodes: Collection[Node], begun: Collection[Node]) -> bool:
-    """Whether a node can be visited. The left side of a join writes and reads what fits the right side, so
-    the right side comes first if it is in the same pipeline."""
-    if not isinstance(node, ForeignKeySubscribe | ForeignKeyJoin):
-        return True
-    lookups = (each for each in nodes if isinstance(each, ForeignKeyLookup))
-    return all(each in begun for each in lookups if _is_of_one_join(node, each))
-
-
-def _is_of_one_join(node: ForeignKeySubscribe | ForeignKeyJoin, lookup: ForeignKeyLookup) -> bool:
-    if isinstance(node, ForeignKeySubscribe):
-        return node in lookup.parents[0].parents
-    return lookup in node.parents[0].parents
-
-
 # --- before the operator -----------------------------------------------------------------------------------
 
 
 def visit_foreign_key_subscribe(building: Building, node: ForeignKeySubscribe) -> None:
-    side = side_of(building, node, node.parents[0], is_left=True, shared=True)
-    building.pending.append(node)
-    building.sides[node] = (side,)
+    wait_for_sides(building, node, node.parents[0])
 
 
 def visit_foreign_key_changes(building: Building, node: ForeignKeyChanges) -> None:
@@ -97,16 +78,15 @@ def visit_foreign_key_changes(building: Building, node: ForeignKeyChanges) -> No
 
 def visit_foreign_key_join(building: Building, node: ForeignKeyJoin) -> None:
     answers, left = node.parents
-    side = side_of(building, node, left, is_left=True, shared=True)
+    (side,) = wait_for_sides(building, node, left)
     flow = building.flow
     key_serde, _ = _serdes_of(building, left, flow, flow.lanes[side])
     _wait_for_answers(building, node, answers, key_serde)
-    building.sides[node] = (side,)
 
 
 def visit_foreign_key_lookup(building: Building, node: ForeignKeyLookup) -> None:
     subscription, right = node.parents
-    side = side_of(building, node, right, is_left=False, shared=False)
+    (side,) = wait_for_sides(building, node, right)
     flow = building.flow
     key_serde, value_serde = _serdes_of(building, right, flow, flow.lanes[side])
     for topic in (subscription, _topic_behind(building, node)):
@@ -122,7 +102,6 @@ def visit_foreign_key_lookup(building: Building, node: ForeignKeyLookup) -> None
     stays = F.substring(content, 2, 1).isin(F.lit(_ANSWER), F.lit(_ANSWER_IF_FOUND))
     building.carried[node] = name, flow.with_column("f", stays)
     building.wait(node, flow, replace(lane, key=key, key_serde=key_serde))
-    building.sides[node] = (side,)
 
 
 def _wait_for_answers(building: Building, node: ForeignKeyJoin, answers: Node, key_serde: Serde) -> None:
@@ -157,8 +136,8 @@ def _rest(content: Column, place: int, hashed: Column) -> Column:
 # --- behind the operator -----------------------------------------------------------------------------------
 
 
-def joined(building: Building, node: ForeignKey, flow: Flow, found: JoinColumns) -> bool:
-    """Handle the operator's results for a part of a join; returns whether the part is then complete."""
+def joined(building: Building, node: ForeignKey, flow: Flow, found: JoinColumns) -> None:
+    """Handle the operator's results for a part of a join."""
     match node:
         case ForeignKeySubscribe():
             _send_changes(building, node, flow, found)
@@ -167,12 +146,9 @@ def joined(building: Building, node: ForeignKey, flow: Flow, found: JoinColumns)
         case ForeignKeyJoin():
             lane = _rows(building, node, flow, found)
             if node in building.remembering:  # its rows are kept, so that updates carry the old value
-                latest = ToTable(node.name, (node,), stored=node.stored)
-                building.stands_for[latest] = node
-                building.wait(latest, flow, lane)
-                return False
+                building.wait(building.plan.kept[node], flow, lane)
+                return
             building.put(node, flow, lane)
-    return True
 
 
 def _send_changes(building: Building, node: ForeignKeySubscribe, flow: Flow, found: JoinColumns) -> None:

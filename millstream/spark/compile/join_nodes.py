@@ -1,6 +1,6 @@
 """Turns join nodes into the items of an operator, and the results of these into rows.
 
-kernel_joins.py describes these items; joins by a foreign key are in foreign_key_nodes.py, which builds on
+physical/joins.py describes these items; joins by a foreign key are in foreign_key_nodes.py, which builds on
 this.
 """
 
@@ -16,20 +16,19 @@ from pyspark.sql import types as T
 
 from millstream.errors import TopologyException
 from millstream.kernel.constants import SIDE_LEFT
-from millstream.spark.compile.applying import add_result
-from millstream.spark.compile.building import Building
-from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TOPIC, Flow, Lane
-from millstream.spark.compile.kernel_joins import (
+from millstream.physical.joins import (
     ForeignKey,
     Join,
-    JoinColumns,
     Lookup,
     Side,
-    history_of,
     is_quiet,
     links_of,
 )
-from millstream.spark.compile.kernel_operators import Item, item_of
+from millstream.physical.tables import is_cached
+from millstream.spark.compile.applying import add_result
+from millstream.spark.compile.building import Building
+from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TOPIC, Flow, Lane
+from millstream.spark.compile.kernel_operators import Item, JoinColumns, item_of
 from millstream.spark.compile.record_failures import computable, computed, of_before
 from millstream.spark.compile.record_handlers import RecordHandlers
 from millstream.spark.compile.spark_aggregates import Pending
@@ -48,14 +47,13 @@ from millstream.topology.pipeline import Pipeline
 __all__ = [
     "Joining",
     "check_keys",
-    "is_joined",
     "item_of_join",
     "join_values",
     "joined",
-    "side_of",
     "visit_stream_join",
     "visit_stream_table_join",
     "visit_table_join",
+    "wait_for_sides",
 ]
 
 
@@ -72,10 +70,9 @@ _FUNCTIONS = ("mapper", "predicate", "action", "topic_function", "partitioner", 
 
 def visit_stream_table_join(building: Building, node: StreamTableJoin) -> None:
     stream, table = node.parents
-    right = side_of(building, node, table, is_left=False, shared=True)
+    (right,) = wait_for_sides(building, node, table)
     flow, lane, _ = building.take(stream)
     building.wait(node, flow, lane)
-    building.sides[node] = (right,)
     _check_keys(building, node, flow, lane, right)
 
 
@@ -87,44 +84,25 @@ def visit_stream_join(building: Building, node: StreamJoin) -> None:
 
 def visit_table_join(building: Building, node: TableJoin) -> None:
     if len(node.parents) == 1:  # both sides of it change at once, so they are one
-        side = side_of(building, node, node.parents[0], is_left=True, shared=False)
-        building.pending.append(node)
-        building.sides[node] = (side, side)
+        wait_for_sides(building, node, node.parents[0])
         return
     _two_sides(building, node)
 
 
 def _two_sides(building: Building, node: StreamJoin | TableJoin) -> None:
-    left = side_of(building, node, node.parents[0], is_left=True, shared=False)
-    right = side_of(building, node, node.parents[-1], is_left=False, shared=False)
-    building.pending.append(node)
-    building.sides[node] = (left, right)
+    left, right = wait_for_sides(building, node, node.parents[0], node.parents[-1])
     flow = building.flow
     _check_keys(building, node, flow, flow.lanes[left], right)
 
 
-def side_of(building: Building, join: Join, parent: Node, *, is_left: bool, shared: bool) -> Side:
-    """What a join keeps of a parent; shared by all joins that look up rows in one table."""
-    if isinstance(join, ForeignKey) and history_of(parent) is not None:
-        raise TopologyException(
-            f"{join.name}: one of its tables has a history, which foreign-key joins do not use; leave out "
-            "with_history() to join with its latest rows"
-        )
-    flow, lane, _ = building.take(parent)
-    side = Side(join.name, (parent,), join=join, is_left=is_left)
-    if shared:
-        for other in building.pending:
-            if isinstance(other, Side) and other.parents == (parent,) and other.is_for == side.is_for:
-                return other
-    remembers = isinstance(join, TableJoin) or side.is_referring
-    if isinstance(join, nodes.ForeignKeyLookup):
-        remembers = is_quiet(parent)
-    number = building.looked_up.get((parent, side.is_referring), 0)
-    side = replace(side, remembers=remembers, number=number)
-    if shared:
-        building.looked_up[parent, side.is_referring] = number + 1
-    building.wait(side, flow, lane)
-    return side
+def wait_for_sides(building: Building, join: Join, *parents: Node) -> tuple[Side, ...]:
+    """Have what a join keeps of its parents wait, unless it is another join's, too, and waits already."""
+    sides = building.plan.sides[join]
+    for side, parent in zip(sides, parents, strict=False):
+        flow, lane, _ = building.take(parent)
+        if side not in flow.lanes:
+            building.wait(side, flow, lane)
+    return sides
 
 
 def _check_keys(building: Building, join: Join, flow: Flow, lane: Lane, right: Side) -> None:
@@ -145,26 +123,12 @@ def check_keys(join: Join, left: T.DataType, right: T.DataType | None) -> None:
 # --- items -------------------------------------------------------------------------------------------------
 
 
-def is_joined(building: Building, node: Node) -> bool:
-    """Whether a join uses the table that a node makes: it needs each change at its time."""
-    for child in building.pipeline.nodes:
-        if node in child.parents:
-            if isinstance(child, TableJoin) or (
-                isinstance(child, StreamTableJoin) and child.parents[1] is node
-            ):
-                return True
-            derived = nodes.TableFilter | nodes.TableMapValues | nodes.TableTransformValues
-            if isinstance(child, derived) and is_joined(building, child):
-                return True
-    return False
-
-
 def item_of_join(building: Building, pending: Pending) -> Item:
     node, flow, lane = pending.node, pending.flow, pending.lane
     assert isinstance(node, Join | Side)
     join = node.join if isinstance(node, Side) else node
     # One serde for both sides, because the written bytes are compared.
-    right = building.sides[join][-1]
+    right = building.plan.sides[join][-1]
     other = building.flow
     key_serde = building.key_serde_of(
         join.parents[-1], other.lanes[right].key_serde or lane.key_serde, flow.type_of(lane.key)
@@ -178,19 +142,12 @@ def item_of_join(building: Building, pending: Pending) -> Item:
         flow.df,
         building.names,
         key_serde,
-        at_once=not (isinstance(join, TableJoin) and _is_cached(building, node.parents[0])),
+        at_once=not (
+            isinstance(join, TableJoin) and is_cached(node.parents[0], by_default=building.context.cached)
+        ),
         carried=carried if isinstance(node, Lookup) else building.carried.get(node, ()),
     )
-    return replace(item, links=links_of(node, building.sides))
-
-
-def _is_cached(building: Building, table: Node) -> bool:
-    """Whether only the last of a key's changes in a batch is emitted."""
-    if history_of(table) is not None:
-        return False  # Kafka Streams has no cache over such stores
-    while table.store is None and table.parents:
-        table = table.parents[-1]
-    return building.context.cached and (table.store is None or table.store.cached)
+    return replace(item, links=links_of(node, building.plan.sides))
 
 
 def _asks_for_context(handlers: RecordHandlers, pipeline: Pipeline) -> bool:

@@ -18,19 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.kernel import constants
+from millstream.physical.cores import limits_of
+from millstream.physical.joins import ForeignKey, Join, Lookup, OfSides, Side
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.compile.grouped_tables import change, retractable
-from millstream.spark.compile.kernel_joins import (
-    ForeignKey,
-    Join,
-    JoinColumns,
-    Lookup,
-    OfSides,
-    Side,
-    settings_of,
-)
 from millstream.spark.compile.mergeable import Mergeable, NotMergeableError, Part, take_apart
 from millstream.spark.compile.spark_aggregates import (
     FlowLanes,
@@ -51,16 +44,10 @@ from millstream.topology.nodes import (
     TableSource,
     ToTable,
 )
-from millstream.topology.windows import (
-    DailyTimeWindows,
-    SessionWindows,
-    SlidingWindows,
-    TimeWindows,
-    UnlimitedWindows,
-)
 
 __all__ = [
     "Item",
+    "JoinColumns",
     "LateRows",
     "Results",
     "described",
@@ -140,6 +127,31 @@ class LateRows:
 
 
 @dataclass(frozen=True)
+class JoinColumns:
+    """The results of a join: the names of the columns with its keys and with both values.
+
+    Attributes:
+        key_serde: the serde by which keys were compared.
+        flag: name of the column that is true for its rows.
+        side: for tables, name of the column that is 0 if the left one changed, 1 if the right one did.
+        old_left, old_right: for tables, the old values.
+        since: for tables, name of the column with the time of the rows joined, in ms.
+        table_serde: for foreign keys, the serde that the table's values came with.
+    """
+
+    key: str
+    key_serde: Serde
+    flag: str
+    left: str
+    right: str
+    side: str = ""
+    old_left: str | None = None
+    old_right: str | None = None
+    since: str | None = None
+    table_serde: Serde | None = None
+
+
+@dataclass(frozen=True)
 class Results:
     """The output of an operator.
 
@@ -176,7 +188,7 @@ def item_of(
         NotMergeableError: it uses a function whose partial results cannot be merged.
     """
     key, value = names.new("k"), names.new("v")
-    core, settings = _core(pending)
+    core, settings = pending.core
     item = Item(pending, key, value, key_serde, Mergeable(), at_once, core=core, settings=settings)
     node = pending.node
     if isinstance(node, OfSides):
@@ -428,38 +440,6 @@ def unpacked(content: Column) -> Column:
     return Column(_of_kernel("Headers").unpacked(content._jc))
 
 
-def _core(pending: Pending) -> tuple[str, dict[str, int]]:
-    """The kernel's core for a node, and its settings."""
-    node = pending.node
-    if isinstance(node, Join | Side):
-        return settings_of(node)
-    old = {"old": 1} if pending.remembers else {}
-    if isinstance(node, TableSource | ToTable):
-        if pending.history_ms is not None:
-            return "versions", {**old, "history": pending.history_ms}
-        return "latest", old
-    if isinstance(node, Suppress):
-        return "suppress", {**_limits(node), "windowed": int(pending.group_key_serde is not None)}
-    assert isinstance(node, Aggregate)
-    windows = node.windows
-    if node.on_close:
-        old["on_close"] = 1
-    if node.stored.retention_ms is not None:
-        old["retention"] = node.stored.retention_ms
-    if isinstance(windows, TimeWindows):
-        span = {"size": windows.size_ms, "advance": windows.advance_ms, "grace": windows.grace_ms}
-        if isinstance(windows, DailyTimeWindows):
-            return f"daily {windows.zone.key}", {**old, **span, "hour": windows.start_hour}
-        if isinstance(windows, UnlimitedWindows) and windows.start_ms:
-            span["origin"] = windows.start_ms
-        return "fixed", {**old, **span}
-    if isinstance(windows, SlidingWindows):
-        return "sliding", {**old, "difference": windows.time_difference_ms, "grace": windows.grace_ms}
-    if isinstance(windows, SessionWindows):
-        return "sessions", {**old, "gap": windows.gap_ms, "grace": windows.grace_ms}
-    return "whole", old
-
-
 def described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
     """The description of an item for the kernel."""
     places = {each.pending.node: number for number, each in enumerate(items)}
@@ -475,18 +455,7 @@ def described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
 
 def holding(node: Suppress, of: int) -> dict[str, Any]:
     """The description, for the kernel, of a suppress node that holds back the updates of item `of`."""
-    return {"core": "suppress", "name": node.name, "of": of, "settings": _limits(node)}
-
-
-def _limits(node: Suppress) -> dict[str, int]:
-    limits = {"records": node.record_limit, "bytes": node.byte_limit}
-    return {
-        "until_close": int(node.until_close),
-        "delay": node.delay_ms,
-        "stops": int(node.stops_when_full),
-        "logged": int(node.stored.logged),
-        **{name: limit for name, limit in limits.items() if limit is not None},
-    }
+    return {"core": "suppress", "name": node.name, "of": of, "settings": limits_of(node)}
 
 
 def _of_kernel(name: str) -> Any:

@@ -8,7 +8,7 @@ processors, each a lane of its own, and the records of changelogs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from millstream.dsl.error_handlers import SerializationExceptionOrigin
 from millstream.errors import TopologyException
-from millstream.processors.graph import Graph, GraphPlan, Input, linked, plan_graph
+from millstream.processors.graph import Graph, GraphPlan, Input, plan_graph
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.spark.compile import serde_columns
@@ -39,10 +39,7 @@ __all__ = [
     "Called",
     "Codecs",
     "Forwarded",
-    "Linked",
     "WaitingInput",
-    "complete",
-    "is_ready",
     "pickled",
     "planned",
     "program_of",
@@ -68,77 +65,31 @@ class Forwarded(Node):
     """What a processor forwards to one step. Internal: it occurs in no topology."""
 
 
-@dataclass
-class Linked:
-    """Processors that form one operator, while their streams are being built.
-
-    Attributes:
-        entrances: the incoming lanes, by the node they come from.
-        missing: the processors that have not been visited yet.
-    """
-
-    nodes: tuple[Process, ...]
-    missing: set[Process]
-    entrances: dict[Node, WaitingInput] = field(default_factory=dict)
-
-
 def visit_process(building: Building, node: Process) -> None:
     """Note the incoming lanes; the operator is built once all linked processors are visited."""
-    group = _group(building, node)
-    for parent in building.parents(node):
-        if isinstance(parent, Process) and parent in group.nodes:
+    for parent in node.parents:
+        if isinstance(parent, Process) and parent in building.plan.groups[node]:
             continue
         flow, lane, _ = building.take(parent)
-        if parent not in group.entrances:
-            entrance = WaitingInput(parent.name, (parent,))
-            group.entrances[parent] = entrance
+        entrances = building.entrances.setdefault(building.plan.groups[node][0], {})
+        if parent not in entrances:
+            entrances[parent] = entrance = WaitingInput(parent.name, (parent,))
             flow.lanes[entrance] = lane
             building.uses[entrance] = 1
-    group.missing.discard(node)
-    building.processes.append(node)
 
 
-def _group(building: Building, node: Process) -> Linked:
-    if node not in building.linked:
-        for nodes in linked(building.pipeline.nodes):
-            group = Linked(nodes, set(nodes))
-            building.linked |= dict.fromkeys(nodes, group)
-    found: Linked = building.linked[node]
-    return found
-
-
-def is_ready(building: Building, node: Node, done: set[Node]) -> bool:
-    """Whether all inputs of a processor and of those linked with it are built."""
-    if not isinstance(node, Process) or node in building.processes:
-        return False
-    group = _group(building, node)
-    return all(parent in done or parent in group.nodes for parent in building.parents(node))
-
-
-def complete(building: Building) -> list[Linked]:
-    """The groups whose inputs are complete; they wait no longer."""
-    found = [
-        group
-        for group in {id(each): each for each in building.linked.values()}.values()
-        if not group.missing and group.nodes[0] in building.processes
-    ]
-    gone = {node for group in found for node in group.nodes}
-    building.processes = [node for node in building.processes if node not in gone]
-    return found
-
-
-def planned(building: Building, group: Linked) -> tuple[GraphPlan, Codecs]:
+def planned(building: Building, group: tuple[Process, ...]) -> tuple[GraphPlan, Codecs]:
     """The graph of a group, and serdes and bytes of its inputs."""
     codecs: Codecs = {}
     with_old = set()
-    for parent, entrance in group.entrances.items():
+    for parent, entrance in building.entrances[group[0]].items():
         flow = building.flow
         codecs[parent] = _codecs(building, flow, flow.lanes[entrance])
         if flow.lanes[entrance].old is not None:
             with_old.add(parent)
     context = building.context
     plan = plan_graph(
-        group.nodes,
+        group,
         building.pipeline.nodes,
         lambda node: (codecs[node][0][0], codecs[node][1][0]),
         application_id=context.application_id,

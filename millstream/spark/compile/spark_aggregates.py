@@ -15,9 +15,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.errors import TopologyException
+from millstream.physical.cores import core_of
+from millstream.physical.joins import Lookup, Side, takes_null_keys
 from millstream.serdes.serde import Serde
 from millstream.spark.compile.flow import TIMESTAMP, Flow, Lane
-from millstream.spark.compile.kernel_joins import Lookup, Side, takes_null_keys
 from millstream.spark.compile.trace import as_column, trace
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import (
@@ -86,6 +87,16 @@ class Pending:
         if self.windows is None or isinstance(self.windows, SlidingWindows):
             here &= F.col(self.lane.value).isNotNull()
         return here if self.windows is None else here & (F.unix_millis(F.col(TIMESTAMP)) >= 0)
+
+    @property
+    def core(self) -> tuple[str, dict[str, int]]:
+        """The kernel's core for it, and its settings."""
+        return core_of(
+            self.node,
+            remembers=self.remembers,
+            history_ms=self.history_ms,
+            is_windowed=self.group_key_serde is not None,
+        )
 
     @property
     def counts_skipped(self) -> bool:

@@ -9,21 +9,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.errors import TopologyException
+from millstream.physical.joins import is_quiet
 from millstream.serdes.windowed_serdes import WindowedSerde
 from millstream.spark.compile.applying import add_result, apply, condition_of
 from millstream.spark.compile.building import Building
 from millstream.spark.compile.flow import Flow, Lane
 from millstream.spark.compile.grouped_tables import changes
-from millstream.spark.compile.kernel_joins import ForeignKey, history_of, is_quiet
 from millstream.spark.compile.record_failures import computable, computed, of_before
 from millstream.spark.compile.trace import as_column, translated
 from millstream.spark.run.dropped import PAST
 from millstream.topology import nodes
 from millstream.topology.functions import describe_function
-from millstream.topology.nodes import Node, StreamTableJoin, TableJoin, TableSource
 
 __all__ = [
-    "note_remembering",
     "visit_suppress",
     "visit_table_filter",
     "visit_table_group_by",
@@ -31,48 +29,6 @@ __all__ = [
     "visit_to_stream",
     "visit_to_table",
 ]
-
-
-def note_remembering(building: Building) -> None:
-    """Note which tables' updates have to say what was there before."""
-    for node in building.pipeline.nodes:
-        if isinstance(node, nodes.TableGroupBy):
-            _remember(building, node.parents[0], by_time=history_of(node.parents[0]) is not None)
-        elif isinstance(node, nodes.TableFilter) and is_quiet(node) and _is_emitted(building, node):
-            _remember(building, node.parents[0])
-
-
-def _is_emitted(building: Building, node: Node) -> bool:
-    """Whether each change of a table is emitted to a node or a store. It is not if its rows are only joined,
-    because joins keep the rows of their sides, so they know what has not changed (join_nodes.py)."""
-    if node.store is not None:
-        return True
-    for child in building.pipeline.nodes:
-        kinds = StreamTableJoin | TableJoin | ForeignKey | nodes.ForeignKeyChanges
-        if node not in child.parents or isinstance(child, kinds):
-            continue
-        if not isinstance(child, nodes.TableFilter | nodes.TableMapValues) or _is_emitted(building, child):
-            return True
-    return False
-
-
-def _remember(building: Building, node: Node, *, by_time: bool = False) -> None:
-    """Have a table's updates say what was there before; with `by_time` also whether they are late.
-
-    Source: KTableImpl.enableSendingOldValues, and the methods of that name of the processors.
-    """
-    if isinstance(node, nodes.TableTransformValues):
-        building.remembering.add(node)  # from its store, or by asking what the old value gives
-        if node.stored is None:
-            _remember(building, node.parents[0], by_time=by_time)
-    elif isinstance(node, nodes.TableFilter | nodes.TableMapValues):
-        _remember(building, node.parents[0], by_time=by_time)
-    elif isinstance(
-        node, nodes.Aggregate | nodes.Cogroup | TableSource | nodes.ToTable | nodes.ForeignKeyJoin
-    ):
-        building.remembering.add(node)
-        if by_time and isinstance(node, TableSource | nodes.ToTable):
-            building.grouped_by_time.add(node)
 
 
 def visit_to_table(building: Building, node: nodes.ToTable) -> None:

@@ -10,7 +10,7 @@ Nothing here reads or writes Kafka: the source is passed in, so the test driver 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from millstream.kernel.constants import CONTROL_RESTORED
+from millstream.physical.plan import Operator, Program, Visit, WrittenBack, plan_task
+from millstream.physical.stores import TaskStore
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import (
     aggregate_nodes,
@@ -50,10 +52,9 @@ from millstream.spark.compile.task_operators import build_task_operator, record_
 from millstream.spark.compile.task_processors import build_task_processors
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.dropped import metric
-from millstream.spark.run.task_run import TaskStore
 from millstream.spark.worker.handler_calls import Asking
 from millstream.topology import nodes
-from millstream.topology.nodes import Node, Process
+from millstream.topology.nodes import Node
 from millstream.topology.pipeline import Pipeline
 
 __all__ = ["CompileContext", "CompiledTask", "compile_task"]
@@ -67,7 +68,7 @@ _VISITS: Mapping[type[Node], Callable[[Any, Any], None]] = {
     nodes.FrameRead: visit_global_read,
     nodes.Repartition: topic_nodes.visit_repartition,
     nodes.SparkTopic: topic_nodes.visit_repartition,
-    topic_nodes.WrittenBack: topic_nodes.visit_written_back,
+    WrittenBack: topic_nodes.visit_written_back,
     nodes.Sink: topic_nodes.visit_sink,
     # streams
     nodes.Filter: stream_nodes.visit_filter,
@@ -144,7 +145,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         StreamsException: Spark does not accept the plan that was made of right functions.
     """
     with planned(f"pipeline {pipeline.name}"):
-        building = TaskBuilding(pipeline, context)
+        building = TaskBuilding(plan_task(pipeline), context)
         rows = read()
         renamed = {"key": RAW_KEY, "value": RAW_VALUE, "headers": HEADERS}
         renamed |= {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET}
@@ -154,13 +155,13 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         rows = rows.withColumn(TIMESTAMP, at).drop("timestamp")
         opened = [node for node in pipeline.inputs if not isinstance(node, nodes.GlobalRead)]
         building.flow = Flow(rows, building.names, unopened=len(opened))
-        _visit_all(building)
+        _build(building)
         rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
             rows,
             # The current time is that of the beginning of a batch, which must not last an hour.
             has_python(rows) or has_clock(rows),
-            tuple(building.stores),
+            building.stores.all(),
             dict(building.store_serdes),
             tuple(building.times),
             asking(building),
@@ -169,48 +170,18 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         )
 
 
-def _visit_all(building: TaskBuilding) -> None:
-    """Visit each node when its parents are done; when no node is left to visit, build what waits."""
-    own_topics = topic_nodes.written_back(building.pipeline)
-    # Who reads a topic takes the serdes that it is written with.
-    written_first: dict[Node, Node] = {each.repartition: each for each in own_topics}
-    waiting = [*building.pipeline.nodes, *own_topics]
-    inputs = set(building.pipeline.inputs)
-    building.count_uses(waiting)
-    table_nodes.note_remembering(building)
-    done: set[Node] = set()
-    while waiting:
-        ready = [node for node in waiting if done.issuperset(_before(building, node, inputs, written_first))]
-        held = {*building.pending, *building.stands_for.values()}
-        ready = [node for node in ready if node not in held]
-        ready = [node for node in ready if foreign_key_nodes.is_ready(node, waiting, building.pending)]
-        ready = [node for node in ready if not isinstance(node, Process)]
-        ready += [node for node in waiting if processor_nodes.is_ready(building, node, done)]
-        for node in ready:
-            building.visiting = node
-            translated(node, None, partial(_VISITS[type(node)], building, node))
-            building.visiting = None
-            if isinstance(node, Process):
-                continue
-            if node not in building.pending and node not in building.stands_for.values():
-                done.add(node)
-                waiting.remove(node)
-        if not ready:
-            built = build_task_operator(building) if building.pending else set()
-            built |= build_task_processors(building)
-            done |= built
-            waiting = [node for node in waiting if node not in built]
-    if building.pending:
-        build_task_operator(building)
-
-
-def _before(
-    building: TaskBuilding, node: Node, inputs: Collection[Node], written_first: Mapping[Node, Node]
-) -> Collection[Node]:
-    """What has to be built before a node."""
-    if node in written_first:
-        return [written_first[node]]
-    return () if node in inputs else building.parents(node)
+def _build(building: TaskBuilding) -> None:
+    building.count_uses(building.plan.nodes)
+    for step in building.plan.steps:
+        match step:
+            case Visit(node):
+                building.visiting = node
+                translated(node, None, partial(_VISITS[type(node)], building, node))
+                building.visiting = None
+            case Operator():
+                build_task_operator(building, step)
+            case Program():
+                build_task_processors(building, step)
 
 
 def _rows(building: TaskBuilding) -> DataFrame:

@@ -14,12 +14,13 @@ from typing import Any
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from millstream.physical.joins import takes_null_keys
+from millstream.physical.plan import needed_by
 from millstream.processors.graph import filling_graph, with_serdes
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.applying import apply
 from millstream.spark.compile.join_nodes import check_keys, join_values
-from millstream.spark.compile.kernel_joins import takes_null_keys
 from millstream.spark.compile.processor_nodes import pickled
 from millstream.spark.compile.record_failures import computed
 from millstream.spark.compile.record_handlers import attempt
@@ -68,7 +69,7 @@ def _filling(building: TaskBuilding, table: GlobalTable) -> Any:
 
 def visit_stream_global_table_join(building: TaskBuilding, node: StreamGlobalTableJoin) -> None:
     """Source: KStreamGlobalKTableJoin, KStreamKTableJoinProcessor."""
-    rows = building.global_rows[building.global_read(node)]
+    rows = building.global_rows[needed_by(building.pipeline, node)[1]]
     flow, lane, alone = building.take(node.parents[0])
     selected = apply(node, node.selector, flow, lane)
     lane, selected_key = computed(building, node, node.selector, flow, lane, "k", selected)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from millstream.kernel.constants import CONTROL_RESTORED
+from millstream.physical.joins import Join, Side, is_quiet
+from millstream.physical.plan import Operator
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.flow import (
     CONTEXT,
@@ -28,7 +29,6 @@ from millstream.spark.compile.flow import (
     Flow,
 )
 from millstream.spark.compile.grouped_tables import of_both
-from millstream.spark.compile.kernel_joins import Join, Side, is_quiet
 from millstream.spark.compile.kernel_operators import (
     Item,
     Results,
@@ -43,7 +43,7 @@ from millstream.spark.compile.kernel_operators import (
     unpacked,
     with_own,
 )
-from millstream.spark.compile.operators import item_of_pending, order_of, pending_of, put_joins
+from millstream.spark.compile.operators import item_of_pending, pending_of, put_joins
 from millstream.spark.compile.record_failures import count_failures, needs_letters
 from millstream.spark.compile.sink import LETTER, Output, headers_of, letter_of
 from millstream.spark.compile.task_building import TaskBuilding
@@ -68,12 +68,11 @@ _AT, _PACKED, _SINCE = "_at", "_packed", "_since"
 _PASSED = -1
 
 
-def build_task_operator(building: TaskBuilding) -> set[Node]:
-    """Turn all that waits into one operator; returns the nodes that are then complete."""
+def build_task_operator(building: TaskBuilding, step: Operator) -> None:
+    """Turn what waits into one operator."""
     flow = building.flow
-    building.pending.sort(key=partial(order_of, building))
-    waiting = [pending_of(building, node) for node in building.pending]
-    items = sorted((item_of_pending(building, each) for each in waiting), key=lambda item: not item.has_state)
+    waiting = [pending_of(building, building.folds.get(node, node)) for node in step.items]
+    items = [item_of_pending(building, each) for each in waiting]
     for item in items:
         flow.lanes.pop(item.pending.node, None)
     settle_outputs(building, flow)
@@ -84,21 +83,17 @@ def build_task_operator(building: TaskBuilding) -> set[Node]:
     for late in results.late:
         count_failures(building, late.item.pending.node, new, late.flag, LATE, late.what)
     building.flow = new
-    building.pending.clear()
-    done: set[Node] = set()
     building.operated = {item.pending.node for item in items if item.has_state}
     building.operated |= {node for item in items for node in item.held_back}
     for waited, lane in results.outputs[1].items():
         node = building.stands_for.get(waited, waited)
         building.put(node, new, lane, results.stored.get(waited))
-        done.add(node)
     nothing = F.lit(None).cast("binary")
     values = [building.stored.get(item.pending.node, nothing) for item in items]
     building.operators.append(
         new.df.select(*(value.alias(f"item{place}") for place, value in enumerate(values)))
     )
-    done |= put_joins(building, results)
-    return done - {building.stands_for.get(node) for node in building.pending}
+    put_joins(building, results)
 
 
 def operator(df: DataFrame, description: str, program: Any) -> DataFrame:
@@ -209,7 +204,7 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
         descriptions.append({**what, "on": on, "key": key})
     for of, item in enumerate(items):
         for suppress in item.held_back:
-            store = building.store_named(suppress.stored)
+            store = building.stores.of_topology(suppress.stored)
             told = bool(building.uses.get(suppress))
             descriptions.append({**holding(suppress, of), "store": store, "told": told})
     since = [
@@ -229,7 +224,7 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
         "records": building.flow.needs_records,
         "at": _AT,
         "headers": _PACKED,
-        "local": building.local_store(),
+        "local": building.stores.local(),
         "items": descriptions,
         **({"since": _SINCE} if since else {}),
     }
@@ -238,7 +233,7 @@ def _input(building: TaskBuilding, flow: Flow, items: Sequence[Item]) -> tuple[D
 
 def _of_store(building: TaskBuilding, item: Item) -> dict[str, Any]:
     """Its store, how that is logged, and what it does when stores that follow from others are filled."""
-    store = building.store_of(item)
+    store = building.stores.of_item(item.pending.node)
     if store < 0:
         return {"store": store}
     derived, versioned = building.stores[store].derived, building.stores[store].versioned

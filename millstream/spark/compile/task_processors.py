@@ -6,19 +6,19 @@ As with the other operators, what is forwarded is behind it, and the rows that c
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.model import StoreKind
+from millstream.physical.plan import Program
 from millstream.processors.changes import Transforming
 from millstream.processors.graph import GraphPlan, ProcessorSpec, StoreSpec
 from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow
 from millstream.spark.compile.processor_nodes import (
     Called,
     Codecs,
-    Linked,
-    complete,
     planned,
     program_of,
     put_lanes,
@@ -49,20 +49,12 @@ _OWN = {
 _AT = "_at"
 
 
-def build_task_processors(building: TaskBuilding) -> set[Node]:
-    """Turn the processors whose inputs are complete into operators; returns their nodes."""
-    done: set[Node] = set()
-    for group in complete(building):
-        _build(building, group)
-        done |= set(group.nodes)
-    return done
-
-
-def _build(building: TaskBuilding, group: Linked) -> None:
+def build_task_processors(building: TaskBuilding, step: Program) -> None:
+    """Turn linked processors into one operator."""
     flow = building.flow
-    plan, codecs = planned(building, group)
+    plan, codecs = planned(building, step.processors)
     settle_outputs(building, flow)
-    df, description = _input(building, flow, plan, group, codecs)
+    df, description = _input(building, flow, plan, building.entrances[step.processors[0]], codecs)
     program = program_of(building, plan, df.sparkSession)
     new = behind(building, flow, operator(df, description, program))
     put_lanes(building, plan, new, _results(building, new))
@@ -71,13 +63,13 @@ def _build(building: TaskBuilding, group: Linked) -> None:
 
 
 def _input(
-    building: TaskBuilding, flow: Flow, plan: GraphPlan, group: Linked, codecs: Codecs
+    building: TaskBuilding, flow: Flow, plan: GraphPlan, entrances: Mapping[Node, Node], codecs: Codecs
 ) -> tuple[DataFrame, str]:
     """The rows that go into the operator, and its description for the kernel."""
     columns: dict[str, Column] = {}
     inputs = []
     for number, parent in enumerate(plan.inputs):
-        lane = flow.lanes[group.entrances[parent]]
+        lane = flow.lanes[entrances[parent]]
         (_, write_key), (_, write_value) = codecs[parent]
         on, key, value = (building.names.new(kind) for kind in ("on", "kb", "vb"))
         columns[on] = flow.belongs_to(lane)
@@ -88,7 +80,7 @@ def _input(
         ]
         restored = any(each is not None and each.store is None for each in transformers)
         inputs.append({"on": on, "key": key, "value": value, "restored": restored})
-    for entrance in group.entrances.values():
+    for entrance in entrances.values():
         del flow.lanes[entrance]
     columns[_AT] = F.unix_millis(F.col(TIMESTAMP))
     df = flow.df.withColumns(columns)
@@ -111,7 +103,7 @@ def _input(
         "stores": [
             _global_number(building, spec)
             if spec.read_only
-            else building.store_of_processors(stores[spec.name], _layout(spec))
+            else building.stores.of_processors(stores[spec.name], _layout(spec))
             for spec in plan.graph.stores
         ],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column
@@ -11,6 +11,8 @@ from pyspark.sql import types as T
 
 from millstream.dsl.timestamps import FailOnInvalidTimestamp
 from millstream.errors import TopologyException
+from millstream.physical.joins import is_between_tables
+from millstream.physical.plan import WrittenBack
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
 from millstream.spark.compile import serde_columns
@@ -24,7 +26,6 @@ from millstream.spark.compile.flow import (
 )
 from millstream.spark.compile.frame_columns import place_of_record
 from millstream.spark.compile.grouped_tables import change, unframed
-from millstream.spark.compile.kernel_joins import is_between_tables
 from millstream.spark.compile.record_failures import ask, computed, count_failures, drop, writable
 from millstream.spark.compile.record_handlers import SERIALIZATION_FAILED, attempt
 from millstream.spark.compile.sink import Output
@@ -34,17 +35,14 @@ from millstream.topology import nodes
 from millstream.topology.functions import describe_function
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import Function, GlobalRead, Node, Repartition, Source, TableSource
-from millstream.topology.pipeline import Pipeline
 
 __all__ = [
-    "WrittenBack",
     "source_serdes",
     "visit_repartition",
     "visit_sink",
     "visit_source",
     "visit_table_source",
     "visit_written_back",
-    "written_back",
     "written_with",
 ]
 
@@ -184,22 +182,6 @@ def _read_changes(building: Building, node: Repartition, key_serde: Serde, value
     building.put(
         node, flow, replace(read, key=key, value=value, key_serde=key_serde, value_serde=value_serde, old=old)
     )
-
-
-@dataclass(frozen=True, eq=False)
-class WrittenBack(Node):
-    """The writing half of a repartition topic that its own pipeline reads. In no topology: ours alone."""
-
-    repartition: Repartition = field(default_factory=lambda: Repartition("", ()))
-
-
-def written_back(pipeline: Pipeline) -> list[WrittenBack]:
-    """The repartition topics of a pipeline that it reads itself, for the visit that writes them."""
-    return [
-        WrittenBack(node.name, node.parents, repartition=node)
-        for node in pipeline.inputs
-        if isinstance(node, Repartition) and node in pipeline.outputs and not is_between_tables(node)
-    ]
 
 
 def visit_written_back(building: Building, node: WrittenBack) -> None:

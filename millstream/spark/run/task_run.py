@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.model import TopicPartition
+from millstream.physical.stores import TaskStore
 from millstream.spark.compile.source import without_internal
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.progress import positions
@@ -28,34 +29,10 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.pipeline import Pipeline, global_reads, topics_of_input
 
-__all__ = ["TaskRun", "TaskSettings", "TaskStore", "is_up_to_date", "task_rows", "task_writer"]
+__all__ = ["TaskRun", "TaskSettings", "is_up_to_date", "task_rows", "task_writer"]
 
 _FORMAT = "io.millstream.kernel.task.TaskTable"
 _RUNS = "io.millstream.kernel.task.TaskRuns"
-
-
-@dataclass(frozen=True)
-class TaskStore:
-    """Part of a task's state.
-
-    Attributes:
-        changelog: the topic that it is logged to; "": to none.
-        in_memory: whether it is in memory only.
-        layout: for a processor's store, how its entries lie (kernel: task/LaidOut.java); "" if they are those
-            of its changelog.
-        source: the topic that fills a processor's store, if others write that; "" for none.
-        derived: whether what it has follows from other stores, from topics that are read as tables, or from
-            all records of its changelog.
-        versioned: whether each put is logged.
-    """
-
-    name: str
-    changelog: str
-    in_memory: bool
-    layout: str = ""
-    source: str = ""
-    derived: bool = False
-    versioned: bool = False
 
 
 @dataclass(frozen=True)

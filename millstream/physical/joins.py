@@ -1,7 +1,7 @@
-"""Joins in the kernel: what they keep of their parents, and what they return.
+"""Joins as items of an operator: what they keep of their parents, and which core of the kernel each one is.
+Pure.
 
-A join is items of a stateful operator (kernel_operators.py), like an aggregation, next to those of its
-parents' flows:
+A join is several items of one operator (plan.py), next to those of its parents:
 
 - of a stream with a table, the table's last rows, and a lookup for each record of the stream; for a global
   table, by the key that the record names, so afterwards the records are put back into their order;
@@ -9,7 +9,7 @@ parents' flows:
 - of a versioned table, all its rows within the history instead of the last ones: a record finds
   the one of its time, after its grace period if it has one, and a late change emits nothing;
 - of two streams, the records of both sides, and the pairs;
-- of two tables by a foreign key, what foreign_key_nodes.py describes.
+- of two tables by a foreign key, what spark/compile/foreign_key_nodes.py describes.
 
 The kernel pairs values that are opaque to it; the joiner is a Column over its output.
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millstream.serdes.serde import Serde
 from millstream.topology.nodes import (
     ForeignKeyJoin,
     ForeignKeyLookup,
@@ -39,7 +38,6 @@ from millstream.topology.nodes import (
 __all__ = [
     "ForeignKey",
     "Join",
-    "JoinColumns",
     "Lookup",
     "OfSides",
     "Side",
@@ -114,31 +112,6 @@ class Side(Node):
             return f"{self.parents[0].topic}-looked-up{self.number or ''}"
         name = self.join.name if self.join.store is None else self.join.store.name
         return f"{name}-{'left' if self.is_left else 'right'}"
-
-
-@dataclass(frozen=True)
-class JoinColumns:
-    """The results of a join: the names of the columns with its keys and with both values.
-
-    Attributes:
-        key_serde: the serde by which keys were compared.
-        flag: name of the column that is true for its rows.
-        side: for tables, name of the column that is 0 if the left one changed, 1 if the right one did.
-        old_left, old_right: for tables, the old values.
-        since: for tables, name of the column with the time of the rows joined, in ms.
-        table_serde: for foreign keys, the serde that the table's values came with.
-    """
-
-    key: str
-    key_serde: Serde
-    flag: str
-    left: str
-    right: str
-    side: str = ""
-    old_left: str | None = None
-    old_right: str | None = None
-    since: str | None = None
-    table_serde: Serde | None = None
 
 
 def is_between_tables(node: Repartition) -> bool:

@@ -226,6 +226,7 @@ SUBJECTS = {
     "dsl": "The DSL",
     "serdes": "Serdes",
     "topology": "Topologies",
+    "physical": "Plans of tasks",
     "processors": "Processors",
     "runtime": "The client",
     "group": "Clients of one application",

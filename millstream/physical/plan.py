@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from millstream.errors import TopologyException
-from millstream.physical.joins import ForeignKey, Join, Side, history_of, is_between_tables, is_quiet
-from millstream.physical.stores import has_state
+from millstream.physical.kernel_joins import ForeignKey, Join, Side, history_of, is_between_tables, is_quiet
 from millstream.physical.tables import Remembering, is_step, remembering_of, right_behind
+from millstream.physical.task_stores import has_state
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
@@ -35,7 +35,7 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.pipeline import Pipeline, global_read, linked
 
-__all__ = ["Operator", "Program", "Step", "TaskPlan", "Visit", "WrittenBack", "needed_by", "plan_task"]
+__all__ = ["Linked", "Operator", "Step", "TaskPlan", "Visit", "WrittenBack", "needed_by", "plan_task"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +61,13 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Linked:
     """Linked processors become one operator of the kernel."""
 
     processors: tuple[Process, ...]
 
 
-Step = Visit | Operator | Program
+Step = Visit | Operator | Linked
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class _Planning:
         if self._pending:
             self._build_operator()
         for group in groups:
-            self._steps.append(Program(group))
+            self._steps.append(Linked(group))
             self._done.update(group)
 
     def _unbuilt(self) -> list[tuple[Process, ...]]:

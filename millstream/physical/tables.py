@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.physical.joins import ForeignKey, history_of, is_quiet
+from millstream.physical.kernel_joins import ForeignKey, history_of, is_quiet
 from millstream.topology.nodes import (
     Aggregate,
     Cogroup,
@@ -80,7 +80,7 @@ def remembering_of(pipeline: Pipeline) -> Remembering:
 
 def _is_emitted(pipeline: Pipeline, node: Node) -> bool:
     """Whether each change of a table is emitted to a node or a store. It is not if its rows are only joined,
-    because joins keep the rows of their sides, so they know what has not changed (joins.py)."""
+    because joins keep the rows of their sides, so they know what has not changed (kernel_joins.py)."""
     if node.store is not None:
         return True
     for child in pipeline.nodes:

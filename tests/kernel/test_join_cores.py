@@ -16,7 +16,7 @@ from java_programs import KernelJava
 from snapshots.traces import Trace, difference, step, traces, without_false_results
 
 from millstream import Consumed, Joined, JoinWindows, KTable, Materialized, Serdes, StreamsBuilder
-from millstream.physical.joins import is_quiet
+from millstream.physical.kernel_joins import is_quiet
 from millstream.topology.nodes import TableFilter
 
 pytestmark = pytest.mark.disk

@@ -14,9 +14,9 @@ from millstream.dsl.emission import BufferConfig, Suppressed
 from millstream.dsl.options import Consumed, Materialized
 from millstream.dsl.store_suppliers import Stores
 from millstream.errors import TopologyException
-from millstream.physical.joins import Side, links_of
-from millstream.physical.plan import Operator, Program, Visit, needed_by, plan_task
-from millstream.physical.stores import TaskStores, has_state
+from millstream.physical.kernel_joins import Side, links_of
+from millstream.physical.plan import Linked, Operator, Visit, needed_by, plan_task
+from millstream.physical.task_stores import TaskStores, has_state
 from millstream.processors.api import Processor
 from millstream.serdes.serdes import Serdes
 from millstream.topology.topology import Topology
@@ -42,7 +42,7 @@ def _said(step):
     match step:
         case Visit(node):
             return node.name
-        case Program(processors):
+        case Linked(processors):
             return tuple(node.name for node in processors)
         case Operator(items):
             return [f"{_kind(item)} {item.name}" for item in items]
@@ -129,6 +129,7 @@ def test_a_store_behind_which_only_a_stream_comes_is_filled_beside_it(builder):
 
 
 def test_a_suppress_right_behind_an_aggregation_is_in_its_operator(builder):
+    """It holds back the updates as they are; one behind it is an operator of its own."""
     limit = Suppressed.until_time_limit(timedelta(0), BufferConfig.unbounded())
     counted = builder.stream("in").group_by_key().count()
     counted.suppress(limit).suppress(limit).to_stream().to("out")
@@ -157,6 +158,7 @@ def test_processors_that_share_a_store_are_one_program(builder):
 
 
 def test_a_foreign_key_join_of_a_table_with_a_history_is_refused(builder):
+    """Such joins use the latest rows alone."""
     versioned = Materialized.as_(Stores.persistent_versioned_key_value_store("rows", DAY))
     left = builder.table("left", Consumed(), versioned)
     left.join(builder.table("right"), same, both, named="j").to_stream().to("out")
@@ -168,6 +170,7 @@ def test_a_foreign_key_join_of_a_table_with_a_history_is_refused(builder):
     ("logged", "derived"), [(True, True), (False, False)], ids=["logged", "without a changelog"]
 )
 def test_a_side_follows_from_its_table_if_that_comes_back(builder, logged, derived):
+    """Otherwise it is on the disk of its task alone."""
     store = Materialized.as_("counts")
     counted = builder.stream("in").group_by_key().count(store if logged else store.with_logging_disabled())
     builder.stream("one").join(counted, both, named="j").to("out")

@@ -12,7 +12,7 @@ from millstream.physical.tables import is_joined
 from millstream.serdes.serde import Serde
 from millstream.spark.compile.building import Building
 from millstream.spark.compile.kernel_operators import Item, item_of
-from millstream.spark.compile.spark_aggregates import Pending
+from millstream.spark.compile.pending import Pending
 from millstream.spark.compile.stream_nodes import visit_merge
 from millstream.spark.worker.folding import FoldSerdes
 from millstream.topology import nodes

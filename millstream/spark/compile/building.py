@@ -1,4 +1,4 @@
-"""The state that the steps of one compilation share: its inputs, its results, and its pending work.
+"""The state that the steps of one compilation share: the flow, the lanes, outputs, serdes and stores.
 
 Every `visit_<node>` gets the `Building` of its compilation, and its node. These functions are in
 topic_nodes.py, stream_nodes.py, table_nodes.py, aggregate_nodes.py, join_nodes.py and foreign_key_nodes.py;
@@ -7,30 +7,31 @@ task_compiler.py has the table of them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.dsl.timestamps import Extractor
 from millstream.errors import TopologyException
+from millstream.kernel.constants import CONTROL_RESTORED
 from millstream.model import StoreKind
 from millstream.physical.plan import TaskPlan, needed_by
+from millstream.physical.task_stores import TaskStores
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.serdes.registered import RegistrySerde, bound, reading
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import registry_serdes, serde_columns
-from millstream.spark.compile.flow import Flow, Lane, Names
+from millstream.spark.compile.flow import CONTROL, RAW_KEY, RAW_VALUE, Flow, Lane, Names
 from millstream.spark.compile.frame_columns import StaticFrame
 from millstream.spark.compile.record_handlers import FAIL, RecordHandlers
 from millstream.spark.compile.sink import Output
-from millstream.spark.run.dropped import SKIPPED
+from millstream.spark.run.dropped import metric
 from millstream.spark.worker.handler_calls import FailurePlace
-from millstream.topology.names import internal_topic
+from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
     FrameTable,
     Node,
@@ -39,7 +40,7 @@ from millstream.topology.nodes import (
     Store,
     TableSource,
 )
-from millstream.topology.pipeline import Pipeline
+from millstream.topology.pipeline import Pipeline, topics_of_input
 
 __all__ = [
     "Building",
@@ -97,7 +98,7 @@ class StoreInput(Node):
 
 
 @dataclass
-class Building(ABC):
+class Building:
     """What all steps of one compilation share. Used once.
 
     A visit takes the lane of a parent (`take`), adds columns to its flow, and puts a lane of its own (`put`).
@@ -136,37 +137,34 @@ class Building(ABC):
     places: list[FailurePlace] = field(default_factory=list)
     """The places of records that may fail and that the user's own handlers decide about."""
 
+    operators: list[DataFrame] = field(default_factory=list)
+    """The rows of each operator, with the values of its stores."""
+    passed: dict[Node, str] = field(default_factory=dict)
+    """The columns of outputs that pass through operators."""
+    stores: TaskStores = field(init=False)
+    stored: dict[Node, Column] = field(default_factory=dict)
+    """The values of stores in bytes, by the node that waited."""
+    operated: set[Node] = field(default_factory=set)
+    """The items of the operator that was built last: they keep the values of their stores themselves."""
+    processes_records: bool = False
+    """Whether there are processors."""
+    count: int = 0
+    """The number of operators so far."""
+    global_rows: dict[Node, Any] = field(default_factory=dict)
+    """The rows of global tables (task_globals.GlobalRows), by their reads."""
+    times: list[Any] = field(default_factory=list)
+    """The timestamp extractors that give records the times by which a task orders them (Times.java)."""
+    fillings: dict[str, Any] = field(default_factory=dict)
+    """The processors that fill global tables, by their topics, as programs of the kernel."""
+
     def __post_init__(self) -> None:
+        self.stores = TaskStores(self.context.application_id)
         self.stands_for = dict(self.plan.stands_for)
         self.remembering = set(self.plan.remembering.tables)
 
     @property
     def pipeline(self) -> Pipeline:
         return self.plan.pipeline
-
-    @abstractmethod
-    def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
-        """The flow with the records of an input, and a lane of these, in bytes."""
-
-    @abstractmethod
-    def stamp(
-        self, node: Node, extractor: Extractor, flow: Flow, lane: Lane, traced: Callable[[Any], str]
-    ) -> str | None:
-        """As timestamp_columns.stamp."""
-
-    @abstractmethod
-    def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
-        """Have a store keep what a node passes on."""
-
-    @abstractmethod
-    def kept(
-        self, node: Node, flow: Flow, lane: Lane, keep: Column, *, alone: bool, dropped: str = SKIPPED
-    ) -> Lane:
-        """The lane with the records that a node does not pass over.
-
-        Args:
-            dropped: as what the others are counted (dropped.py).
-        """
 
     def count_uses(self, nodes: Iterable[Node]) -> None:
         """Note how many of these nodes take each node's lane."""
@@ -175,7 +173,40 @@ class Building(ABC):
                 for parent in needed_by(self.pipeline, node):
                     self.uses[parent] = self.uses.get(parent, 0) + 1
 
+    def skipping(self, node: Node, kind: str) -> str:
+        """The name of one more number of records that a node passes over."""
+        self.failures += 1
+        return metric(self.failures - 1, kind, node.name)
+
+    def next_number(self) -> int:
+        """A number for one more operator."""
+        self.count += 1
+        return self.count - 1
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether the bytes that are read are needed behind an operator: of inputs that are opened later, or
+        of changelogs, of which stores with versions are made."""
+        return bool(self.flow.unopened) or any(
+            store.history_ms is not None and store.source_topic is None
+            for node in self.pipeline.nodes
+            for store in node.stores
+        )
+
     # --- lanes ---------------------------------------------------------------------------------------
+
+    def open(self, node: Source | TableSource | Repartition) -> tuple[Flow, Lane]:
+        """The flow with the records of an input, and a lane of these, in bytes."""
+        flow = self.flow
+        flow.unopened -= 1
+        topic = F.col("_topic")
+        if isinstance(node, Source) and node.pattern is not None:
+            mine = topic.rlike(f"^(?:{node.pattern.pattern})$")
+        else:
+            mine = topic.isin(*topics_of_input(node, self.context.application_id))
+        controls = [0, CONTROL_RESTORED] if isinstance(node, TableSource) else [0]
+        keep = flow.with_column("f", F.coalesce(F.col(CONTROL).isin(controls) & mine, F.lit(False)))
+        return flow, Lane(RAW_KEY, RAW_VALUE, keep, routes=((None, frozenset([flow.unopened])),))
 
     def before(self, parent: Node) -> Node:
         """The node whose lane stands in for a parent's, for the node being visited."""
@@ -192,6 +223,8 @@ class Building(ABC):
 
     def put(self, node: Node, flow: Flow, lane: Lane, stored: Lane | None = None) -> None:
         """Put the node's own lane, and fill its store if it has one: from the lane `stored`, if given."""
+        if self._waited(node) in self.operated and node not in self.plan.remembering.by_time:
+            lane = replace(lane, past=None)  # only a group asks
         if self.uses.get(node):
             flow.lanes[node] = lane
         if node.store is not None and node.store.source_topic is None:
@@ -200,9 +233,31 @@ class Building(ABC):
             else:
                 self._fill(StoreInput(node.name, (node,), node.store), node.store, flow, stored)
 
+    def _fill(self, node: Node, store: Store, flow: Flow, lane: Lane) -> None:
+        """Have a store keep what a node passes on."""
+        waited = self._waited(node.parents[0] if isinstance(node, StoreInput) else node)
+        if waited not in self.operated:  # a step without state: an item keeps its rows, and does nothing else
+            kept = self.plan.kept[node]
+            if kept in self.stands_for:
+                flow.lanes.pop(node, None)
+                if lane.old is not None:
+                    self.remembering.add(node)
+            self.wait(kept, flow, lane)
+            return
+        _, value = self.store_serdes[store.name] = self.serdes_of(store, flow, lane)
+        where = f"{node.name}: the value of store '{store.name}'"
+        self.stored[waited] = serde_columns.to_bytes(
+            value, F.col(lane.value), flow.type_of(lane.value), where
+        )
+
+    def _waited(self, node: Node) -> Node:
+        """The internal node that waited in a node's place, or the node."""
+        return next((waited for waited, of in self.stands_for.items() if of is node), node)
+
     def as_stream(self, flow: Flow, lane: Lane) -> Lane:
         """A table's lane as one of a stream."""
-        return replace(lane, old=None, since=None, past=None)
+        lane = replace(lane, old=None, since=None, past=None)
+        return flow.narrow(lane, F.col(CONTROL) == 0, alone=False)
 
     def pin(self, node: Node, flow: Flow, lane: Lane, output: Output) -> None:
         """Have the lane's rows written, whatever else needs them."""
@@ -245,6 +300,20 @@ class Building(ABC):
                 if natural is None or natural == type_:
                     return self.bound(candidate, inherited=inherited, type_=type_)
         return serde_columns.infer(type_)
+
+    def serdes_of(self, store: Store, flow: Flow, lane: Lane) -> tuple[Serde, Serde]:
+        """The serdes of a store with the rows of a lane; of windows, that of the keys without them."""
+        key_type, inherited = flow.type_of(lane.key), lane.key_serde
+        if store.kind is not StoreKind.KEY_VALUE:
+            assert isinstance(key_type, T.StructType)
+            key_type = key_type["key"].dataType
+            inherited = getattr(inherited, "inner", None)
+        context = self.context
+        key = self.settle(store.key_serde, inherited, context.default_key_serde, key_type)
+        value_type = flow.type_of(lane.value)
+        value = self.settle(store.value_serde, lane.value_serde, context.default_value_serde, value_type)
+        changelog = changelog_topic(context.application_id, store.name)
+        return self.bound(key, changelog, is_key=True), self.bound(value, changelog)
 
     def key_serde_of(self, table: Node, inherited: Serde | None, type_: T.DataType) -> Serde:
         """The serde of a table's keys, which are windowed if its store is."""

@@ -28,7 +28,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from millstream.errors import TopologyException
-from millstream.physical.joins import ForeignKey
+from millstream.physical.kernel_joins import ForeignKey
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.applying import add_result, apply

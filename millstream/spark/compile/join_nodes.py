@@ -1,7 +1,7 @@
 """Turns join nodes into the items of an operator, and the results of these into rows.
 
-physical/joins.py describes these items; joins by a foreign key are in foreign_key_nodes.py, which builds on
-this.
+physical/kernel_joins.py describes these items; joins by a foreign key are in foreign_key_nodes.py, which
+builds on this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from millstream.errors import TopologyException
 from millstream.kernel.constants import SIDE_LEFT
-from millstream.physical.joins import (
+from millstream.physical.kernel_joins import (
     ForeignKey,
     Join,
     Lookup,
@@ -29,9 +29,9 @@ from millstream.spark.compile.applying import add_result
 from millstream.spark.compile.building import Building
 from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TOPIC, Flow, Lane
 from millstream.spark.compile.kernel_operators import Item, JoinColumns, item_of
+from millstream.spark.compile.pending import Pending
 from millstream.spark.compile.record_failures import computable, computed, of_before
 from millstream.spark.compile.record_handlers import RecordHandlers
-from millstream.spark.compile.spark_aggregates import Pending
 from millstream.spark.compile.trace import as_column, called
 from millstream.topology import nodes
 from millstream.topology.functions import arity, describe_function

@@ -18,14 +18,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.kernel import constants
-from millstream.physical.cores import limits_of
-from millstream.physical.joins import ForeignKey, Join, Lookup, OfSides, Side
+from millstream.physical.kernel_cores import limits_of
+from millstream.physical.kernel_joins import ForeignKey, Join, Lookup, OfSides, Side
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.flow import TIMESTAMP, Flow, Lane, Names
 from millstream.spark.compile.grouped_tables import change, retractable
 from millstream.spark.compile.mergeable import Mergeable, NotMergeableError, Part, take_apart
-from millstream.spark.compile.spark_aggregates import (
+from millstream.spark.compile.pending import (
     FlowLanes,
     Pending,
     column_of,

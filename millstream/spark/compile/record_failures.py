@@ -19,7 +19,16 @@ from millstream.serdes.serdes import Serdes
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.applying import add_result
 from millstream.spark.compile.building import Building
-from millstream.spark.compile.flow import HEADERS, HEADERS_TYPE, RAW_KEY, RAW_VALUE, DroppedRows, Flow, Lane
+from millstream.spark.compile.flow import (
+    CONTROL,
+    HEADERS,
+    HEADERS_TYPE,
+    RAW_KEY,
+    RAW_VALUE,
+    DroppedRows,
+    Flow,
+    Lane,
+)
 from millstream.spark.compile.record_handlers import (
     PROCESSING_FAILED,
     RECORD_TOO_LARGE,
@@ -31,6 +40,7 @@ from millstream.spark.compile.record_handlers import (
 )
 from millstream.spark.compile.sink import Output, QuestionColumns
 from millstream.spark.compile.trace import as_column, translated
+from millstream.spark.run.dropped import SKIPPED
 from millstream.spark.worker.handler_calls import Asking, FailurePlace, FieldReader
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Function, Node
@@ -43,6 +53,7 @@ __all__ = [
     "computed",
     "count_failures",
     "drop",
+    "kept",
     "needs_letters",
     "writable",
 ]
@@ -279,6 +290,27 @@ def asking(building: Building) -> Asking | None:
     if not handlers.own:
         return None
     return Asking(handlers.own, handlers.configs, building.places, building.pipeline.subtopology)
+
+
+def kept(
+    building: Building,
+    node: Node,
+    flow: Flow,
+    lane: Lane,
+    keep: Column,
+    *,
+    alone: bool,
+    dropped: str = SKIPPED,
+) -> Lane:
+    """The lane with the records that a node does not pass over.
+
+    Args:
+        dropped: as what the others are counted (dropped.py).
+    """
+    is_new = F.col(CONTROL) == 0
+    passed_over = flow.with_column("d", flow.belongs_to(lane) & is_new & ~keep)
+    count_failures(building, node, flow, passed_over, dropped)
+    return flow.narrow(lane, keep, alone=alone)
 
 
 def needs_letters(handlers: RecordHandlers) -> bool:

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from millstream.physical.plan import plan_task
-from millstream.spark.compile.building import CompileContext
+from millstream.spark.compile.building import Building, CompileContext
 from millstream.spark.compile.frame_columns import UserWriter, dataframe_of, user_writer
-from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.topic_nodes import written_with
 from millstream.spark.compile.trace import planned
 from millstream.topology.nodes import SparkTopic
@@ -43,5 +42,5 @@ def compile_query(
     assert pipeline.spark_sink is not None
     topic = topic_of(pipeline)
     with planned(f"pipeline {pipeline.name}"):
-        key, value = written_with(TaskBuilding(plan_task(pipeline), context), topic)
+        key, value = written_with(Building(plan_task(pipeline), context), topic)
         return user_writer(pipeline.spark_sink, dataframe_of(read(topic), key, value))

@@ -9,13 +9,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.errors import TopologyException
-from millstream.physical.joins import is_quiet
+from millstream.physical.kernel_joins import is_quiet
 from millstream.serdes.windowed_serdes import WindowedSerde
 from millstream.spark.compile.applying import add_result, apply, condition_of
 from millstream.spark.compile.building import Building
 from millstream.spark.compile.flow import Flow, Lane
 from millstream.spark.compile.grouped_tables import changes
-from millstream.spark.compile.record_failures import computable, computed, of_before
+from millstream.spark.compile.record_failures import computable, computed, kept, of_before
 from millstream.spark.compile.trace import as_column, translated
 from millstream.spark.run.dropped import PAST
 from millstream.topology import nodes
@@ -36,7 +36,7 @@ def visit_to_table(building: Building, node: nodes.ToTable) -> None:
     if node in building.remembering:
         building.wait(node, flow, lane)
         return
-    building.put(node, flow, building.kept(node, flow, lane, F.col(lane.key).isNotNull(), alone=alone))
+    building.put(node, flow, kept(building, node, flow, lane, F.col(lane.key).isNotNull(), alone=alone))
 
 
 def visit_table_filter(building: Building, node: nodes.TableFilter) -> None:
@@ -93,7 +93,7 @@ def _behind(node: nodes.TableFilter | nodes.TableMapValues, flow: Flow, lane: La
 def visit_table_group_by(building: Building, node: nodes.TableGroupBy) -> None:
     flow, lane, _ = building.take(node.parents[0])
     if lane.past is not None:  # a group has the last version of each row
-        lane = building.kept(node, flow, lane, ~F.col(lane.past), alone=False, dropped=PAST)
+        lane = kept(building, node, flow, lane, ~F.col(lane.past), alone=False, dropped=PAST)
     if lane.old is None:
         raise TopologyException(
             f"{node.name}: results of suppress() do not include the old value, so they cannot be "

@@ -3,7 +3,7 @@
 There is one `visit_<node>` for each node class, in the table `_VISITS`: it takes the lane of its parent
 (flow.py) and adds a lane of its own. All topics are one flow. Stateful steps wait until
 everything before them is built; then they become one operator of tasks, whose state has its changelogs itself
-(task_operators.py). Each row has a column for each output, which the task's sink writes.
+(operators.py). Each row has a column for each output, which the task's sink writes.
 
 Nothing here reads or writes Kafka: the source is passed in, so the test driver compiles the same plan.
 """
@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from millstream.kernel.constants import CONTROL_RESTORED
-from millstream.physical.plan import Operator, Program, Visit, WrittenBack, plan_task
-from millstream.physical.stores import TaskStore
+from millstream.physical.plan import Linked, Operator, Visit, WrittenBack, plan_task
+from millstream.physical.task_stores import TaskStore
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import (
     aggregate_nodes,
@@ -31,7 +31,7 @@ from millstream.spark.compile import (
     table_nodes,
     topic_nodes,
 )
-from millstream.spark.compile.building import CompileContext
+from millstream.spark.compile.building import Building, CompileContext
 from millstream.spark.compile.flow import (
     CONTROL,
     HEADERS,
@@ -43,12 +43,11 @@ from millstream.spark.compile.flow import (
     TOPIC,
     Flow,
 )
+from millstream.spark.compile.operators import build_task_operator, record_of, see_all, with_stored
 from millstream.spark.compile.plans import has_clock, has_python
 from millstream.spark.compile.record_failures import asking
 from millstream.spark.compile.source import in_range
-from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.task_globals import visit_global_read, visit_stream_global_table_join
-from millstream.spark.compile.task_operators import build_task_operator, record_of, see_all, with_stored
 from millstream.spark.compile.task_processors import build_task_processors
 from millstream.spark.compile.trace import planned, translated
 from millstream.spark.run.dropped import metric
@@ -145,7 +144,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         StreamsException: Spark does not accept the plan that was made of right functions.
     """
     with planned(f"pipeline {pipeline.name}"):
-        building = TaskBuilding(plan_task(pipeline), context)
+        building = Building(plan_task(pipeline), context)
         rows = read()
         renamed = {"key": RAW_KEY, "value": RAW_VALUE, "headers": HEADERS}
         renamed |= {"topic": TOPIC, "partition": PARTITION, "offset": OFFSET}
@@ -170,7 +169,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         )
 
 
-def _build(building: TaskBuilding) -> None:
+def _build(building: Building) -> None:
     building.count_uses(building.plan.nodes)
     for step in building.plan.steps:
         match step:
@@ -180,11 +179,11 @@ def _build(building: TaskBuilding) -> None:
                 building.visiting = None
             case Operator():
                 build_task_operator(building, step)
-            case Program():
+            case Linked():
                 build_task_processors(building, step)
 
 
-def _rows(building: TaskBuilding) -> DataFrame:
+def _rows(building: Building) -> DataFrame:
     flow = building.flow
     see_all(building, flow)
     columns = [

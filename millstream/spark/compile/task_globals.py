@@ -14,17 +14,17 @@ from typing import Any
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from millstream.physical.joins import takes_null_keys
+from millstream.physical.kernel_joins import takes_null_keys
 from millstream.physical.plan import needed_by
 from millstream.processors.graph import filling_graph, with_serdes
 from millstream.serdes.serde import Serde
 from millstream.spark.compile import serde_columns
 from millstream.spark.compile.applying import apply
+from millstream.spark.compile.building import Building
 from millstream.spark.compile.join_nodes import check_keys, join_values
 from millstream.spark.compile.processor_nodes import pickled
-from millstream.spark.compile.record_failures import computed
+from millstream.spark.compile.record_failures import computed, kept
 from millstream.spark.compile.record_handlers import attempt
-from millstream.spark.compile.task_building import TaskBuilding
 from millstream.spark.compile.topic_nodes import source_serdes
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.worker.processing import Processing
@@ -43,7 +43,7 @@ class GlobalRows:
     value_serde: Serde
 
 
-def visit_global_read(building: TaskBuilding, node: GlobalRead) -> None:
+def visit_global_read(building: Building, node: GlobalRead) -> None:
     if isinstance(node, FrameRead):
         assert building.context.frame is not None
         frame = building.context.frame(node.table)
@@ -55,7 +55,7 @@ def visit_global_read(building: TaskBuilding, node: GlobalRead) -> None:
         building.fillings[node.topic] = _filling(building, node.of)
 
 
-def _filling(building: TaskBuilding, table: GlobalTable) -> Any:
+def _filling(building: Building, table: GlobalTable) -> Any:
     """The program of the processor that fills a table."""
     context = building.context
     default = context.default_key_serde, context.default_value_serde
@@ -67,7 +67,7 @@ def _filling(building: TaskBuilding, table: GlobalTable) -> Any:
     return pickled(running, table.name, SparkSession.active(), context.patience_ms)
 
 
-def visit_stream_global_table_join(building: TaskBuilding, node: StreamGlobalTableJoin) -> None:
+def visit_stream_global_table_join(building: Building, node: StreamGlobalTableJoin) -> None:
     """Source: KStreamGlobalKTableJoin, KStreamKTableJoinProcessor."""
     rows = building.global_rows[needed_by(building.pipeline, node)[1]]
     flow, lane, alone = building.take(node.parents[0])
@@ -76,7 +76,7 @@ def visit_stream_global_table_join(building: TaskBuilding, node: StreamGlobalTab
     needed = F.col(lane.value).isNotNull()
     if not takes_null_keys(node):
         needed &= F.col(selected_key).isNotNull()
-    lane = building.kept(node, flow, lane, needed, alone=alone)
+    lane = kept(building, node, flow, lane, needed, alone=alone)
     type_ = flow.type_of(selected_key)
     check_keys(node, type_, serde_columns.column_type(rows.key_serde))
     key_serde = building.settle(rows.key_serde, None, None, type_)

@@ -12,10 +12,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.model import StoreKind
-from millstream.physical.plan import Program
+from millstream.physical.plan import Linked
 from millstream.processors.changes import Transforming
 from millstream.processors.graph import GraphPlan, ProcessorSpec, StoreSpec
+from millstream.spark.compile.building import Building
 from millstream.spark.compile.flow import HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC, Flow
+from millstream.spark.compile.operators import behind, operator, passing, settle_outputs
 from millstream.spark.compile.processor_nodes import (
     Called,
     Codecs,
@@ -26,8 +28,6 @@ from millstream.spark.compile.processor_nodes import (
     written_value,
 )
 from millstream.spark.compile.source import in_range
-from millstream.spark.compile.task_building import TaskBuilding
-from millstream.spark.compile.task_operators import behind, operator, passing, settle_outputs
 from millstream.topology.nodes import Node
 from millstream.topology.pipeline import global_reads
 
@@ -49,7 +49,7 @@ _OWN = {
 _AT = "_at"
 
 
-def build_task_processors(building: TaskBuilding, step: Program) -> None:
+def build_task_processors(building: Building, step: Linked) -> None:
     """Turn linked processors into one operator."""
     flow = building.flow
     plan, codecs = planned(building, step.processors)
@@ -63,7 +63,7 @@ def build_task_processors(building: TaskBuilding, step: Program) -> None:
 
 
 def _input(
-    building: TaskBuilding, flow: Flow, plan: GraphPlan, entrances: Mapping[Node, Node], codecs: Codecs
+    building: Building, flow: Flow, plan: GraphPlan, entrances: Mapping[Node, Node], codecs: Codecs
 ) -> tuple[DataFrame, str]:
     """The rows that go into the operator, and its description for the kernel."""
     columns: dict[str, Column] = {}
@@ -115,7 +115,7 @@ def _transformer(spec: ProcessorSpec) -> Transforming | None:
     return spec.supplier if spec.is_of_table else None
 
 
-def _global_number(building: TaskBuilding, spec: StoreSpec) -> int:
+def _global_number(building: Building, spec: StoreSpec) -> int:
     """The number of a global store: -1 for the first global table of the pipeline, and so on."""
     tables = [read.of for read in global_reads(building.pipeline)]
     (place,) = (
@@ -124,7 +124,7 @@ def _global_number(building: TaskBuilding, spec: StoreSpec) -> int:
     return -1 - place
 
 
-def _results(building: TaskBuilding, new: Flow) -> Called:
+def _results(building: Building, new: Flow) -> Called:
     """Rename the columns of results, and have their records' context in the columns of each row's."""
     names = {name: building.names.new(name[0]) for name in _OWN}
     new.df = new.df.withColumnsRenamed({own: names[name] for name, own in _OWN.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millstream.dsl.timestamps import FailOnInvalidTimestamp
+from millstream.dsl.timestamps import Extractor, FailOnInvalidTimestamp
 from millstream.errors import TopologyException
-from millstream.physical.joins import is_between_tables
+from millstream.physical.kernel_joins import is_between_tables
 from millstream.physical.plan import WrittenBack
 from millstream.serdes.serde import Serde
 from millstream.serdes.serdes import Serdes
@@ -26,9 +27,12 @@ from millstream.spark.compile.flow import (
 )
 from millstream.spark.compile.frame_columns import place_of_record
 from millstream.spark.compile.grouped_tables import change, unframed
-from millstream.spark.compile.record_failures import ask, computed, count_failures, drop, writable
+from millstream.spark.compile.plans import has_clock
+from millstream.spark.compile.record_failures import ask, computed, count_failures, drop, kept, writable
 from millstream.spark.compile.record_handlers import SERIALIZATION_FAILED, attempt
 from millstream.spark.compile.sink import Output
+from millstream.spark.compile.timestamp_columns import stamp, stamp_by_task
+from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.dropped import UNTIMED
 from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology import nodes
@@ -69,7 +73,7 @@ def visit_table_source(building: Building, node: TableSource) -> None:
         building.wait(node, flow, lane)
         return
     building.put(
-        node, flow, building.kept(node, flow, lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
+        node, flow, kept(building, node, flow, lane, F.col(lane.key).isNotNull(), alone=not flow.lanes)
     )
 
 
@@ -130,12 +134,39 @@ def _open(building: Building, node: Any, key_serde: Serde, value_serde: Serde) -
     return flow, _stamped(building, node, flow, lane)
 
 
+def _stamp(
+    building: Building,
+    node: Node,
+    extractor: Extractor,
+    flow: Flow,
+    lane: Lane,
+    traced: Callable[[Any], str],
+) -> str | None:
+    """As timestamp_columns.stamp.
+
+    Differs: records whose times only Python knows (a serde or a function of Python), or only a batch of Spark
+    (the current time), come in the order of Kafka's times.
+    """
+    before = flow.df
+    times, skipped = stamp_by_task(node.name, extractor, flow, lane, traced)
+    if times is None:
+        return skipped
+    jvm: Any = times.sparkSession._jvm
+    computed = java_class(jvm, "io.millstream.kernel.task.Times").of(times._jdf)
+    if computed is None or has_clock(times):
+        flow.df = before
+        return stamp(node.name, extractor, flow, lane, traced)
+    building.times.append(computed)
+    return skipped
+
+
 def _stamped(building: Building, node: Any, flow: Flow, lane: Lane) -> Lane:
     """The lane of a source, with the times that its timestamp extractor has for the records."""
     if isinstance(node, Repartition | GlobalRead):
         return lane  # what we have written has a time, and a global table's rows need none
     using = node.timestamp_extractor or building.context.timestamp_extractor or FailOnInvalidTimestamp()
-    skipped = building.stamp(
+    skipped = _stamp(
+        building,
         node,
         using,
         flow,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millstream.model import TopicPartition
-from millstream.physical.stores import TaskStore
+from millstream.physical.task_stores import TaskStore
 from millstream.spark.compile.source import without_internal
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.progress import positions

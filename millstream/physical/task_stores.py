@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from millstream.physical.joins import Join, Side, settings_of
+from millstream.physical.kernel_joins import Join, Side, settings_of
 from millstream.physical.tables import is_restored
 from millstream.topology.names import changelog_topic
 from millstream.topology.nodes import (

@@ -1,10 +1,4 @@
-"""Aggregations that the kernel cannot run, because their functions cannot be merged.
-
-All of these in one flow become one operator: each row is repeated once for each of them, tagged with its
-number, and grouped by tag and key.
-
-A group's timestamp is the largest of its records', as in Kafka Streams.
-"""
+"""What waits for its operator: an aggregation, a table or a part of a join, with its rows."""
 
 from __future__ import annotations
 
@@ -15,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millstream.errors import TopologyException
-from millstream.physical.cores import core_of
-from millstream.physical.joins import Lookup, Side, takes_null_keys
+from millstream.physical.kernel_cores import core_of
+from millstream.physical.kernel_joins import Lookup, Side, takes_null_keys
 from millstream.serdes.serde import Serde
 from millstream.spark.compile.flow import TIMESTAMP, Flow, Lane
 from millstream.spark.compile.trace import as_column, trace
@@ -49,7 +43,7 @@ FlowLanes = tuple[Flow, dict[Node, Lane]]
 
 @dataclass(frozen=True)
 class Pending:
-    """An aggregation whose input is built."""
+    """An item of an operator whose input is built."""
 
     node: Node
     flow: Flow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.physical.joins import Join, Side, settings_of
+from millstream.physical.kernel_joins import Join, Side, settings_of
 from millstream.topology.nodes import Aggregate, Node, Suppress, TableSource, ToTable
 from millstream.topology.windows import (
     DailyTimeWindows,

@@ -581,6 +581,13 @@ class Cluster:
         )
         return max(found, key=lambda each: each[0])[1]
 
+    def reader(self) -> ClientProcess:
+        """The client that runs the first pipeline, which reads the source. It keeps it while it lives."""
+        return wait_until(
+            lambda: next((client for client in self.clients if "p0" in client.pipelines()), None),
+            "somebody reads the source",
+        )
+
     def close(self) -> None:
         """End every process; those of a failed test may be in any state."""
         for client in self.clients:

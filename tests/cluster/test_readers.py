@@ -57,7 +57,7 @@ def test_eight_readers_while_tasks_migrate_threads_are_replaced_and_the_client_c
     cluster.wait_until_running()
     cluster.produce(spec["source"], WORDS)
     cluster.wait_until_counted()
-    owner = cluster.owner()
+    owner = cluster.reader()  # who meets the poison
     other = second if owner is first else first
     owner.ask("read", [*WORDS, "poison"], 8)
     flow = Flow(cluster, spec["source"])

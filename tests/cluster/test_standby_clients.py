@@ -93,8 +93,8 @@ def _take_over(
 @pytest.mark.timeout(300)
 def test_the_former_standby_answers_within_a_second_and_exactly(cluster: Cluster) -> None:
     """Stale reads before; then kill -9 of the client that runs the pipeline that counts, of the one that does
-    not, and an orderly close of the other. What the client had can be read on the other one within a second of
-    the assignment (and, where the pipeline has to be started there too, of that), no record is lost or
+    not, and an orderly close of the other. What the client had can be read on the other one within a second
+    of the assignment (and, where the pipeline has to be started there too, of that), no record is lost or
     counted twice, and everybody knows at each time who has which key."""
     spec: dict[str, Any] = {"source": cluster.topic("in", 4), "output": cluster.topic("out", 4)}
     owner, other = _start_pair(cluster, spec)

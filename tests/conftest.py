@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -62,6 +62,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(kernel_problem(), pytrace=False)
     if item.get_closest_marker("spark") and not item.get_closest_marker("cluster"):
         start_spark()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that is interrupted within a call into Spark's JVM leaves an answer there that the next call
+    takes for its own: nothing on that Spark can be believed any more."""
+    report = yield
+    interrupted = call.excinfo is not None and str(call.excinfo.value).startswith("Timeout ")
+    if interrupted and item.get_closest_marker("spark") and not item.get_closest_marker("cluster"):
+        item.session.shouldfail = f"{item.nodeid} was interrupted, maybe within a call into Spark's JVM"
+    return report
 
 
 @pytest.fixture

@@ -94,11 +94,6 @@ public final class OperatorPlan implements Serializable {
             return !List.of("lookup", "table_join", "changes").contains(core);
         }
 
-        /** Whether it looks up rows, immediately or after a grace period. */
-        public boolean isLookup() {
-            return core.equals("lookup") || core.equals("waiting");
-        }
-
         /** Whether its slices are forgotten when their time has come. */
         public boolean isDue() {
             return isWindowed() && !List.of("suppress", "pairs", "waiting").contains(core);

@@ -3,9 +3,9 @@
     make faults                            # all 300: an hour
     make faults ARGS="once-counts --first 10 --count 5"
 
-A world is one application of one or two clients that runs some of proof.py's programs with one guarantee, or
-in Real-Time Mode, on a broker that it reaches through a proxy. For each fault, records are written, the fault
-happens while they are processed, what it broke is started or healed, more records are written, and then
+A world is one application of one or two clients that runs some of proof.py's programs with one guarantee, on
+a broker that it reaches through a proxy. For each fault, records are written, the fault happens while they
+are processed, what it broke is started or healed, more records are written, and then
 outputs, changelogs and stores have to be what an independent count says. What came of it:
 
     exact   everything is there, and as often as the guarantee allows

@@ -134,6 +134,7 @@ def _little(lab: Lab, make: Callable[[Lab], _Java | _Tasks], tell: Progress) -> 
     producer = Producer({**producer_options(lab.bootstrap_servers), "linger.ms": 0})
     with closing(make(lab)) as contestant:
         contestant.start(lab.name("tasks"), "count", topic, output, settings)
+        _send(producer, topic, 2, 1.0)  # until it has read something, the contestant is asked for that
         for rate in _RATES:
             tell(f"{rate} records a second")
             _send(producer, topic, rate, _SETTLED_S)

@@ -22,7 +22,7 @@ from millstream.spark.run.dropped import DropWatch, wait_and_watch
 from millstream.spark.run.ending import of_ended_jvm, raise_failure
 from millstream.spark.run.failures import is_jvm_lost, report_of, translate
 from millstream.spark.run.progress import positions
-from millstream.spark.run.task_run import TaskRun
+from millstream.spark.run.task_run import TaskProgress, TaskRun
 
 __all__ = ["QueryPipeline"]
 
@@ -169,8 +169,7 @@ class QueryPipeline:
                 if progress is not None:
                     self._last = self._parsed(_json(progress))
                 if self._run is not None:
-                    run = self._run
-                    self._last = _with_read(self._last, run)
+                    self._last = _with_read(self._last, self._run.progress())
                     # A batch may last an hour, and reports nothing until its end.
                     lost = self._lost_executors()
                     rate = self._rate(time.monotonic(), self._last.records)
@@ -231,13 +230,12 @@ class QueryPipeline:
         return self._drops.total
 
 
-def _with_read(reported: PipelineMetadata, run: TaskRun) -> PipelineMetadata:
+def _with_read(reported: PipelineMetadata, made: TaskProgress) -> PipelineMetadata:
     """With what its tasks have read and committed; Spark reports nothing before its batch has ended."""
-    finished = run.finished()
-    position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **run.read()}.items()}
-    ends = run.ends()
-    lag = {at: max(0, end - position.get(at, 0)) for at, end in ends.items()} if ends else None
-    records = max(reported.records, run.records())
+    finished = dict(made.committed)
+    position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **made.read}.items()}
+    lag = {at: max(0, end - position.get(at, 0)) for at, end in made.ends.items()} if made.ends else None
+    records = max(reported.records, made.records)
     return replace(reported, position=position, finished=finished, records=records, lag=lag)
 
 

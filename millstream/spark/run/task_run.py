@@ -15,7 +15,6 @@ from millstream.model import TopicPartition
 from millstream.physical.task_stores import TaskStore
 from millstream.spark.compile.source import without_internal
 from millstream.spark.jvm.java_names import java_class
-from millstream.spark.run.progress import positions
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
     FrameRead,
@@ -29,7 +28,7 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.pipeline import Pipeline, global_reads, topics_of_input
 
-__all__ = ["TaskRun", "TaskSettings", "is_up_to_date", "task_rows", "task_writer"]
+__all__ = ["TaskProgress", "TaskRun", "TaskSettings", "is_up_to_date", "task_rows", "task_writer"]
 
 _FORMAT = "io.millstream.kernel.task.TaskTable"
 _RUNS = "io.millstream.kernel.task.TaskRuns"
@@ -67,6 +66,23 @@ class TaskSettings:
     consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
     producer: Mapping[str, str] = field(default_factory=dict, repr=False)
     global_consumer: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """How far the tasks of a run are, by partition.
+
+    Attributes:
+        records: how many they have read.
+        read: the next offset of each partition.
+        committed: the next offset that is not done with.
+        ends: where the partitions end, as far as that is known.
+    """
+
+    records: int
+    read: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
 
 
 def task_rows(spark: SparkSession, name: str) -> DataFrame:
@@ -174,9 +190,11 @@ class TaskRun:
     def forget(self) -> None:
         self._runs.close(self._id)
 
-    def records(self) -> int:
-        """The number of records read in this run."""
-        return int(self._runs.records(self._id))
+    def progress(self) -> TaskProgress:
+        """How far its tasks are."""
+        told = json.loads(self._runs.progress(self._id))
+        read, committed, ends = (_by_partition(told[name]) for name in ("read", "committed", "ends"))
+        return TaskProgress(told["records"], read, committed, ends)
 
     def reports(self, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
         """What has happened since the last call, as Spark's progress reports have it of batches: one report,
@@ -192,7 +210,7 @@ class TaskRun:
         if not (has_read or any(report["observedMetrics"].values()) or report["sink"]["metrics"]):
             return []
         latest: dict[str, dict[str, int]] = {}
-        for at, end in self.ends().items():
+        for at, end in self.progress().ends.items():
             latest.setdefault(at.topic, {})[str(at.partition)] = end
         # Without a duration, it would be a report of a query that waits for records.
         return [{**report, "sources": [{**source, "latestOffset": latest}], "durationMs": {"addBatch": 0}}]
@@ -202,23 +220,10 @@ class TaskRun:
         start, end = self._runs.unfinished(self._id)
         return str(start), str(end)
 
-    def read(self) -> dict[TopicPartition, int]:
-        """The next offset of each partition read in this run."""
-        return _by_partition(self._runs.positions(self._id))
 
-    def finished(self) -> dict[TopicPartition, int]:
-        """The committed offset of each of these partitions."""
-        start, _ = self.unfinished()
-        return {TopicPartition(*at): offset for at, offset in positions(start).items()}
-
-    def ends(self) -> dict[TopicPartition, int]:
-        """Where these partitions end, as far as that is known."""
-        return _by_partition(self._runs.ends(self._id))
-
-
-def _by_partition(offsets: Any) -> dict[TopicPartition, int]:
+def _by_partition(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
-    for place, offset in dict(offsets).items():
+    for place, offset in offsets.items():
         topic, _, partition = place.rpartition("-")
         found[TopicPartition(topic, int(partition))] = offset
     return found

@@ -155,6 +155,13 @@ final class Figures implements Serializable {
         offsets.withObjectProperty(at.topic()).put(String.valueOf(at.partition()), offset);
     }
 
+    /** The committed offsets, by topic-partition. */
+    Map<String, Long> committed() {
+        Map<String, Long> all = new TreeMap<>();
+        committed.forEach((each, next) -> all.put(each.toString(), next));
+        return all;
+    }
+
     /** What was read and is not committed, as offsets of Spark: those committed, and those reached. */
     String[] unfinished() {
         ObjectNode start = JSON.createObjectNode();

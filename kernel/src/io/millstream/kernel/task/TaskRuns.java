@@ -1,5 +1,7 @@
 package io.millstream.kernel.task;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.millstream.kernel.python.Program;
 import java.util.ArrayList;
 import java.util.List;
@@ -18,6 +20,7 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /** The runs of queries, as Python starts, watches and ends them. All of it is called on the driver. */
 public final class TaskRuns {
+    private static final ObjectMapper JSON = new ObjectMapper();
     private static final Map<String, TaskPlan> PLANS = new ConcurrentHashMap<>();
 
     private TaskRuns() {}
@@ -118,16 +121,23 @@ public final class TaskRuns {
         Figures.end(run);
     }
 
-    /** The next offset of each partition that is read, by topic-partition. */
-    public static Map<String, Long> positions(String run) {
+    /**
+     * How far a run is, as JSON: `records`, how many it has read; `read`, the next offset of each partition, by its
+     * topic-partition; `committed`, that of what is done with; and `ends`, where partitions end, as far as that is known.
+     */
+    public static String progress(String run) {
         Tasks tasks = Tasks.here(run);
-        return tasks == null ? Map.of() : tasks.positions();
-    }
-
-    /** Where these partitions end, as far as that is known. */
-    public static Map<String, Long> ends(String run) {
-        Tasks tasks = Tasks.here(run);
-        return tasks == null ? Map.of() : tasks.ends();
+        ObjectNode all = JSON.createObjectNode();
+        all.put("records", tasks == null ? 0 : tasks.records());
+        ObjectNode read = all.putObject("read");
+        ObjectNode ends = all.putObject("ends");
+        ObjectNode committed = all.putObject("committed");
+        if (tasks != null) {
+            tasks.positions().forEach(read::put);
+            tasks.ends().forEach(ends::put);
+        }
+        Figures.of(run).committed().forEach(committed::put);
+        return all.toString();
     }
 
     /**
@@ -143,11 +153,5 @@ public final class TaskRuns {
     /** What was read in this run and is not committed, as {@link Figures#unfinished} has it. */
     public static String[] unfinished(String run) {
         return Figures.of(run).unfinished();
-    }
-
-    /** How many records were read in this run. */
-    public static long records(String run) {
-        Tasks tasks = Tasks.here(run);
-        return tasks == null ? 0 : tasks.records();
     }
 }

@@ -122,8 +122,8 @@ public final class TaskRuns {
     }
 
     /**
-     * How far a run is, as JSON: `records`, how many it has read; `read`, the next offset of each partition, by its
-     * topic-partition; `committed`, that of what is done with; and `ends`, where partitions end, as far as that is known.
+     * How far a run is, as JSON: `records`, how many it has read; and by topic-partition: `read`, the next offset;
+     * `committed`, that of what is not done with; `ends`, where it ends, as far as that is known.
      */
     public static String progress(String run) {
         Tasks tasks = Tasks.here(run);

@@ -70,8 +70,8 @@ THEN = ("cluster", "spark", "end-to-end", "kafka", "disk")
 LANES = min(len(THEN), max(3, (os.cpu_count() or 2) // 2))
 """How many run at the same time: more than two cores have, because a third of the time each lane waits."""
 
-WORKERS = 4
-"""More than two cores have, because many tests wait: of two, three and four, four are the fastest there. Not
+WORKERS = 3
+"""More than two cores have, because many tests wait: of two, three and four, three are the fastest there. Not
 one for each of many cores, because each of them imports and collects all tests."""
 
 MARKERS = "MILLSTREAM_TEST_MARKERS"

@@ -47,8 +47,10 @@ def test_two_keys_are_enough() -> None:
     assert not made.in_memory_stores
 
 
-def test_state_is_kept_in_a_place_that_survives_a_restart() -> None:
+def test_state_is_kept_in_a_place_that_survives_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Differs from upstream's, which is in the temporary directory."""
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/of-somebody")
     path = StreamsConfig(BASE).state_dir
     assert path.is_absolute()
     assert path.name == "millstream"

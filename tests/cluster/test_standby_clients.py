@@ -93,9 +93,9 @@ def _take_over(
 @pytest.mark.timeout(300)
 def test_the_former_standby_answers_within_a_second_and_exactly(cluster: Cluster) -> None:
     """Stale reads before; then kill -9 of the client that runs the pipeline that counts, twice, and an
-    orderly close of the other one. What the client had can be read on the other one soon after the assignment, with
-    the start of the pipeline that it takes over; no record is lost or counted twice, and everybody knows at
-    each time who has which key."""
+    orderly close of the other one. What the client had can be read on the other one soon after the
+    assignment, with the start of the pipeline that it takes over; no record is lost or counted twice, and
+    everybody knows at each time who has which key."""
     spec: dict[str, Any] = {"source": cluster.topic("in", 4), "output": cluster.topic("out", 4)}
     owner, other = _start_pair(cluster, spec)
     for client in (owner, other):

@@ -71,7 +71,7 @@ def pytest_runtest_makereport(
     """A test that is interrupted within a call into Spark's JVM leaves an answer there that the next call
     takes for its own: nothing on that Spark can be believed any more."""
     report = yield
-    interrupted = call.excinfo is not None and str(call.excinfo.value).startswith("Timeout ")
+    interrupted = call.excinfo is not None and "from pytest-timeout" in str(call.excinfo.value)
     if interrupted and item.get_closest_marker("spark") and not item.get_closest_marker("cluster"):
         item.session.shouldfail = f"{item.nodeid} was interrupted, maybe within a call into Spark's JVM"
     return report

@@ -114,7 +114,7 @@ def test_the_former_standby_answers_within_a_second_and_exactly(cluster: Cluster
     cluster.wait_until_running(back)
     _wait_until_warm(cluster, back, other)
     assert other.pipelines() == ["p0"]
-    assert _take_over(cluster, source, back, other, "killed, and again") < 2
+    assert _take_over(cluster, source, back, other, "killed, and again") < 1
 
     back = cluster.again(back)
     cluster.wait_until_running(back)

@@ -34,6 +34,7 @@ from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology.names import changelog_topic, internal_topic
 from millstream.topology.nodes import (
     FrameTable,
+    GlobalRead,
     Node,
     Repartition,
     Source,
@@ -184,6 +185,11 @@ class Building:
         return self.count - 1
 
     @property
+    def opened(self) -> list[Node]:
+        """The inputs whose records are among the rows."""
+        return [node for node in self.pipeline.inputs if not isinstance(node, GlobalRead)]
+
+    @property
     def needs_source(self) -> bool:
         """Whether the bytes that are read are needed behind an operator: of inputs that are opened later, or
         of changelogs, of which stores with versions are made."""
@@ -199,14 +205,21 @@ class Building:
         """The flow with the records of an input, and a lane of these, in bytes."""
         flow = self.flow
         flow.unopened -= 1
+        controls = [0, CONTROL_RESTORED] if isinstance(node, TableSource) else [0]
+        keep = flow.with_column(
+            "f", F.coalesce(F.col(CONTROL).isin(controls) & self._is_of(node), F.lit(False))
+        )
+        return flow, Lane(RAW_KEY, RAW_VALUE, keep, routes=((None, frozenset([flow.unopened])),))
+
+    def _is_of(self, node: Source | TableSource | Repartition) -> Column:
+        """Whether a record is of one of an input's topics."""
+        # What comes again may be of changelogs, too.
+        if len(self.opened) == 1 and not isinstance(node, TableSource):
+            return F.lit(True)
         topic = F.col("_topic")
         if isinstance(node, Source) and node.pattern is not None:
-            mine = topic.rlike(f"^(?:{node.pattern.pattern})$")
-        else:
-            mine = topic.isin(*topics_of_input(node, self.context.application_id))
-        controls = [0, CONTROL_RESTORED] if isinstance(node, TableSource) else [0]
-        keep = flow.with_column("f", F.coalesce(F.col(CONTROL).isin(controls) & mine, F.lit(False)))
-        return flow, Lane(RAW_KEY, RAW_VALUE, keep, routes=((None, frozenset([flow.unopened])),))
+            return topic.rlike(f"^(?:{node.pattern.pattern})$")
+        return topic.isin(*topics_of_input(node, self.context.application_id))
 
     def before(self, parent: Node) -> Node:
         """The node whose lane stands in for a parent's, for the node being visited."""

@@ -7,7 +7,7 @@ own.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -71,6 +71,8 @@ __all__ = [
 
 _OWN = ("tag", "kind", "result_key", "start", "end", "at", "time", "result_headers")
 """The first columns of an operator's rows (OperatorNode.OWN)."""
+_WRITTEN = ("topic", "key", "value", "partition", "timestamp", "headers")
+"""The columns of a record that is written (sink/Rows.java)."""
 _AT, _PACKED, _SINCE = "_at", "_packed", "_since"
 _PASSED = -1
 
@@ -128,7 +130,7 @@ def settle_outputs(building: Building, flow: Flow) -> None:
         if building.outputs[node].record is None:
             lane = flow.lanes[node]
             building.passed[node] = flow.with_column(
-                "o", F.when(flow.belongs_to(lane), record_of(building, flow, node))
+                "o", F.when(flow.belongs_to(lane), _struct(record_of(building, flow, node)))
             )
             nothing = F.lit(None)
             record = F.col(building.passed[node])
@@ -146,22 +148,22 @@ def see_all(building: Building, flow: Flow) -> None:
                 del flow.lanes[node]
 
 
-def record_of(building: Building, flow: Flow, node: Node) -> Column:
-    """The record that a node's output writes, as the sink of a task takes it."""
+def record_of(building: Building, flow: Flow, node: Node) -> dict[str, Column]:
+    """The columns of the record that a node's output writes, as the sink of a task takes them."""
     output = building.outputs[node]
+    has_letter = needs_letters(building.context.handlers)
     if output.record is not None:
-        return output.record
-    letter = [letter_of(flow, output).alias(LETTER)] if needs_letters(building.context.handlers) else []
+        return {name: output.record[name] for name in (*_WRITTEN, *([LETTER] if has_letter else []))}
     partition = F.lit(None) if output.partition is None else output.partition
-    return F.struct(
-        output.topic.alias("topic"),
-        output.key.alias("key"),
-        output.value.alias("value"),
-        partition.cast("int").alias("partition"),
-        F.unix_millis(F.col(TIMESTAMP)).alias("timestamp"),
-        headers_of(output).alias("headers"),
-        *letter,
-    )
+    columns = [output.topic, output.key, output.value, partition.cast("int")]
+    columns += [F.unix_millis(F.col(TIMESTAMP)), headers_of(output)]
+    columns += [letter_of(flow, output)] if has_letter else []
+    lane = flow.lanes[node]
+    return {name: flow.own(lane, column) for name, column in zip((*_WRITTEN, LETTER), columns, strict=False)}
+
+
+def _struct(columns: Mapping[str, Column]) -> Column:
+    return F.struct(*(column.alias(name) for name, column in columns.items()))
 
 
 def passing(building: Building, flow: Flow, df: DataFrame) -> list[str]:

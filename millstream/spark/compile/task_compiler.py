@@ -3,7 +3,7 @@
 There is one `visit_<node>` for each node class, in the table `_VISITS`: it takes the lane of its parent
 (flow.py) and adds a lane of its own. All topics are one flow. Stateful steps wait until
 everything before them is built; then they become one operator of tasks, whose state has its changelogs itself
-(operators.py). Each row has a column for each output, which the task's sink writes.
+(operators.py). Each row has the columns of each output, which the task's sink writes.
 
 Nothing here reads or writes Kafka: the source is passed in, so the test driver compiles the same plan.
 """
@@ -111,9 +111,10 @@ _VISITS: Mapping[type[Node], Callable[[Any, Any], None]] = {
 class CompiledTask:
     """A subtopology that tasks can run.
 
-    `rows`: `control` int, and a struct for each output, NULL if a row does not go there: topic string, key
-    binary, value binary, partition int, timestamp bigint (ms), headers array<struct<key, value>>, and a
-    struct `letter` where dead letters may be needed (sink.py). If records can be dropped, also `topic` and
+    `rows`: `control` int; for each output a boolean, true if a row goes there, and topic string, key binary,
+    value binary, partition int, timestamp bigint (ms), headers array<struct<key, value>>, and a struct
+    `letter` where dead letters may be needed (sink.py). No struct of them, because Spark makes an
+    object of a struct, with its numbers boxed. If records can be dropped, also `topic` and
     `partition` of the record that a row is of, and a column for each place that drops some, under the name
     of its metric (dropped.py): a boolean, or for late ones the fields of a LateRecord.
     `times` are the timestamp extractors of sources (Times.java).
@@ -152,8 +153,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
         is_record = F.col(CONTROL).isin(0, CONTROL_RESTORED)
         at = F.when(is_record, in_range(F.col("timestamp")))
         rows = rows.withColumn(TIMESTAMP, at).drop("timestamp")
-        opened = [node for node in pipeline.inputs if not isinstance(node, nodes.GlobalRead)]
-        building.flow = Flow(rows, building.names, unopened=len(opened))
+        building.flow = Flow(rows, building.names, unopened=len(building.opened))
         _build(building)
         rows = with_stored(_rows(building), building.operators)
         return CompiledTask(
@@ -186,11 +186,11 @@ def _build(building: Building) -> None:
 def _rows(building: Building) -> DataFrame:
     flow = building.flow
     see_all(building, flow)
-    columns = [
-        F.when(flow.belongs_to(lane), record_of(building, flow, node)).alias(f"out{number}")
-        for number, (node, lane) in enumerate(flow.lanes.items())
-        if node in flow.pinned
-    ]
+    columns = []
+    for number, node in enumerate(node for node in flow.lanes if node in flow.pinned):
+        columns.append(flow.belongs_to(flow.lanes[node]).alias(f"out{number}"))
+        record = record_of(building, flow, node)
+        columns += [column.alias(f"out{number}_{name}") for name, column in record.items()]
     drops = [
         F.when(F.col(each.flag), F.col(each.late or each.flag)).alias(
             metric(each.number, each.kind, each.node)

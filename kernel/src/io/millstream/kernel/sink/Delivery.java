@@ -40,11 +40,13 @@ public final class Delivery {
     private static final Map<String, Long> LACKING = new ConcurrentHashMap<>();
 
     private static final class Topic {
+        final UTF8String bytes;
         final String name;
         int partitions;
 
-        Topic(String name) {
-            this.name = name;
+        Topic(UTF8String bytes) {
+            this.bytes = bytes;
+            this.name = bytes.toString();
         }
     }
 
@@ -82,6 +84,8 @@ public final class Delivery {
     private final long batchSize;
     private final boolean compresses;
     private final Map<UTF8String, Topic> topics = new HashMap<>();
+    /** That of the record before. */
+    private Topic last;
     /** What has to be sent again if the transaction is repeated; null if there is none. */
     private final List<Sent> kept;
 
@@ -219,14 +223,18 @@ public final class Delivery {
 
     private Topic topicOf(InternalRow row, Rows rows) {
         UTF8String name = row.getUTF8String(rows.topic());
+        if (last != null && last.bytes.equals(name)) {
+            return last;
+        }
         Topic topic = topics.get(name);
         if (topic == null) {
             if (name == null) {
                 throw new IllegalArgumentException("a row has no topic");
             }
-            topic = new Topic(name.toString());
-            topics.put(name.clone(), topic);
+            topic = new Topic(name.clone());
+            topics.put(topic.bytes, topic);
         }
+        last = topic;
         return topic;
     }
 

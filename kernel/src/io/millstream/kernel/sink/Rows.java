@@ -6,11 +6,10 @@ import java.util.List;
 import org.apache.kafka.common.header.Header;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The places of the columns in a row.
+ * Where a record that is to be written lies in a row: these columns, one after the other.
  *
  * <ul>
  *   <li>{@code topic} string
@@ -24,32 +23,36 @@ import org.apache.spark.unsafe.types.UTF8String;
  *       be written, but a failed record about which a handler is asked.
  * </ul>
  */
-public record Rows(
-        int topic,
-        int key,
-        int value,
-        int partition,
-        int timestamp,
-        int headers,
-        int letter,
-        int letterFields)
-        implements Serializable {
+public record Rows(int topic, int letterFields) implements Serializable {
 
     /** The place of {@code asked} in a letter, if it has so many fields. */
     private static final int ASKED = 6;
 
-    public static Rows in(StructType schema) {
-        List<String> names = List.of(schema.fieldNames());
-        int letter = names.indexOf("letter");
-        return new Rows(
-                schema.fieldIndex("topic"),
-                schema.fieldIndex("key"),
-                schema.fieldIndex("value"),
-                schema.fieldIndex("partition"),
-                schema.fieldIndex("timestamp"),
-                schema.fieldIndex("headers"),
-                letter,
-                letter < 0 ? 0 : ((StructType) schema.apply(letter).dataType()).size());
+    /** @param letterFields how many fields a letter has; 0 if there is no such column */
+    public Rows {}
+
+    public int key() {
+        return topic + 1;
+    }
+
+    public int value() {
+        return topic + 2;
+    }
+
+    public int partition() {
+        return topic + 3;
+    }
+
+    private int timestamp() {
+        return topic + 4;
+    }
+
+    private int headers() {
+        return topic + 5;
+    }
+
+    private int letter() {
+        return topic + 6;
     }
 
     /** The bytes of a column; a copy, because Spark reuses rows. */
@@ -59,14 +62,14 @@ public record Rows(
 
     /** A time before 1970 becomes 1970: no Kafka producer writes an earlier one. */
     public Long timestampOf(InternalRow row) {
-        return row.isNullAt(timestamp) ? null : (Long) Math.max(0, row.getLong(timestamp));
+        return row.isNullAt(timestamp()) ? null : (Long) Math.max(0, row.getLong(timestamp()));
     }
 
     public List<Header> headersOf(InternalRow row) {
-        if (row.isNullAt(headers)) {
+        if (row.isNullAt(headers())) {
             return null;
         }
-        ArrayData array = row.getArray(headers);
+        ArrayData array = row.getArray(headers());
         List<Header> all = new ArrayList<>(array.numElements());
         for (int i = 0; i < array.numElements(); i++) {
             InternalRow header = array.getStruct(i, 2);
@@ -76,10 +79,10 @@ public record Rows(
     }
 
     public DeadLetter letterOf(InternalRow row) {
-        if (letter < 0 || row.isNullAt(letter)) {
+        if (letterFields == 0 || row.isNullAt(letter())) {
             return null;
         }
-        InternalRow source = row.getStruct(letter, letterFields);
+        InternalRow source = row.getStruct(letter(), letterFields);
         boolean asks = letterFields > ASKED;
         return new DeadLetter(
                 bytes(source, 0),
@@ -102,12 +105,12 @@ public record Rows(
 
     /** The question for a handler, if the row is one; or else null. */
     byte[] questionOf(InternalRow row) {
-        if (letterFields <= ASKED || row.isNullAt(letter) || row.getStruct(letter, letterFields).isNullAt(ASKED)) {
+        if (letterFields <= ASKED || row.isNullAt(letter()) || row.getStruct(letter(), letterFields).isNullAt(ASKED)) {
             return null;
         }
         UTF8String to = row.getUTF8String(topic);
-        Integer chosen = row.isNullAt(partition) ? null : (Integer) row.getInt(partition);
-        Long time = row.isNullAt(timestamp) ? null : (Long) row.getLong(timestamp);
+        Integer chosen = row.isNullAt(partition()) ? null : (Integer) row.getInt(partition());
+        Long time = row.isNullAt(timestamp()) ? null : (Long) row.getLong(timestamp());
         return Question.failed(letterOf(row), to == null ? null : to.toString(), chosen, time, headersOf(row));
     }
 }

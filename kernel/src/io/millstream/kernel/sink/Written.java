@@ -43,10 +43,16 @@ public final class Written implements Serializable {
     }
 
     private final HashMap<String, Topic> topics = new HashMap<>();
+    private transient String last;
+    private transient Topic ofLast;
     private final Dropped dropped = new Dropped();
 
     void add(ProducerRecord<byte[], byte[]> record) {
-        Topic topic = topics.computeIfAbsent(record.topic(), name -> new Topic());
+        if (last == null || !last.equals(record.topic())) {
+            last = record.topic();
+            ofLast = topics.computeIfAbsent(last, name -> new Topic());
+        }
+        Topic topic = ofLast;
         topic.records++;
         topic.bytes += size(record);
         if (record.timestamp() != null) {

@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.utils.Utils;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * The records of a task's partitions that are fetched and not yet processed: the next one is that with the smallest
@@ -27,6 +28,7 @@ final class Heads {
         private static final long NOT = Long.MIN_VALUE;
 
         final TopicPartition partition;
+        private final UTF8String topic;
         private final ArrayDeque<ConsumerRecord<byte[], byte[]>> records = new ArrayDeque<>();
         /** Until when it is waited for, by the nano time. */
         private long deadline = NOT;
@@ -43,6 +45,7 @@ final class Heads {
 
         Queue(TopicPartition partition, long time) {
             this.partition = partition;
+            this.topic = UTF8String.fromString(partition.topic());
             this.time = time;
             this.besides = Utils.utf8Length(partition.topic()) + Integer.BYTES + 2 * Long.BYTES;
         }
@@ -91,6 +94,7 @@ final class Heads {
     private final Times.Clock clock;
     private long streamTime = OffsetNotes.NO_TIME;
     private long time;
+    private UTF8String topic;
 
     /**
      * For these partitions.
@@ -169,6 +173,7 @@ final class Heads {
         }
         ConsumerRecord<byte[], byte[]> record = queue.records.poll();
         time = queue.headTime;
+        topic = queue.topic;
         queue.time = Math.max(queue.time, time);
         queue.next = record.offset() + 1;
         queue.count(record);
@@ -187,6 +192,11 @@ final class Heads {
     /** That of the record that was taken out last. */
     long time() {
         return time;
+    }
+
+    /** Its topic. */
+    UTF8String topic() {
+        return topic;
     }
 
     boolean isEmpty() {

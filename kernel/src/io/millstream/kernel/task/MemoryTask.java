@@ -55,7 +55,6 @@ public final class MemoryTask extends RunningTask {
     }
 
     private final LinkedBlockingQueue<Batch> batches = new LinkedBlockingQueue<>();
-    private final Map<String, UTF8String> topics = new HashMap<>();
     private final RecordRow row = new RecordRow();
     private final Times.Clock clock;
     /** The greatest times of each partition's records. */
@@ -232,23 +231,23 @@ public final class MemoryTask extends RunningTask {
         records++;
         return row.of(
                 record,
-                topics.computeIfAbsent(record.topic(), UTF8String::fromString),
+                batch.records.topic(),
                 batch.records.time());
     }
 
     /** A question is a line, too, with what it is about: Python asks by itself. */
     @Override
-    void send(InternalRow output, Rows rows) {
+    void send(InternalRow computed, Rows output) {
         ObjectNode line = JSON.createObjectNode();
-        put(line, "t", output.getUTF8String(rows.topic()));
-        put(line, "k", Rows.bytes(output, rows.key()));
-        put(line, "v", Rows.bytes(output, rows.value()));
-        if (!output.isNullAt(rows.partition())) {
-            line.put("p", output.getInt(rows.partition()));
+        put(line, "t", computed.getUTF8String(output.topic()));
+        put(line, "k", Rows.bytes(computed, output.key()));
+        put(line, "v", Rows.bytes(computed, output.value()));
+        if (!computed.isNullAt(output.partition())) {
+            line.put("p", computed.getInt(output.partition()));
         }
-        line.put("s", rows.timestampOf(output));
-        put(line, rows.headersOf(output));
-        DeadLetter letter = rows.letterOf(output);
+        line.put("s", output.timestampOf(computed));
+        put(line, output.headersOf(computed));
+        DeadLetter letter = output.letterOf(computed);
         if (letter != null && letter.asked() >= 0) {
             put(line.putObject("l"), letter);
         }

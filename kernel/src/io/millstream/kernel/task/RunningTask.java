@@ -108,8 +108,8 @@ abstract class RunningTask implements AutoCloseable {
         operators.values().forEach(Operator::close);
     }
 
-    /** Send what an output of a row has, or ask about it. */
-    abstract void send(InternalRow output, Rows rows);
+    /** Send what a row has for an output, or ask about it. */
+    abstract void send(InternalRow computed, Rows output);
 
     /**
      * See to what was sent: what was refused, or is to be asked about.

@@ -350,7 +350,7 @@ final class Task extends RunningTask {
                 ConsumerRecord<byte[], byte[]> record = heads.next();
                 isDirty = true;
                 records++;
-                return row.of(record, topics.get(record.topic()), heads.time());
+                return row.of(record, heads.topic(), heads.time());
             }
             if (isHeld()) {
                 fetch(0);
@@ -492,10 +492,10 @@ final class Task extends RunningTask {
     // --- writing ---------------------------------------------------------------------------------------
 
     @Override
-    void send(InternalRow output, Rows rows) {
+    void send(InternalRow computed, Rows output) {
         isDirty = true;
         try {
-            delivery.write(output, rows);
+            delivery.write(computed, output);
         } catch (KafkaException error) {
             throw calls.meant(error);
         }

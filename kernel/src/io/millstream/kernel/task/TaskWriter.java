@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import io.millstream.kernel.sink.Rows;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -31,10 +32,9 @@ final class TaskWriter implements DataWriter<InternalRow> {
     }
 
     private void send(InternalRow row) {
-        for (int i = 0; i < rows.outputs(); i++) {
-            InternalRow output = rows.output(row, i);
-            if (output != null) {
-                task.send(output, rows.record());
+        for (Rows output : rows.outputs()) {
+            if (TaskRows.goesTo(output, row)) {
+                task.send(row, output);
             }
         }
         rows.count(row, task.figures);

@@ -140,7 +140,7 @@ class _Planning:
         self._by_time = set(self._remembering.by_time)
         self._held_back: dict[Node, tuple[Suppress, ...]] = {}
         self._written_back = _written_back(pipeline)
-        # Who reads a topic takes the serdes that it is written with.
+        # Who reads a topic takes the serdes that it is written with, if that is possible.
         self._written_first: dict[Node, Node] = {each.repartition: each for each in self._written_back}
         self._groups = {node: group for group in linked(pipeline.nodes) for node in group}
         self._unvisited: list[Node] = [*pipeline.nodes, *self._written_back]
@@ -256,7 +256,7 @@ class _Planning:
     def _put(self, node: Node) -> None:
         """A node's rows are there. If it has a store of its own without a core, an item keeps them."""
         store = node.store
-        if store is None or store.source_topic is not None or isinstance(node, Process):
+        if store is None or store.source_topic is not None:
             self._done.add(node)
             return
         kept = ToTable(node.name, (node,), store)
@@ -277,7 +277,10 @@ class _Planning:
     def _build(self) -> None:
         """All that can be visited is: what waits is built."""
         groups = self._unbuilt()
-        if not self._pending and not groups:
+        if not self._pending and not groups and self._written_first:
+            # Processors before such a topic share a store with some behind it, so it is read first.
+            self._written_first.clear()
+        elif not self._pending and not groups:
             left = ", ".join(node.name for node in self._unvisited)
             raise AssertionError(f"nothing comes before {left}; this is a bug, please report it")
         if self._pending:

@@ -23,7 +23,7 @@ from millstream.topology.nodes import (
     TableTransformValues,
     ToStream,
 )
-from millstream.topology.pipeline import global_stores_of, linked
+from millstream.topology.pipeline import global_stores_of
 from millstream.topology.subtopology import write_out
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "ProcessorSpec",
     "StoreSpec",
     "filling_graph",
-    "linked",
     "plan_graph",
     "with_serdes",
 ]

@@ -8,10 +8,11 @@ from typing import Any
 
 from millstream.model import TaskId
 from millstream.processors.api import Headers
-from millstream.processors.graph import GraphPlan, linked, plan_graph
+from millstream.processors.graph import GraphPlan, plan_graph
 from millstream.processors.task import ProcessorTask, RawRecord
 from millstream.serdes.serdes import Serdes
 from millstream.topology.nodes import Node
+from millstream.topology.pipeline import linked
 from millstream.topology.topology import Topology
 
 __all__ = ["Bytes", "MemoryHome", "plan_of", "task_of"]

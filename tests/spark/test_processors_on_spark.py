@@ -26,6 +26,7 @@ from millstream import (
     ProductionExceptionHandler,
     PunctuationType,
     PythonWorkerException,
+    Repartitioned,
     Serdes,
     SerializationExceptionOrigin,
     StoreBuilder,
@@ -254,6 +255,20 @@ class Keeping(Forwarding):
     def process(self, record: Record) -> None:
         price = record.value.split()[0] if record.value is not None else None
         self.context.get_state_store("prices").put(record.key, price)
+
+
+def test_processors_on_both_sides_of_a_topic_may_share_a_store() -> None:
+    """The counts of the first one are those of the second one."""
+    builder = StreamsBuilder()
+    builder.add_state_store(counts())
+    first = builder.stream("in", TEXTS).process(Counted, "counts", named="first")
+    between = first.repartition(Repartitioned.with_(TEXT, TEXT).with_name("between"))
+    between.process(Counted, "counts", named="second").to("out", Produced.with_(TEXT, TEXT))
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", TEXT, TEXT)
+        for value in ("x", "y"):
+            source.pipe_input("a", value)
+        assert pairs(driver, "out") == [("a", "x12"), ("a", "y34")]
 
 
 def test_processors_read_global_stores() -> None:

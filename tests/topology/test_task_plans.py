@@ -157,6 +157,64 @@ def test_processors_that_share_a_store_are_one_program(builder):
     assert steps.index("second") > next(place for place, step in enumerate(steps) if isinstance(step, list))
 
 
+def test_a_topic_between_processors_that_share_a_store_is_read_before_it_is_written(builder):
+    """They are one program, which is built when the inputs of all of them are there."""
+    shared = Stores.key_value_store_builder(
+        Stores.persistent_key_value_store("shared"), Serdes.string(), Serdes.string()
+    )
+    builder.add_state_store(shared)
+    first = builder.stream("in").process(Nothing, "shared", named="first")
+    first.repartition(named="r").process(Nothing, "shared", named="second").to("out")
+    (plan,) = plans(builder)
+    steps = said(plan)
+    read, written = (place for place, step in enumerate(steps) if step == "r-repartition-source")
+    assert read < steps.index(("first", "second")) < written
+
+
+def test_a_topic_that_is_written_and_read_is_read_with_the_serdes_it_is_written_with(builder):
+    """So it is written first: its steps are visited twice."""
+    stream = builder.stream("in")
+    stream.merge(stream.repartition(named="r")).to("out")
+    (plan,) = plans(builder)
+    (written,) = plan.written_back
+    visited = [step.node for step in plan.steps]
+    assert visited.index(written) < visited.index(written.repartition)
+
+
+def test_a_cogroup_waits_as_one_item(builder):
+    """Its streams are there before."""
+    one, two = (builder.stream(topic).group_by_key() for topic in ("one", "two"))
+    cogrouped = one.cogroup(lambda key, value, count: count + 1)
+    cogrouped = cogrouped.cogroup(two, lambda key, value, count: count + 2)
+    cogrouped.aggregate(lambda: 0, Materialized.as_("both")).to_stream().to("out")
+    (plan,) = plans(builder)
+    assert said(plan)[:4] == [
+        "KSTREAM-SOURCE-0000000000",
+        "KSTREAM-SOURCE-0000000001",
+        "COGROUPKSTREAM-MERGE-0000000004",
+        ["Cogroup COGROUPKSTREAM-MERGE-0000000004"],
+    ]
+
+
+def test_a_foreign_key_join_keeps_its_left_rows_once(builder):
+    """For what it asks the right side, and for the answers; the right side keeps its own."""
+    left, right = builder.table("left"), builder.table("right")
+    left.join(right, same, both, named="j").to_stream().to("out")
+    ours, theirs = plans(builder)
+    operator, lookup = (
+        next(step for step in each.steps if isinstance(step, Operator)) for each in (ours, theirs)
+    )
+    assert _said(operator) == [
+        "left of j-subscription-registration-processor",
+        "ForeignKeySubscribe j-subscription-registration-processor",
+        "ForeignKeyJoin j-result",
+    ]
+    assert _said(lookup) == [
+        "right of j-subscription-join-foreign",
+        "ForeignKeyLookup j-subscription-join-foreign",
+    ]
+
+
 def test_a_foreign_key_join_of_a_table_with_a_history_is_refused(builder):
     """Such joins use the latest rows alone."""
     versioned = Materialized.as_(Stores.persistent_versioned_key_value_store("rows", DAY))

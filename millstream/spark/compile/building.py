@@ -126,7 +126,7 @@ class Building:
     raw: dict[str, str] = field(default_factory=dict)
     """Columns that were read for processors, to the columns with their bytes."""
     entrances: dict[Node, dict[Node, Node]] = field(default_factory=dict)
-    """The owners of the lanes that go into processors: by each of a linked group, and the node before."""
+    """The owners of the lanes that go into linked processors: by the first of them, and the node before."""
     forwarded: dict[tuple[Node, Node], Node] = field(default_factory=dict)
     """The owner of the lane, by processor and the step behind it."""
     visiting: Node | None = None

@@ -80,6 +80,11 @@ class TaskId:
     def __str__(self) -> str:
         return f"{self.subtopology}_{self.partition}"
 
+    @property
+    def pipeline(self) -> str:
+        """The name of the pipeline that runs its subtopology."""
+        return f"p{self.subtopology}"
+
     @classmethod
     def parse(cls, text: str) -> TaskId:
         """The task that `text` names.

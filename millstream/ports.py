@@ -7,7 +7,7 @@ changelog records, on their way from Kafka to a local store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -68,6 +68,17 @@ class RunningPipeline(Protocol):
     def stop(self) -> None:
         """Stop the query and wait until it has; `on_end` is called once, without an error."""
 
+    def assign(self, partitions: Collection[int]) -> bool:
+        """Have its tasks be those of these partitions from now on. Those that stay go on meanwhile.
+
+        Returns:
+            Whether the others have committed and are closed, so that another client may have them. If not,
+            only `stop` makes sure of it.
+
+        Raises:
+            StreamsException: Spark has too few slots for so many tasks.
+        """
+
     def finish(self) -> None:
         """Ask for all results of the records read so far to be written soon. Returns at once; never
         raises."""
@@ -92,10 +103,12 @@ class Engine(Protocol):
     def start(
         self,
         compiled: CompiledPipeline,
+        partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
-        """Start its query.
+        """Start its query, with the tasks of these partitions. A pipeline may run several times at once, with
+        other partitions.
 
         `on_end` is called once, and `on_batch` with each report of the query, in order; both on a thread of
         the engine. `on_batch` is quick, and raises nothing.

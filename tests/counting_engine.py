@@ -3,7 +3,7 @@
 For tests of what is beside an engine: groups, responses, stores, standbys, query servers. A client with it
 has a real broker, a real group and real stores, and starts in a second. As tasks do, it keeps everything in
 Kafka: it restores its counts from changelogs, and commits offsets, counts and outputs in one transaction,
-whose id fences an earlier owner of the pipeline.
+whose id fences an earlier owner of the task.
 
 It runs sources of text, `map_values`, `group_by`, `count` (windowed, too), `to_stream` and `to`, and refuses
 anything else. It calls functions with Python values, record by record. It drops no late records.
@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer
@@ -59,6 +59,8 @@ log = logging.getLogger("millstream.counting")
 _EVERY_S = 0.03
 _READ_S = 30.0
 _STOP_S = 5.0
+_MOVE_S = 20.0
+"""A broker's first transactions take seconds."""
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 Record = tuple[Any, Any, int]
@@ -103,12 +105,17 @@ class CountingEngine:
     def start(
         self,
         compiled: CompiledPipeline,
+        partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> CountingPipeline:
-        """Run it from what is committed, on a thread of its own."""
-        counting = Counting(compiled, self._config, self._topics, self._partitions)
-        running = CountingPipeline(counting, self._topics, on_end, on_batch)
+        """Run its tasks from what is committed, on a thread of their own."""
+
+        def task(number: int) -> Counting:
+            return Counting(compiled, self._config, self._topics, self._partitions, number)
+
+        name = compiled.pipeline.name
+        running = CountingPipeline(name, task, self._topics, partitions, on_end, on_batch)
         with self._lock:
             self._running.append(running)
         return running
@@ -139,13 +146,18 @@ class CountingPipeline:
 
     def __init__(
         self,
-        counting: Counting,
+        name: str,
+        task: Callable[[int], Counting],
         topics: KafkaTopics,
+        partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None],
     ) -> None:
-        self._name = counting.pipeline.name
-        self._counting = counting
+        self._name = name
+        self._task = task
+        self._tasks: dict[int, Counting] = {}
+        self._wanted = frozenset(partitions)
+        self._moved = threading.Condition()
         self._topics = topics
         self._on_end = on_end
         self._on_batch = on_batch
@@ -166,13 +178,19 @@ class CountingPipeline:
         if not self._ended.wait(_STOP_S):
             self._finish(None)
 
+    def assign(self, partitions: Collection[int]) -> bool:
+        """Before its next batch."""
+        self._wanted = wanted = frozenset(partitions)
+        with self._moved:
+            return self._moved.wait_for(lambda: wanted.issuperset(self._tasks), _MOVE_S)
+
     def finish(self) -> None:
         """A batch ends soon anyway."""
 
     def metadata(self) -> PipelineMetadata:
         """What it has counted so far."""
         running = not self._ended.is_set()
-        position = dict(self._counting.position)
+        position = self._position()
         return PipelineMetadata(
             self._name,
             running,
@@ -186,18 +204,36 @@ class CountingPipeline:
     def _run(self) -> None:
         error: BaseException | None = None
         try:
-            self._counting.take_over()
             while not self._stopping.is_set():
-                ends = self._ends_now()
-                if ends is not None:
-                    if any(end > self._counting.position[at] for at, end in ends.items()):
-                        self._count(ends)
-                    self._first = None
+                self._move()
+                self._ends = {at: end for at, end in self._ends.items() if at.partition in self._tasks}
+                for counting in tuple(self._tasks.values()):
+                    ends = self._ends_now(counting)
+                    if ends is not None:
+                        if any(end > counting.position[at] for at, end in ends.items()):
+                            self._count(counting, ends)
+                        self._first = None
                 self._stopping.wait(_EVERY_S)
         except Exception as raised:  # whatever ended it is passed to the thread that owns it
             error = None if self._stopping.is_set() else self._translated(raised)
-        self._counting.close()
+        for counting in self._tasks.values():
+            counting.close()
         self._finish(error)
+
+    def _position(self) -> dict[At, int]:
+        every = tuple(self._tasks.values())
+        return {at: offset for counting in every for at, offset in dict(counting.position).items()}
+
+    def _move(self) -> None:
+        """Release the tasks that are not wanted any more, and take over those that are."""
+        for number in self._tasks.keys() - self._wanted:
+            self._tasks.pop(number).close()
+        with self._moved:
+            self._moved.notify_all()
+        for number in sorted(self._wanted - self._tasks.keys()):
+            counting = self._task(number)
+            counting.take_over()
+            self._tasks[number] = counting
 
     def _finish(self, error: BaseException | None) -> None:
         with self._finishing:
@@ -206,23 +242,23 @@ class CountingPipeline:
             self._ended.set()
         self._on_end(PipelineEnd(self._name, error))
 
-    def _ends_now(self) -> dict[At, int] | None:
+    def _ends_now(self, counting: Counting) -> dict[At, int] | None:
         """Where the sources end; None: Kafka does not say just now. The client finds out what is missing."""
         try:
-            partitions = self._counting.partitions()
-            if new := [at for at in partitions if at not in self._counting.position]:
+            partitions = counting.partitions()
+            if new := [at for at in partitions if at not in counting.position]:
                 first = self._topics.beginning_offsets(new)
-                known = self._topics.committed(self._counting.config.application_id, new)
-                self._counting.position.update({**first, **known})
-            ends = self._counting.ends(partitions)
+                known = self._topics.committed(counting.config.application_id, new)
+                counting.position.update({**first, **known})
+            ends = counting.ends(partitions)
         except (StreamsException, KafkaException) as error:
             log.debug("pipeline %s: %s", self._name, error)
             return None
-        self._ends = {at: max(end, self._counting.position[at]) for at, end in ends.items()}
-        return dict(self._ends)
+        ends = {at: max(end, counting.position[at]) for at, end in ends.items()}
+        self._ends = {**self._ends, **ends}
+        return ends
 
-    def _count(self, ends: Mapping[At, int]) -> None:
-        counting = self._counting
+    def _count(self, counting: Counting, ends: Mapping[At, int]) -> None:
         starts = {at: counting.position[at] for at in ends}
         deadline = time.monotonic() + _READ_S
         try:
@@ -261,7 +297,7 @@ class CountingPipeline:
 
 
 class Counting:
-    """A pipeline's work and its progress, which is in Kafka. A failed one is thrown away."""
+    """A task's work and its progress, which is in Kafka. A failed one is thrown away."""
 
     def __init__(
         self,
@@ -269,8 +305,10 @@ class Counting:
         config: StreamsConfig,
         topics: KafkaTopics,
         partitions: Mapping[str, int],
+        number: int,
     ) -> None:
         self.pipeline = compiled.pipeline
+        self._number = number
         self.config = config
         self.position: dict[At, int] = {}
         self._topics = topics
@@ -291,7 +329,7 @@ class Counting:
             found = self._topics.names()
             names |= {name for name in found if any(each.fullmatch(name) for each in self._patterns)}
         there = self._topics.look(names)
-        return [At(name, each) for name, topic in there.items() for each in range(topic.partitions)]
+        return [At(name, self._number) for name, topic in there.items() if self._number < topic.partitions]
 
     def ends(self, partitions: list[At]) -> dict[At, int]:
         """The offset after the last record of each that is not in an open transaction.
@@ -310,7 +348,8 @@ class Counting:
 
     def take_over(self) -> None:
         """Fence an earlier owner, then read the counts that it has committed."""
-        own = {"transactional.id": f"{self.config.application_id}-{self.pipeline.name}", "linger.ms": 0}
+        task = f"{self.config.application_id}-{self.pipeline.subtopology}-{self._number}"
+        own = {"transactional.id": task, "linger.ms": 0}
         shared = producer_config(self.config)
         self._producer = build(Producer, {"partitioner": "murmur2_random", **shared, **own})
         self._group = build(
@@ -324,7 +363,7 @@ class Counting:
     def _restore(self, node: Aggregate) -> None:
         changelog = f"{node.stored.name}-changelog"
         topic = internal_topic(self.config.application_id, changelog)
-        partitions = [At(topic, number) for number in range(self._partitions[changelog])]
+        partitions = [At(topic, self._number)]
         starts, ends = self._topics.beginning_offsets(partitions), self._topics.end_offsets(partitions)
         counts, serde = self._counts[node.stored.name], self._serdes[node.stored.name][1]
         for each in read_records(self.config, starts, ends, timeout_s=_READ_S):

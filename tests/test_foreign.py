@@ -64,13 +64,13 @@ def member(**more: object) -> bytes:
     return replace(info, **more).to_subscription().encode()  # type: ignore[arg-type]
 
 
-FACTS = LeaderFacts(("p0",), (TaskId(0, 0),), topology="t")
+FACTS = LeaderFacts((TaskId(0, 0),), (TaskId(0, 0),), topology="t")
 GROUPS: dict[str, Callable[[], dict[str, bytes]]] = {
     "a member's id": lambda: {EVIL: b"garbage"},
     "a client's id": lambda: {"a": member(), "b": member(client_id=EVIL, topology="other")},
     "a topology": lambda: {"a": member(), "b": member(topology=EVIL)},
-    "a pipeline": lambda: {"a": member(pipelines=frozenset([EVIL.replace("\ud800", "")]))},
-    "a task": lambda: {"a": member(tasks={TaskId(9, 9): LATEST_OFFSET})},
+    "a task that runs": lambda: {EVIL: member(running=frozenset([TaskId(9, 9)]))},
+    "a task": lambda: {EVIL: member(tasks={TaskId(9, 9): LATEST_OFFSET})},
     "a process id": lambda: {"a": member(), EVIL: member(client_id=EVIL)},
     "a request to shut down": lambda: {
         "a": member(client_id=EVIL, reason=EVIL, error_code=AssignorError.SHUTDOWN_REQUESTED)
@@ -103,7 +103,7 @@ WAYS: dict[str, Callable[[], object]] = {
     "a leader's error": lambda: _error_of(Assignment(error_code=3, reason=EVIL, leader=EVIL)),
     "a leader's name": lambda: _error_of(Assignment(error_code=3, leader=EVIL)),
     "a leader's unknown code": lambda: _error_of(Assignment(error_code=77, leader=EVIL)),
-    "a leader's work": lambda: unknown_work(Assignment(pipelines=(EVIL,), leader=EVIL), (), ()),
+    "a leader's work": lambda: unknown_work(Assignment(active=(TaskId(9, 9),), leader=EVIL), ()),
     "a broker's refusal": lambda: _refusal(),
     "a topic of the broker": lambda: missing_sources(["eve"], ["eve\x1b"], "h:1"),
     "another query server": lambda: exception_from(500, {"error": "x", "message": EVIL}, "h:1"),

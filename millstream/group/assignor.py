@@ -9,9 +9,9 @@ The order of the decisions:
    why they cannot take part. Who took part in the previous assignment counts first. And no member holds work
    that the program does not have.
 4. If source topics are missing, that is the answer (KIP-662).
-5. Pipelines and tasks are distributed (`balance`). A pipeline that moves is withheld until its holder has
-   released it, so nothing that it has not committed is computed twice. A task that moves is first warmed up
-   at its destination (`warmed_up_first`).
+5. Tasks are distributed (`balance`). One that has state is first warmed up at its destination
+   (`warmed_up_first`). A task that moves is withheld until its holder has released it, so nothing that it has
+   not committed is computed twice.
 
 What members report is believed, as in Kafka Streams: whoever may join the group can only disturb it. A task
 has one owner in any case, because the broker fences all others by their transactional id.
@@ -31,7 +31,7 @@ from uuid import UUID
 
 from millstream.errors import TaskAssignmentException
 from millstream.foreign import listed, printable
-from millstream.group.balance import Work, balance, by_process, natural, warmed_up_first
+from millstream.group.balance import Work, balance, by_process, warmed_up_first
 from millstream.group.codes import AssignorError
 from millstream.group.userdata import (
     MOST_REASON_CHARS,
@@ -53,14 +53,14 @@ class LeaderFacts:
     """The leader's own knowledge.
 
     Attributes:
-        pipelines, tasks, standby_replicas: what its own topology has.
+        tasks, stateful, standby_replicas: what its own topology has, as in `Program`.
         max_warmups: how many tasks are warmed up at a time before they move; 0: they move at once.
         missing_topics: source topics of its topology that are confirmed to be missing.
         topology: its own topology's fingerprint, as `MemberInfo.topology`.
     """
 
-    pipelines: tuple[str, ...] = ()
     tasks: tuple[TaskId, ...] = ()
+    stateful: tuple[TaskId, ...] = ()
     standby_replicas: int = 0
     max_warmups: int = 0
     missing_topics: tuple[str, ...] = ()
@@ -233,8 +233,8 @@ def _one_program(
     """The members that can share the work, and for each other one the reason why it cannot.
 
     Of several topologies, the one that already works stays: one that took part in the previous assignment. If
-    that is not known, what members hold counts: most pipelines, then most active tasks; else most members;
-    else the smallest process id.
+    that is not known, what members hold counts: most tasks that run, then most active ones; else most
+    members; else the smallest process id.
     """
     sides: dict[str, list[str]] = {}
     for member in by_process(infos):
@@ -246,7 +246,7 @@ def _one_program(
         of_side = {member: infos[member] for member in sides[side]}
         return (
             side == before and any(known.get(info.process_id) == each for each, info in of_side.items()),
-            len(set().union(*(info.pipelines for info in of_side.values()))),
+            len(set().union(*(info.running for info in of_side.values()))),
             len(set().union(*(info.active_tasks for info in of_side.values()))),
             len(of_side),
         )
@@ -313,7 +313,7 @@ def _one_process_each(
 
 
 def _holding_nothing(info: MemberInfo) -> MemberInfo:
-    return replace(info, pipelines=frozenset(), stopping=frozenset(), tasks={}, up_to_date=frozenset())
+    return replace(info, running=frozenset(), stopping=frozenset(), tasks={}, up_to_date=frozenset())
 
 
 def _possible(infos: Mapping[str, MemberInfo], program: Program, memory: Memory) -> dict[str, MemberInfo]:
@@ -323,33 +323,29 @@ def _possible(infos: Mapping[str, MemberInfo], program: Program, memory: Memory)
         found[member], strange = _only_known(info, program)
         if strange:
             memory.warn(
-                "Group member '%s' claims pipelines or tasks that this application does not have; these "
-                "claims are ignored: %s",
+                "Group member '%s' claims %s task(s) that this application does not have; these claims are "
+                "ignored: %s",
                 printable(member),
-                strange,
+                f"{len(strange):,}",
+                listed(strange, 3),
             )
     return found
 
 
-def _only_known(info: MemberInfo, program: Program) -> tuple[MemberInfo, str]:
-    """A member without pipelines and tasks that the program does not have; and what was removed."""
-    pipelines, tasks = frozenset(program.pipelines), frozenset(program.tasks)
-    no_pipelines, no_tasks = info.pipelines - pipelines, info.tasks.keys() - tasks
-    if not (no_pipelines or no_tasks or info.stopping - pipelines or info.up_to_date - tasks):
-        return info, ""
-    parts = []
-    if no_pipelines:
-        parts.append(f"{len(no_pipelines):,} pipeline(s): {listed(sorted(no_pipelines), 3)}")
-    if no_tasks:
-        parts.append(f"{len(no_tasks):,} task(s): {listed(sorted(no_tasks), 3)}")
+def _only_known(info: MemberInfo, program: Program) -> tuple[MemberInfo, list[TaskId]]:
+    """A member without tasks that the program does not have; and these, in order."""
+    tasks = frozenset(program.tasks)
+    strange = (info.running | info.tasks.keys() | info.stopping | info.up_to_date) - tasks
+    if not strange:
+        return info, []
     kept = replace(
         info,
-        pipelines=info.pipelines & pipelines,
-        stopping=info.stopping & pipelines,
+        running=info.running & tasks,
+        stopping=info.stopping & tasks,
         tasks={task: offset for task, offset in info.tasks.items() if task in tasks},
         up_to_date=info.up_to_date & tasks,
     )
-    return kept, " and ".join(parts)
+    return kept, sorted(strange)
 
 
 # --- 4. and 5. the work ----------------------------------------------------------------------------------
@@ -363,28 +359,22 @@ def _program_of(facts: LeaderFacts, topology: str, fit: Mapping[str, MemberInfo]
     leads.
     """
     if topology == facts.topology:
-        return Program(facts.pipelines, facts.tasks, facts.standby_replicas)
+        return Program(facts.tasks, facts.stateful, facts.standby_replicas)
     said = [info.program for info in _ordered(fit) if info.program is not None]
     if said:
         return max(said, key=lambda program: len(program.tasks))  # topics may have grown since some checked
-    return Program(
-        tuple(sorted({name for info in fit.values() for name in info.pipelines}, key=natural)),
-        tuple(sorted({task for info in fit.values() for task in info.active_tasks})),
-    )
+    held = {task for info in fit.values() for task in info.active_tasks | info.running}
+    return Program(tuple(sorted(held)), tuple(sorted(held)))
 
 
 def _share(program: Program, fit: Mapping[str, MemberInfo], max_warmups: int) -> dict[str, Assignment]:
-    target = balance(fit, program.pipelines, program.tasks, program.standby_replicas)
-    work, warming = warmed_up_first(fit, target, max_warmups)
+    target = balance(fit, program)
+    work, warming = warmed_up_first(fit, target, program, max_warmups)
     withheld = _withheld(work, fit)
     hosts: dict[str, tuple[tuple[TaskId, ...], tuple[TaskId, ...]]] = {}
-    members: dict[str, tuple[tuple[str, ...], tuple[TaskId, ...]]] = {}
+    members: dict[str, tuple[TaskId, ...]] = {}
     serdes: dict[str, tuple[str, str]] = {}
-    mine = {
-        member: tuple(name for name in work[member].pipelines if name not in withheld)
-        for member in by_process(fit)
-    }
-    for member, pipelines in mine.items():
+    for member in by_process(fit):
         info, gets = fit[member], work[member]
         if info.endpoint:
             active, standby = hosts.get(info.endpoint, ((), ()))
@@ -392,36 +382,41 @@ def _share(program: Program, fit: Mapping[str, MemberInfo], max_warmups: int) ->
                 tuple(sorted({*active, *gets.active})),
                 tuple(sorted({*standby, *gets.standby})),
             )
-        runs, holds = members.get(info.client_id, ((), ()))
-        members[info.client_id] = ((*runs, *pipelines), tuple(sorted({*holds, *gets.active})))
+        runs = (task for task in gets.active if task not in withheld)
+        members[info.client_id] = tuple(sorted({*members.get(info.client_id, ()), *runs}))
         for store, texts in info.serdes.items():
             serdes.setdefault(store, texts)
     return {
         member: Assignment(
-            pipelines=pipelines,
             active=work[member].active,
             standby=work[member].standby,
+            withheld=tuple(task for task in work[member].active if task in withheld),
             warming=warming.get(member, ()),
             hosts=hosts,
             members=members,
             serdes=serdes,
             rebalance_wanted=bool(withheld),
         )
-        for member, pipelines in mine.items()
+        for member in by_process(fit)
     }
 
 
-def _withheld(work: Mapping[str, Work], fit: Mapping[str, MemberInfo]) -> frozenset[str]:
-    """The pipelines that no member gets in this round, because another member than the new owner still holds
-    them.
+def _withheld(work: Mapping[str, Work], fit: Mapping[str, MemberInfo]) -> frozenset[TaskId]:
+    """The tasks that no member runs in this round, because another member than the new owner still does.
 
-    If the owner itself holds a pipeline, it keeps it, even if another member also claims it: that member has
-    lost its membership and is stopping queries that the broker has fenced, which must not stop a healthy one.
+    If the owner itself runs a task, it goes on, even if another member also claims it: that member has lost
+    its membership and is stopping tasks that the broker has fenced, which must not stop a healthy one. If the
+    owner is stopping the task, it waits for that other member like any new owner.
     Members that do not take part are not waited for: they stop everything when they learn it.
     """
+    claims = Counter(task for info in fit.values() for task in info.running)
+
+    def goes_on(owner: str, task: TaskId) -> bool:
+        return task in fit[owner].running and task not in fit[owner].stopping
+
     return frozenset(
-        name
+        task
         for owner, gets in work.items()
-        for name in gets.pipelines
-        if name not in fit[owner].pipelines and any(name in info.pipelines for info in fit.values())
+        for task in gets.active
+        if claims[task] > (task in fit[owner].running) and not goes_on(owner, task)
     )

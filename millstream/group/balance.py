@@ -1,16 +1,15 @@
-"""Assigns pipelines, active tasks and standbys to the members of a group. Pure.
+"""Assigns tasks and standbys to the members of a group. Pure.
 
 The rules, in order of priority:
 
-1. Each pipeline and each task goes to exactly one member; members without a thread get nothing.
-2. Balance. A pipeline and an active task count one each. With `q` things for each thread and a remainder,
-   each thread gets `q`, and some get one more: a member with three threads gets between 3q and 3q+3. The same
-   holds for the pipelines alone.
+1. Each task goes to exactly one member; members without a thread get nothing.
+2. Balance. With `q` tasks for each thread and a remainder, each thread gets `q`, and some get one more: a
+   member with three threads gets between 3q and 3q+3. The same holds for the tasks with state alone.
 3. Nothing moves without need: within the limits of balance, a member keeps what it has, and a standby becomes
    active before a member that has nothing of the task. Balance decides how many move, never more. A task that
    is readable where it is moves only once it is readable at its destination (`warmed_up_first`).
-4. Unassigned work goes where it starts fastest: a pipeline to a member that has none yet and keeps Spark
-   warm, a task to the member whose state is most advanced; then to the member with the most room.
+4. Unassigned work goes where it starts fastest: a task to the member whose state is most advanced; then to
+   members that keep Spark warm, and to the member with the most room.
 
 Everything is sorted first, so the order of the input does not matter: two leaders that see the same members
 decide the same. (Loads are compared as floats: for numbers this small, quotients are equal exactly when the
@@ -19,16 +18,17 @@ fractions are.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
-from millstream.group.userdata import MemberInfo
-from millstream.group.userdata_layout import LATEST_OFFSET
+from millstream.group.userdata import MemberInfo, Program
+from millstream.group.userdata_layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from millstream.model import TaskId
 
-__all__ = ["Work", "balance", "by_process", "natural", "warmed_up_first"]
+__all__ = ["Work", "balance", "by_process", "warmed_up_first"]
 
 
 class _Sortable(Protocol):
@@ -43,34 +43,29 @@ Item = TypeVar("Item", bound=_Sortable)
 class Work:
     """What one member gets; each part is sorted."""
 
-    pipelines: tuple[str, ...] = ()
     active: tuple[TaskId, ...] = ()
     standby: tuple[TaskId, ...] = ()
 
 
-def balance(
-    members: Mapping[str, MemberInfo],
-    pipelines: Sequence[str],
-    tasks: Sequence[TaskId],
-    standby_replicas: int,
-) -> Mapping[str, Work]:
+def balance(members: Mapping[str, MemberInfo], program: Program) -> Mapping[str, Work]:
     """The work of each member, by member id.
 
     With no thread in the whole group nothing is assigned.
     """
     able = [member for member in by_process(members) if members[member].threads > 0]
-    names, ids = sorted(set(pipelines), key=natural), sorted(set(tasks))
+    ids = sorted(set(program.tasks))
     if not able:
         return {member: Work() for member in members}
-    runs = _place_pipelines(members, able, names)
-    active = _place_tasks(members, able, ids, runs)
-    standby = _place_standbys(members, able, ids, active, standby_replicas)
+    stateful = set(program.stateful).intersection(ids)
+    keeping = {member: _without_stopping(info, stateful) for member, info in members.items()}
+    # As in Kafka Streams, those with state are distributed evenly on their own, as they are most of the work.
+    active = _place_tasks(keeping, able, sorted(stateful), dict.fromkeys(able, 0))
+    busy = {member: len(active[member]) for member in able}
+    for member, tasks in _place_tasks(keeping, able, sorted({*ids} - stateful), busy).items():
+        active[member] += tasks
+    standby = _place_standbys(members, able, sorted(stateful), active, program.standby_replicas)
     return {
-        member: Work(
-            tuple(runs.get(member, ())),
-            tuple(sorted(active.get(member, ()))),
-            tuple(sorted(standby.get(member, ()))),
-        )
+        member: Work(tuple(sorted(active.get(member, ()))), tuple(sorted(standby.get(member, ()))))
         for member in members
     }
 
@@ -80,56 +75,18 @@ def by_process(members: Mapping[str, MemberInfo]) -> list[str]:
     return sorted(members, key=lambda member: (members[member].process_id, member))
 
 
-def natural(name: str) -> tuple[int, str]:
-    """A key that sorts p2 before p10."""
-    return len(name), name
-
-
-# --- pipelines and active tasks --------------------------------------------------------------------------
-
-
-def _place_pipelines(
-    members: Mapping[str, MemberInfo], able: Sequence[str], names: Sequence[str]
-) -> dict[str, list[str]]:
-    claims = {
-        member: set(members[member].pipelines - members[member].stopping).intersection(names)
-        for member in able
-    }
-    holder = _first_claimant(able, claims)
-    held = _gathered(able, names, holder)
-    threads = {member: members[member].threads for member in able}
-    room = _room(
-        able,
-        threads,
-        len(names),
-        wants=[{member: len(held[member]) for member in able}],
-        prefers=lambda member: (bool(held[member]), not members[member].warm),
-    )
-    kept = {member: held[member][: room[member]] for member in able}
-    for name in _without(names, kept):
-        free = [member for member in able if len(kept[member]) < room[member]]
-        chosen = min(
-            free,
-            key=lambda member: (
-                len(kept[member]) / threads[member],
-                not members[member].warm,
-                -threads[member],
-            ),
-        )
-        kept[chosen].append(name)
-    return {member: sorted(kept[member], key=natural) for member in able}
+# --- active tasks ----------------------------------------------------------------------------------------
 
 
 def _place_tasks(
     members: Mapping[str, MemberInfo],
     able: Sequence[str],
     ids: Sequence[TaskId],
-    runs: Mapping[str, Sequence[str]],
+    busy: Mapping[str, int],
 ) -> dict[str, list[TaskId]]:
+    """The tasks of each member, of these; `busy`: how many others each has."""
     threads = {member: members[member].threads for member in able}
-    busy = {member: len(runs[member]) for member in able}
-    running = {member: members[member].active_tasks for member in able}
-    holder = _first_claimant(able, running)
+    holder = _first_claimant(able, {member: members[member].active_tasks for member in able})
     heir = {task: _furthest(members, able, task) for task in ids if task not in holder}
     held = _gathered(able, ids, holder)
     inherited = _gathered(able, ids, {task: member for task, member in heir.items() if member is not None})
@@ -139,13 +96,18 @@ def _place_tasks(
         threads,
         len(ids) + sum(busy.values()),
         wants=[busy, firm, {member: firm[member] + len(inherited[member]) for member in able}],
-        prefers=lambda member: (),
+        prefers=lambda member: (not members[member].warm,),
     )
     places = {member: room[member] - busy[member] for member in able}
     kept = {}
     for member in able:
-        # What has to move goes to a member that already has state of it, if there is one.
-        ordered = sorted(held[member], key=lambda task: (_has_other_state(members, able, member, task), task))
+        # What has to move goes to a member that already has state of it, if there is one; and what stays is
+        # spread over the subtopologies.
+        rank = {task: number for _, own in _by_subtopology(held[member]) for number, task in enumerate(own)}
+        ordered = sorted(
+            held[member],
+            key=lambda task: (_has_other_state(members, able, member, task), rank[task], task),
+        )
         kept[member] = ordered[: places[member]]
     open_ids = []
     for task in _without(ids, kept):
@@ -167,11 +129,33 @@ def _place_tasks(
             key=lambda member: (
                 of_kind.get((member, task.subtopology), 0) / threads[member],
                 (len(kept[member]) - places[member]) / threads[member],
+                not members[member].warm,
             ),
         )
         kept[chosen].append(task)
         of_kind[chosen, task.subtopology] = of_kind.get((chosen, task.subtopology), 0) + 1
     return kept
+
+
+def _by_subtopology(tasks: Iterable[TaskId]) -> Iterator[tuple[int, Iterator[TaskId]]]:
+    return groupby(sorted(tasks), key=lambda task: task.subtopology)
+
+
+def _kept_by(member: MemberInfo) -> frozenset[TaskId]:
+    """The tasks that a member may keep."""
+    return member.active_tasks - member.stopping
+
+
+def _without_stopping(member: MemberInfo, stateful: Collection[TaskId]) -> MemberInfo:
+    """A member without the tasks that it is stopping. Their state, if they have any, will be on its disk."""
+    if not member.stopping:
+        return member
+    tasks = {
+        task: UNKNOWN_OFFSET_SUM if task in member.stopping else offset
+        for task, offset in member.tasks.items()
+        if task in stateful or task not in member.stopping
+    }
+    return replace(member, tasks=tasks)
 
 
 def _room(
@@ -378,11 +362,12 @@ class _Movable:
 
 
 def warmed_up_first(
-    members: Mapping[str, MemberInfo], work: Mapping[str, Work], most: int
+    members: Mapping[str, MemberInfo], work: Mapping[str, Work], program: Program, most: int
 ) -> tuple[Mapping[str, Work], Mapping[str, tuple[TaskId, ...]]]:
-    """The current work: a task that would move from a member where it is readable to one that would have to
-    restore it stays for now. The other member gets it as a standby until it is up to date, and the next round
-    moves it. Also returns the tasks that each member is warming up.
+    """The current work: a task that would move from a member where it runs to one that would have to start
+    Spark or to restore it stays for now. The other member gets a task with state as a standby, and reports
+    that it is up to date once it could run it at once; the next round moves it. Also returns the tasks that
+    each member is warming up.
 
     Args:
         most: the maximum number of such additional standbys at a time; no new one begins above it. One on a
@@ -396,7 +381,7 @@ def warmed_up_first(
     if not most:
         return work, {}
     able = [member for member in by_process(members) if member in work]
-    holder = _first_claimant(able, {member: members[member].active_tasks for member in able})
+    holder = _first_claimant(able, {member: _kept_by(members[member]) for member in able})
     moves = [
         (task, holder[task], taker)
         for taker in able
@@ -406,6 +391,7 @@ def warmed_up_first(
         and task not in members[taker].up_to_date
         and members[holder[task]].threads
     ]
+    stateful = frozenset(program.stateful)
     # Tasks that are already warming up, or have state at their destination, come before others.
     moves.sort(key=lambda move: (move[0] not in members[move[2]].tasks, move))
     active = {member: set(work[member].active) for member in able}
@@ -414,6 +400,9 @@ def warmed_up_first(
     for task, giver, taker in moves:
         active[taker].remove(task)
         active[giver].add(task)
+        if task not in stateful:
+            warming.setdefault(taker, []).append(task)
+            continue
         if task in standby[giver]:
             standby[giver].remove(task)
         elif most > 0 or task in members[taker].tasks:
@@ -422,8 +411,5 @@ def warmed_up_first(
             continue
         standby[taker].add(task)
         warming.setdefault(taker, []).append(task)
-    now = {
-        member: Work(work[member].pipelines, tuple(sorted(active[member])), tuple(sorted(standby[member])))
-        for member in work
-    }
+    now = {member: Work(tuple(sorted(active[member])), tuple(sorted(standby[member]))) for member in work}
     return now, {member: tuple(sorted(tasks)) for member, tasks in warming.items()}

@@ -47,9 +47,6 @@ MOST_USER_DATA_BYTES = 512 * 1024
 """The maximum length of a client's user data; longer data is not read. The broker keeps the user data and
 assignments of all members in one record of at most 1 MiB."""
 
-MOST_PIPELINES = 1_000
-"""The maximum number of pipelines; data with more is damaged."""
-
 MOST_THREADS = 10_000
 """The maximum number of threads; data with more is damaged."""
 
@@ -69,11 +66,12 @@ class Program:
     """The assignable work of a topology. It is transmitted, so that a leader with another topology can lead.
 
     Attributes:
-        standby_replicas: how many standbys each task should have.
+        stateful: the tasks that keep state.
+        standby_replicas: how many standbys each of these should have.
     """
 
-    pipelines: tuple[str, ...] = ()
     tasks: Tasks = ()
+    stateful: Tasks = ()
     standby_replicas: int = 0
 
 
@@ -84,15 +82,16 @@ class MemberInfo:
     Attributes:
         process_id: kept in the state directory, so that a restarted client is recognized.
         threads: its capacity.
-        pipelines: those it holds: it runs or starts them, or has not finished stopping them.
+        running: the tasks that it runs or starts, or has not finished stopping.
         stopping: those among them that it is stopping; it cannot claim to keep them.
-        tasks: the tasks that it has state of: LATEST_OFFSET for an active one, else the state's progress.
-        up_to_date: those among them whose state is up to date, or nearly (`acceptable.recovery.lag`).
+        tasks: the tasks that it has: LATEST_OFFSET for an active one, else the progress of the state.
+        up_to_date: the tasks whose state is up to date, or nearly (`acceptable.recovery.lag`), and that could
+            run here at once.
         endpoint: where it answers queries, `host:port`, or "".
         error_code: SHUTDOWN_REQUESTED asks all clients of the application to shut down (KIP-671).
         reason: why; at most 2000 characters of it are transmitted.
         topology: equal for exactly those clients whose programs can share work.
-        warm: its Spark is running, with or without a pipeline.
+        warm: its Spark is running, with or without a task.
         serdes: JSON texts of the key's and the value's serde, by store.
         program: the work of its topology; None: not reported.
         unique_field: changes with each join, so that the group notices it; its lowest 8 bits are transmitted.
@@ -102,7 +101,7 @@ class MemberInfo:
     process_id: UUID
     client_id: str = ""
     threads: int = 1
-    pipelines: frozenset[str] = frozenset()
+    running: frozenset[TaskId] = frozenset()
     tasks: Mapping[TaskId, int] = field(default_factory=dict)
     endpoint: str = ""
     error_code: AssignorError = AssignorError.NONE
@@ -111,7 +110,7 @@ class MemberInfo:
     warm: bool = False
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     program: Program | None = None
-    stopping: frozenset[str] = frozenset()
+    stopping: frozenset[TaskId] = frozenset()
     up_to_date: frozenset[TaskId] = frozenset()
     unique_field: int = 0
     version: int = LATEST_SUPPORTED_VERSION
@@ -131,12 +130,14 @@ class MemberInfo:
         tags = {
             "client": self.client_id,
             "threads": str(self.threads),
-            "pipelines": _dump(sorted(self.pipelines)),
         }
-        if self.stopping:
-            tags["stopping"] = _dump(sorted(self.stopping))
-        if self.up_to_date:
-            tags["up_to_date"] = _dump(_tasks_out(self.up_to_date))
+        for name, tasks in (
+            ("running", self.running),
+            ("stopping", self.stopping),
+            ("up_to_date", self.up_to_date),
+        ):
+            if tasks:
+                tags[name] = _dump(_tasks_out(tasks))
         if self.reason:
             tags["reason"] = self.reason[:MOST_REASON_CHARS]
         if self.topology:
@@ -180,7 +181,7 @@ class MemberInfo:
             process_id=info.process_id,
             client_id=tags.get("client", ""),
             threads=_number(where, "threads", tags.get("threads", "0")),
-            pipelines=frozenset(_tag(where, tags, "pipelines", _pipelines)),
+            running=frozenset(_tag(where, tags, "running", _tasks)),
             tasks=dict(info.task_offset_sums),
             endpoint=info.user_end_point,
             error_code=_known_code(info.error_code),
@@ -189,7 +190,7 @@ class MemberInfo:
             warm=tags.get("warm") == "true",
             serdes=dict(_tag(where, tags, "serdes", _serdes)),
             program=_program(where, "work", _load(where, "work", tags["work"])) if "work" in tags else None,
-            stopping=frozenset(_tag(where, tags, "stopping", _pipelines)),
+            stopping=frozenset(_tag(where, tags, "stopping", _tasks)),
             up_to_date=frozenset(_tag(where, tags, "up_to_date", _tasks)),
             unique_field=info.unique_field,
             version=info.version,
@@ -268,12 +269,13 @@ class Assignment:
         reason: why there is an error code other than NONE.
         asked_by: the id of the client that requested the shutdown.
         missing_topics: the source topics that are confirmed to be missing.
-        pipelines, active, standby: what this client should run and hold.
-        warming: the standbys that become active here as soon as they are up to date.
+        active, standby: the tasks that this client should have.
+        withheld: the active ones that it must not run yet, because another client has not released them.
+        warming: the tasks that become active here as soon as they are reported as up to date.
         hosts: the active tasks and the standbys at each endpoint.
-        members: the pipelines and active tasks of each client, by client id.
+        members: the tasks that each client runs, by client id.
         serdes: of all stores, from all members.
-        rebalance_wanted: a pipeline is withheld until its holder has released it and rejoins to report that.
+        rebalance_wanted: a task is withheld until its holder has released it and rejoins to report that.
         leader: the leader's client id.
         threads: how many threads the client had reported when this was made; None: the leader does not say.
     """
@@ -282,16 +284,22 @@ class Assignment:
     reason: str = ""
     asked_by: str = ""
     missing_topics: tuple[str, ...] = ()
-    pipelines: tuple[str, ...] = ()
     active: Tasks = ()
     standby: Tasks = ()
+    withheld: Tasks = ()
     hosts: Mapping[str, tuple[Tasks, Tasks]] = field(default_factory=dict)
-    members: Mapping[str, tuple[tuple[str, ...], Tasks]] = field(default_factory=dict)
+    members: Mapping[str, Tasks] = field(default_factory=dict)
     serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     rebalance_wanted: bool = False
     leader: str = ""
     warming: Tasks = ()
     threads: int | None = None
+
+    @property
+    def runs(self) -> Tasks:
+        """The tasks that this client should run."""
+        withheld = frozenset(self.withheld)
+        return tuple(task for task in self.active if task not in withheld)
 
     def encode(self) -> bytes:
         """Its bytes: Kafka's, then the trailer.
@@ -309,14 +317,12 @@ class Assignment:
             "reason": self.reason[:MOST_REASON_CHARS],
             "asked_by": self.asked_by,
             "missing_topics": self.missing_topics,
-            "pipelines": self.pipelines,
+            "withheld": _tasks_out(self.withheld),
             "hosts": {
                 name: [_tasks_out(active), _tasks_out(standby)]
                 for name, (active, standby) in self.hosts.items()
             },
-            "members": {
-                name: [pipelines, _tasks_out(active)] for name, (pipelines, active) in self.members.items()
-            },
+            "members": {name: _tasks_out(tasks) for name, tasks in self.members.items()},
             "serdes": dict(self.serdes),
             "rebalance_wanted": self.rebalance_wanted,
             "warming": _tasks_out(self.warming),
@@ -378,15 +384,12 @@ class Assignment:
             reason=_text(where, "reason", said.get("reason", ""))[:MOST_REASON_CHARS],
             asked_by=_text(where, "asked_by", said.get("asked_by", "")),
             missing_topics=_names(where, "missing_topics", said.get("missing_topics", [])),
-            pipelines=_names(where, "pipelines", said.get("pipelines", [])),
+            withheld=_tasks(where, "withheld", said.get("withheld", {})),
             hosts={
                 name: (_tasks(where, "hosts", active), _tasks(where, "hosts", standby))
                 for name, (active, standby) in _pairs(where, "hosts", said.get("hosts", {}))
             },
-            members={
-                name: (_names(where, "members", pipelines), _tasks(where, "members", active))
-                for name, (pipelines, active) in _pairs(where, "members", said.get("members", {}))
-            },
+            members=_members(where, said.get("members", {})),
             serdes=dict(_serdes(where, "serdes", said.get("serdes", {}))),
             rebalance_wanted=_flag(where, "rebalance_wanted", said.get("rebalance_wanted", False)),
             warming=_tasks(where, "warming", said.get("warming", {})),
@@ -443,13 +446,6 @@ def _names(where: str, name: str, value: object) -> tuple[str, ...]:
     return tuple(_text(where, name, each) for each in value)
 
 
-def _pipelines(where: str, name: str, value: object) -> tuple[str, ...]:
-    names = _names(where, name, value)
-    if len(names) > MOST_PIPELINES:
-        raise _wrong(where, name, f"up to {MOST_PIPELINES} names")
-    return names
-
-
 def _pairs(where: str, name: str, value: object) -> list[tuple[str, tuple[object, object]]]:
     """The entries of an object whose values are lists of two."""
     if not isinstance(value, dict):
@@ -460,6 +456,14 @@ def _pairs(where: str, name: str, value: object) -> list[tuple[str, tuple[object
             raise _wrong(where, name, "an object of pairs")
         found.append((_text(where, name, key), (each[0], each[1])))
     return found
+
+
+def _members(where: str, value: object) -> dict[str, Tasks]:
+    if not isinstance(value, dict):
+        raise _wrong(where, "members", "an object")
+    return {
+        _text(where, "members", client): _tasks(where, "members", tasks) for client, tasks in value.items()
+    }
 
 
 def _serdes(where: str, name: str, value: object) -> tuple[tuple[str, tuple[str, str]], ...]:
@@ -496,8 +500,8 @@ def _count(where: str, name: str, value: object) -> int:
 
 def _program_out(program: Program) -> dict[str, Any]:
     return {
-        "pipelines": program.pipelines,
         "tasks": _tasks_out(program.tasks),
+        "stateful": _tasks_out(program.stateful),
         "standby_replicas": program.standby_replicas,
     }
 
@@ -506,7 +510,7 @@ def _program(where: str, name: str, value: object) -> Program:
     if not isinstance(value, dict):
         raise _wrong(where, name, "an object")
     return Program(
-        pipelines=_names(where, name, value.get("pipelines", [])),
         tasks=_tasks(where, name, value.get("tasks", {})),
+        stateful=_tasks(where, name, value.get("stateful", {})),
         standby_replicas=_count(where, name, value.get("standby_replicas", 0)),
     )

@@ -20,13 +20,13 @@ Readers = Callable[[str], Sequence[tuple[int, str]]]
 _WHOLE = "triggerExecution"
 
 
-def _owner(pipeline: str) -> Hashable:
-    return "pipeline", pipeline
+def _owner(thread: str, pipeline: str) -> Hashable:
+    return "pipeline", thread, pipeline
 
 
-def forget_pipeline(meter: Meter, pipeline: str) -> None:
-    """Remove a pipeline's values: another client has it now, or none."""
-    meter.forget(_owner(pipeline))
+def forget_pipeline(meter: Meter, thread: str, pipeline: str) -> None:
+    """Remove the values of a thread's tasks of a pipeline: others have them now, or nobody."""
+    meter.forget(_owner(thread, pipeline))
 
 
 def record_batch(
@@ -42,10 +42,10 @@ def record_batch(
     """Process one report.
 
     Args:
-        thread: the stream thread that has the pipeline; the thread's values stay when the pipeline leaves.
+        thread: the stream thread whose tasks it is about; the thread's values stay when these leave.
         at_ms: the time since the epoch.
     """
-    owner = _owner(report.pipeline)
+    owner = _owner(thread, report.pipeline)
     tags = (client_id, thread, report.pipeline)
     named = dict(zip(("client-id", "thread-id", "pipeline"), tags, strict=True))
     _record_lag(meter, report, thread, owner)

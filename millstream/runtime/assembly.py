@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.measuring import Measuring
 from millstream.runtime.pipelines import Pipelines
 from millstream.runtime.state.assignment import StorePart
-from millstream.runtime.state.work_plan import WorkPlan, store_parts
+from millstream.runtime.state.work_plan import WorkPlan, store_parts, tasks_of
 from millstream.runtime.threads.cleaner import StateCleaner
 from millstream.runtime.threads.global_tables import declared_serdes, find_global_parts
 from millstream.runtime.threads.source_records import SourceRecords, source_serdes
@@ -244,7 +244,8 @@ class Assembly:
             pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
         )
         outputs = topics.confirm(each.name for each in written)
-        return WorkPlan(sources, plan, tuple(store_parts(plan)), written, outputs)
+        tasks = tasks_of(self._topology, plan.tasks)
+        return WorkPlan(sources, plan, tuple(store_parts(plan)), tasks, written, outputs)
 
     def join(self, member: GroupMember, plan: WorkPlan) -> Membership:
         """Join the group. The caller leaves it."""
@@ -430,8 +431,11 @@ class Assembly:
             ),
         )
 
-    def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
-        return self._ready().start(name, on_end, self._measuring.batch)
+    def start_pipeline(
+        self, name: str, partitions: Collection[int], on_end: Callable[[PipelineEnd], None]
+    ) -> RunningPipeline:
+        thread = threading.current_thread().name  # a stream thread, whose tasks these are
+        return self._ready().start(name, partitions, on_end, partial(self._measuring.batch, thread))
 
     def read_by_pattern(self, pipeline: str, topics: Iterable[str]) -> frozenset[str]:
         return frozenset(use.topic for use in self._uses(pipeline, topics) if use.by_pattern)

@@ -50,7 +50,8 @@ def health_view(
     }
     every = [pipeline.name for pipeline in topology.queries]
     agreed = state.group.agreed
-    taken = {name for names, _ in agreed.members.values() for name in names} if agreed is not None else set()
+    agreed_tasks = () if agreed is None else agreed.members.values()
+    taken = {task.pipeline for tasks in agreed_tasks for task in tasks}
     if state.plan is None and records:
         last = records[-1].exception
         missing_topics = last.topics if isinstance(last, MissingSourceTopicException) else missing_topics
@@ -61,8 +62,8 @@ def health_view(
         wanted_threads=wanted_threads if topology.pipelines else 0,
         waiting=waiting,
         pipelines_total=len(every),
-        pipelines_owned=len(state.roster.pipelines),
-        pipelines_running=sum(each.running for each in pipelines),
+        pipelines_owned=len(state.roster.work.pipelines),
+        pipelines_running=len({each.name for each in pipelines if each.running}),
         first_batches={
             each.name: each.first_batch for each in pipelines if each.running and each.first_batch is not None
         },

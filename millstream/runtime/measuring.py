@@ -94,7 +94,7 @@ class Measuring:
         self._writers = writers_of(topology, application_id)
         self._meter = Meter(clock)
         self._restoring = RestoreMetrics(self._meter, view.is_standby)
-        self._threads: dict[str, str] = {}  # by pipeline
+        self._pipelines: dict[str, frozenset[str]] = {}  # by thread
         self._tasks: dict[str, frozenset[TaskId]] = {}  # by thread
         self._rebalancing_since: float | None = None
         self._rebalanced_at: float | None = None
@@ -106,10 +106,9 @@ class Measuring:
 
     # --- what happens --------------------------------------------------------------------------------------
 
-    def batch(self, report: BatchReport) -> None:
-        """Take a report of a pipeline's engine. Any thread; failures are logged."""
-        thread = self._threads.get(report.pipeline)
-        if thread is None:
+    def batch(self, thread: str, report: BatchReport) -> None:
+        """Take an engine's report of a thread's tasks of a pipeline. Any thread; failures are logged."""
+        if report.pipeline not in self._pipelines.get(thread, ()):
             return  # it has been released since
         try:
             record_batch(
@@ -123,9 +122,9 @@ class Measuring:
             )
         except Exception:
             log.exception("a report of pipeline %s is missing from the metrics", report.pipeline)
-        if self._threads.get(report.pipeline) != thread:
+        if report.pipeline not in self._pipelines.get(thread, ()):
             # It was released meanwhile: what was recorded since then is removed, too.
-            forget_pipeline(self._meter, report.pipeline)
+            forget_pipeline(self._meter, thread, report.pipeline)
             if thread not in self._tasks:
                 self._meter.forget(("thread", thread))
 
@@ -176,11 +175,10 @@ class Measuring:
             self._meter.forget(owner)
 
     def _settled(self, thread: str, pipelines: tuple[str, ...], tasks: frozenset[TaskId]) -> None:
-        for pipeline in [name for name, owner in self._threads.items() if owner == thread]:
-            if pipeline not in pipelines:
-                del self._threads[pipeline]
-                forget_pipeline(self._meter, pipeline)
-        self._threads |= dict.fromkeys(pipelines, thread)
+        released = self._pipelines.get(thread, frozenset()) - frozenset(pipelines)
+        self._pipelines[thread] = frozenset(pipelines)
+        for pipeline in released:
+            forget_pipeline(self._meter, thread, pipeline)
         before = self._tasks.get(thread, frozenset())
         for _ in tasks - before:
             self._meter.record("thread-task-created", (thread,), owner=("thread", thread))

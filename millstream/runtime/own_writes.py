@@ -25,9 +25,9 @@ class ClientProgress(Protocol):
     """What must be known about a running client."""
 
     def finished(self, pipeline: str, needed: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """The next offset of each topic partition that this client's query of the pipeline reads; empty: it
-        has none, or nothing is finished yet. The query finishes the needed offsets as soon as it has read
-        them.
+        """The next offset of each topic partition that the pipeline's tasks on this client read, and for the
+        needed ones of other clients what these have committed. The tasks here finish the needed offsets as
+        soon as they have read them.
         """
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
@@ -102,14 +102,9 @@ def _wait(pipeline: Pipeline, needed: Mapping[TopicPartition, int], progress: Cl
             str(at): finished.get(at, 0) for at, offset in needed.items() if finished.get(at, 0) < offset
         }
         facts = ", ".join(f"{at} up to {offset}" for at, offset in behind.items())
-        here = (
-            f"it has finished {facts}"
-            if finished
-            else "it does not run on this client, or has not committed anything"
-        )
         raise TimeoutException(
-            f"pipeline '{pipeline.name}' did not process the written records in time: {here}; allow more "
-            f"time, or query the client that runs it"
+            f"pipeline '{pipeline.name}' did not process the written records in time: it has finished "
+            f"{facts}. Allow more time; other clients commit every commit.interval.ms"
         )
 
 

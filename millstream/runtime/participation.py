@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -49,12 +51,13 @@ from millstream.runtime.state.events import (
     Warmed,
 )
 from millstream.runtime.state.holdings import placement_of, task_offsets, up_to_date
-from millstream.runtime.state.work_plan import WorkPlan
+from millstream.runtime.state.work_plan import WorkPlan, tasks_of
 from millstream.runtime.threads.crew import Crew
 from millstream.runtime.topics.preparation import source_topics
 from millstream.runtime.topics.topic_news import source_patterns
 from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
+from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.nodes import Aggregate, Node, Repartition, Source, Store, Suppress
 from millstream.topology.pipeline import Pipeline, input_label
 from millstream.topology.topology import Topology
@@ -66,6 +69,8 @@ log.addFilter(ESCAPED)
 
 _LOOK_S = 2.0
 """How long a fresh check of the topics may take when a query has ended."""
+_WARM_AGAIN_S = 30.0
+"""After how long Spark is started again that did not start ahead."""
 _CLOSE_S = 2.0
 """How long closing an ended membership may take."""
 
@@ -121,11 +126,16 @@ class Participation:
         self._owner = owner
         self._client_id = client_id
         self._process_id = process_id
+        self._queries = frozenset(pipeline.name for pipeline in topology.queries)
         self._fingerprint = topology_fingerprint(topology)
         self._joining = threading.Lock()
         self._membership: Membership | None = None
         self._watch: TopicWatch | None = None
         self._memory = Memory()  # used while it is the leader
+        self._grown: dict[str, int] = {}
+        """The numbers of partitions of topics that have grown."""
+        self._warm_again_at = math.inf
+        """When to try again to start Spark ahead."""
         self._left_out: tuple[str, ...] = ()
 
     # --- thread.Application --------------------------------------------------------------------------------
@@ -215,7 +225,8 @@ class Participation:
             try:
                 self._assembly.warm_up()
             except Exception:
-                # Nothing depends on it; the problem shows again, as a failure, when a pipeline arrives.
+                # Nothing depends on it: other clients go on with the tasks that were to come.
+                self._warm_again_at = time.monotonic() + _WARM_AGAIN_S
                 if self._owner.state.is_wanted:
                     log.warning(
                         "stream-client [%s] Spark could not be kept warm", self._client_id, exc_info=True
@@ -224,6 +235,7 @@ class Participation:
                 log.info("stream-client [%s] keeps Spark warm", self._client_id)
                 self.rejoin("Spark is warm")
 
+        self._warm_again_at = math.inf
         threading.Thread(target=warm_up, name=f"{self._client_id}-WarmUp", daemon=True).start()
 
     def leave(self, timeout_s: float) -> None:
@@ -260,7 +272,7 @@ class Participation:
         info = replace(info, unique_field=(group.reports + 1) % 128)
         if group.shutdown is not None:
             info = replace(info, error_code=AssignorError.SHUTDOWN_REQUESTED, reason=group.shutdown)
-        self._owner.post(Reported(info.threads, frozenset(info.pipelines), info.up_to_date, info.serdes))
+        self._owner.post(Reported(info.threads, info.running, info.up_to_date, info.serdes))
         data, left_out = fitting(info)
         if left_out and left_out != self._left_out:
             log.warning(
@@ -279,7 +291,7 @@ class Participation:
 
     def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
         try:
-            return self._source_partitions(Assignment.decode(assignment).pipelines)
+            return self._source_partitions(Assignment.decode(assignment).runs)
         except TaskAssignmentException:
             return ()  # `assigned` reports what is wrong with it
 
@@ -301,6 +313,8 @@ class Participation:
     def tick(self) -> None:
         if self._owner.state.is_wanted:
             self.report_warm()  # one that has warmed up may have waited long enough for others
+            if time.monotonic() >= self._warm_again_at:
+                self.keep_warm()
 
     # --- inside ------------------------------------------------------------------------------------------
 
@@ -310,12 +324,12 @@ class Participation:
             process_id=self._process_id,
             client_id=self._client_id,
             threads=len(state.live),
-            pipelines=frozenset(held.pipelines),
-            stopping=frozenset(held.pipelines) - frozenset(state.roster.pipelines),
+            running=frozenset(held.runs),
+            stopping=frozenset(held.runs) - frozenset(state.roster.work.runs),
             tasks=task_offsets(
                 held,
                 self._crew.lags(),
-                set(facts.tasks).intersection(self._assembly.stored_tasks()),
+                set(facts.stateful).intersection(self._assembly.stored_tasks()),
                 lost=state.group.lost is not None,
             ),
             up_to_date=self._up_to_date(state),
@@ -323,37 +337,41 @@ class Participation:
             topology=self._fingerprint,
             warm=self._assembly.is_warm,
             serdes=state.serdes,
-            program=Program(facts.pipelines, facts.tasks, facts.standby_replicas),
+            program=Program(facts.tasks, facts.stateful, facts.standby_replicas),
         )
 
     def _facts(self) -> LeaderFacts:
         """The facts it knows as the leader."""
         plan = self._owner.state.plan
         return LeaderFacts(
-            pipelines=tuple(pipeline.name for pipeline in self._topology.queries),
             tasks=plan.tasks if plan is not None else (),
+            stateful=plan.stateful if plan is not None else (),
             standby_replicas=int(self._assembly.config["num.standby.replicas"]),
             max_warmups=int(self._assembly.config["max.warmup.replicas"]),
             missing_topics=self.missing_topics(),
             topology=self._fingerprint,
         )
 
-    def _source_partitions(self, pipelines: Iterable[str]) -> Iterable[TopicPartition]:
-        """The partitions of the user's topics that pipelines read."""
-        plan, names = self._owner.state.plan, set(pipelines)
+    def _source_partitions(self, tasks: Iterable[TaskId]) -> Iterable[TopicPartition]:
+        """The partitions of the user's topics that tasks read."""
+        plan = self._owner.state.plan
         if plan is None:
             return ()
-        mine = [pipeline for pipeline in self._topology.pipelines if pipeline.name in names]
-        topics = set(source_topics(mine))
-        for pipeline in mine:
-            for node in pipeline.inputs:
-                if isinstance(node, Source) and node.pattern is not None:
-                    topics.update(name for name in plan.sources if node.pattern.fullmatch(name))
-        return [
-            TopicPartition(name, partition)
-            for name in sorted(topics & plan.sources.keys())
-            for partition in range(plan.sources[name].partitions)
-        ]
+        read = {pipeline.name: self._read_by(pipeline, plan) for pipeline in self._topology.queries}
+        return sorted(
+            TopicPartition(name, task.partition)
+            for task in tasks
+            for name in read.get(task.pipeline, ())
+            if task.partition < plan.sources[name].partitions
+        )
+
+    def _read_by(self, pipeline: Pipeline, plan: WorkPlan) -> set[str]:
+        """The user's topics that a pipeline reads."""
+        topics = set(source_topics([pipeline]))
+        for node in pipeline.inputs:
+            if isinstance(node, Source) and node.pattern is not None:
+                topics.update(name for name in plan.sources if node.pattern.fullmatch(name))
+        return topics & plan.sources.keys()
 
     def _up_to_date(self, state: ClientState) -> frozenset[TaskId]:
         """The tasks that another client may hand over to this one. A client that was away cannot know
@@ -361,7 +379,18 @@ class Participation:
         if state.group.lost is not None:
             return frozenset()
         acceptable = int(self._assembly.config["acceptable.recovery.lag"])
-        return up_to_date(state.roster.held, self._crew.lags(), self._view.up_to_date(), acceptable)
+        held = state.roster.held
+        found = up_to_date(held, self._crew.lags(), self._view.up_to_date(), acceptable)
+        coming = frozenset(state.group.agreed.warming if state.group.agreed is not None else ())
+        if self._assembly.is_warm:
+            return found | coming - self._stateful(state)
+        # What needs Spark could not run at once.
+        return frozenset(
+            task for task in found if task.pipeline not in self._queries or task not in {*held.runs, *coming}
+        )
+
+    def _stateful(self, state: ClientState) -> frozenset[TaskId]:
+        return frozenset(state.plan.stateful if state.plan is not None else ())
 
     def _placed(self, assignment: Assignment) -> Placement:
         plan = self._owner.state.plan
@@ -407,4 +436,15 @@ class Participation:
         self._owner.post(TopicsDropped(topics, number))
 
     def _topics_grown(self, grown: Mapping[str, tuple[int, TopicDescription]]) -> None:
-        self._owner.post(TopicsGrown(grown))
+        plan = self._owner.state.plan
+        if plan is None:
+            return
+        self._grown |= {name: topic.partitions for name, (_, topic) in grown.items()}
+        counts = {**{name: topic.partitions for name, topic in plan.sources.items()}, **self._grown}
+        tasks: tuple[TaskId, ...] = ()
+        try:
+            internal = plan_internal_topics(self._topology, self._assembly.config.application_id, counts)
+            tasks = tasks_of(self._topology, internal.tasks)
+        except StreamsException as error:  # of topics that are joined, one has grown so far
+            log.warning("source topics have more partitions, and there are no tasks for them yet: %s", error)
+        self._owner.post(TopicsGrown(grown, tasks))

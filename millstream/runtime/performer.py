@@ -116,7 +116,7 @@ class Performer:
             case Rejoin(reason):
                 self._participation.rejoin(reason)
             case TakeAgreement(assignment):
-                if not assignment.pipelines:
+                if not (assignment.runs or assignment.warming):
                     self._assembly.end_ahead()
                 self._view.serdes_known(
                     {

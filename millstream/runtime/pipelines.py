@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from millstream.errors import StreamsException
@@ -90,10 +90,11 @@ class Pipelines:
     def start(
         self,
         name: str,
+        partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
-        """Start one pipeline's query. The first call starts Spark and compiles all.
+        """Start one pipeline's query for these partitions. The first call starts Spark and compiles all.
 
         Raises:
             TopologyException: a lambda or a serde of any pipeline is wrong.
@@ -101,7 +102,7 @@ class Pipelines:
         """
         engine, compiled = self._ready()
         try:
-            running = engine.start(compiled[name], on_end, on_batch)
+            running = engine.start(compiled[name], partitions, on_end, on_batch)
         except StreamsException:
             self._raise_if_closing()  # it gave up for that reason, and no handler is to decide about it
             raise

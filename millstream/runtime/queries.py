@@ -53,6 +53,8 @@ S = TypeVar("S")
 
 _PAUSE_S = 0.005
 """The interval between two checks of something that does not announce its changes."""
+_ASK_S = 0.25
+"""The same, of something that the broker must be asked for."""
 
 
 class InteractiveQueries(ExplainsMissingNames):
@@ -380,18 +382,37 @@ class _Progress:
         self._crew = crew
         self._clock = clock
         self._deadline = clock.now() + timeout_s
+        self._known: tuple[float, dict[TopicPartition, int]] = (float("-inf"), {})
+        """When other clients' commits were looked up, and what they were."""
 
     def finished(self, pipeline: str, needed: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        position: dict[TopicPartition, int] = {}
+        finished: dict[TopicPartition, int] = {}
         for thread in self._crew.metadata():
             for running in thread.pipelines:
-                if running.name != pipeline:
-                    continue
-                if running.finished is None:
-                    return running.position
-                if _reaches(running.position, needed) and not _reaches(running.finished, needed):
-                    self._crew.finish(pipeline)
-                return running.finished
-        return {}
+                if running.name == pipeline:
+                    position |= running.position
+                    finished |= running.position if running.finished is None else running.finished
+        here = {at: offset for at, offset in needed.items() if at in finished}
+        if _reaches(position, here) and not _reaches(finished, here):
+            self._crew.finish(pipeline)
+        elsewhere = [at for at in needed if at not in finished]
+        return {**finished, **self._committed(elsewhere)} if elsewhere else finished
+
+    def _committed(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """What other clients have committed of partitions, asked for now and then."""
+        now = self._clock.now()
+        asked, known = self._known
+        if now - asked >= _ASK_S or not known.keys() >= set(partitions):
+            config = self._assembly.config
+            known = dict.fromkeys(partitions, 0)
+            try:
+                known |= self._assembly.topics.committed(config.application_id, partitions)
+            except StreamsException:
+                self._raise_if_ended()  # if so, that is the reason
+                raise
+            self._known = now, known
+        return {at: known[at] for at in partitions}
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
         try:

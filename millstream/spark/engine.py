@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import shutil
@@ -9,7 +10,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -132,7 +133,11 @@ class SparkEngine:
         self._written_serdes: dict[str, tuple[Serde, Serde]] = {}
         self._frames: dict[str, StaticFrame] = {}
         self._refreshing = threading.Lock()
-        self._in_slots: dict[str, TaskRun] = {}
+        self._in_slots: dict[tuple[str, int], int] = {}
+        """How many tasks the queries have that run, by the pipeline and a number."""
+        self._contexts: dict[str, CompileContext] = {}
+        self._again: dict[str, CompiledTask] = {}
+        """For pipelines that run several times at once, the further plans, by the names of their runs."""
         self._closing = closing or threading.Event()
         # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
@@ -198,13 +203,16 @@ class SparkEngine:
             return self._compiled_task(pipeline, context)
 
     def _compiled_task(self, pipeline: Pipeline, context: CompileContext) -> CompiledPipeline:
-        read = partial(task_rows, self.spark, self._run(pipeline.name))
-        plan = compile_task(pipeline, context, read)
+        plan = self._plan(pipeline, context, self._run(pipeline.name, 0))
+        self._contexts[pipeline.name] = context
         return CompiledPipeline(pipeline, plan.store_serdes, plan)
 
-    def _run(self, pipeline: str) -> str:
-        """The name of a pipeline's runs, under which the kernel's sources and sink meet."""
-        return f"{self._token}-{pipeline}"
+    def _plan(self, pipeline: Pipeline, context: CompileContext, run: str) -> CompiledTask:
+        return compile_task(pipeline, context, partial(task_rows, self.spark, run))
+
+    def _run(self, pipeline: str, number: int) -> str:
+        """The name of a run of a pipeline, under which the kernel's sources and sink meet."""
+        return f"{self._token}-{pipeline}" + (f"-{number}" if number else "")
 
     def _read(self, topic: SparkTopic) -> DataFrame:
         """The records of the topic of a `to_spark()`."""
@@ -343,11 +351,12 @@ class SparkEngine:
     def start(
         self,
         compiled: CompiledPipeline,
+        partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
         if isinstance(compiled.plan, CompiledTask):
-            return self._start_task(compiled.pipeline, compiled.plan, on_end, on_batch)
+            return self._start_task(compiled.pipeline, compiled.plan, partitions, on_end, on_batch)
         return self._start_query(compiled.pipeline, compiled.plan, on_end, on_batch)
 
     def _start_query(
@@ -390,6 +399,7 @@ class SparkEngine:
         self,
         pipeline: Pipeline,
         plan: CompiledTask,
+        partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None],
     ) -> RunningPipeline:
@@ -398,11 +408,12 @@ class SparkEngine:
         for table in pipeline.frame_tables:
             self.refresh(table, start_of=name)
         scratch = tempfile.mkdtemp(prefix="query-", dir=scratch_path(self.spark))
-        run = None
+        run, number = None, self._number(name)
         try:
+            plan = self._plan_of(pipeline, plan, number)
             run = TaskRun(
                 self.spark,
-                self._run(name),
+                self._run(name, number),
                 settings.application_id,
                 pipeline,
                 settings.tasks,
@@ -410,22 +421,25 @@ class SparkEngine:
                 refusal_options(settings.handlers, self._asking(plan)),
                 plan.times,
                 plan.fillings,
+                partitions,
             )
-            self._take_slots(name, run)
+            self._take_slots(name, number, run.tasks)
             writer = task_writer(plan.rows, scratch, in_batches=plan.in_batches)
-            query = writer.queryName(f"{settings.application_id}-{name}").start()
+            called = f"{settings.application_id}-{name}" + (f"-{number}" if number else "")
+            query = writer.queryName(called).start()
         except (PySparkException, Py4JError, OSError) as error:
+            self._free(name, number)
             _forget(run)
             shutil.rmtree(scratch, ignore_errors=True)
             raise _not_started(name, topics, error)  # noqa: B904 - it has a cause
         except BaseException:
+            self._free(name, number)
             _forget(run)
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
         def ended(end: PipelineEnd) -> None:
-            if self._in_slots.get(name) is run:  # otherwise the pipeline runs again
-                del self._in_slots[name]
+            self._free(name, number)
             shutil.rmtree(scratch, ignore_errors=True)
             self._tidied(end, run.forget)
             on_end(end)
@@ -446,22 +460,46 @@ class SparkEngine:
             drops,
             self._executors.recent,
             run,
+            partial(self._take_slots, name, number),
         )
         self._note_running(running)
         return running
 
-    def _take_slots(self, name: str, run: TaskRun) -> None:
-        """Note that a pipeline's tasks run as long as it does.
+    def _number(self, name: str) -> int:
+        """Take the lowest number that no running query of a pipeline has."""
+        with self._lock:
+            number = next(each for each in itertools.count() if (name, each) not in self._in_slots)
+            self._in_slots[name, number] = 0
+        return number
+
+    def _free(self, name: str, number: int) -> None:
+        with self._lock:
+            self._in_slots.pop((name, number), None)
+
+    def _plan_of(self, pipeline: Pipeline, first: CompiledTask, number: int) -> CompiledTask:
+        """The plan for a query of a pipeline: the source knows by its name what it reads."""
+        if not number:
+            return first
+        run = self._run(pipeline.name, number)
+        with self._lock:
+            if run not in self._again:
+                self._again[run] = self._plan(pipeline, self._contexts[pipeline.name], run)
+            return self._again[run]
+
+    def _take_slots(self, name: str, number: int, tasks: int) -> None:
+        """Note how many tasks of a query run as long as it does.
 
         Raises:
             StreamsException: Spark has too few slots: a task without one would wait for ever.
         """
-        tasks = run.tasks
-        self._in_slots[name] = run  # before it waits, so that others that start now see it
-        others = sum(each.tasks for each in self._in_slots.copy().values()) - tasks
+        with self._lock:  # before it waits, so that others that start now see it
+            before = self._in_slots[name, number]
+            self._in_slots[name, number] = tasks
+            others = sum(self._in_slots.values()) - tasks
         slots = slots_of(self.spark, self._closing, wanted=tasks + others + 1)
         if tasks + others >= slots:
-            del self._in_slots[name]
+            with self._lock:
+                self._in_slots[name, number] = before
             missing = tasks + others + 1 - slots
             raise StreamsException(
                 f"pipeline {name} has {tasks} tasks, which run as long as it does, the others have {others}, "

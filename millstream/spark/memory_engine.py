@@ -210,7 +210,7 @@ class MemoryPipeline:
         settings = TaskSettings(True, 0, 0, "")
         stores = [replace(store, in_memory=True) for store in task.stores]
         self._run = TaskRun(
-            spark, name, application_id, pipeline, settings, stores, {}, task.times, task.fillings
+            spark, name, application_id, pipeline, settings, stores, {}, task.times, task.fillings, (0,)
         )
         self._query = task_writer(task.rows, checkpoint, in_batches=task.in_batches).start()
 

@@ -452,14 +452,12 @@ class Chaos:
     def _take_away(self, topic: str) -> None:
         """Delete a topic that the application needs; who needs it has to hear of it, by name."""
         cluster, report = self._cluster, self._report
-        # Who only keeps stores goes on without the output.
-        concerned = [cluster.owner()] if self._last == "output" else cluster.clients
         partitions = cluster.delete_topic(topic)
         if self._again:
             self._broker.create_topic(topic, partitions)
         what = f"{topic} was deleted{' and created again' if self._again else ''}"
         report.done.append(what)
-        for client in concerned:
+        for client in cluster.clients:
             try:
                 wait_until(
                     lambda client=client: any(topic in call["text"] for call in client.handled()),

@@ -185,6 +185,10 @@ class ClientProcess:
         """The pipelines that run on it."""
         return [name for thread in self.ask("threads") for name in thread["running"]]
 
+    def tasks(self, kind: str = "tasks") -> list[str]:
+        """Its active tasks, or its `standbys`."""
+        return sorted(task for thread in self.ask("threads") for task in thread[kind])
+
     def threads(self) -> list[str]:
         return [thread["name"] for thread in self.ask("threads")]
 
@@ -582,9 +586,9 @@ class Cluster:
         return max(found, key=lambda each: each[0])[1]
 
     def reader(self) -> ClientProcess:
-        """The client that runs the first pipeline, which reads the source. It keeps it while it lives."""
+        """The client that reads the first partition of the source. It keeps it while it lives."""
         return wait_until(
-            lambda: next((client for client in self.clients if "p0" in client.pipelines()), None),
+            lambda: next((client for client in self.clients if "0_0" in client.tasks()), None),
             "somebody reads the source",
         )
 

@@ -68,7 +68,7 @@ class Running:
         self.cluster.wait_until_running()
         self.write()
         self.settle("all is there before one is frozen")
-        zombie = next(each for each in self.cluster.clients if "p0" in each.pipelines())
+        zombie = next(each for each in self.cluster.clients if "0_0" in each.tasks())
         stopped = self.stopped_at("0_0.offsets")
         self.write()
         wait_until(stopped.exists, zombie.told("records are on the broker, and not committed"), 60)

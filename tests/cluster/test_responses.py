@@ -95,7 +95,7 @@ def test_without_a_handler_the_client_ends_and_another_one_does_its_work(cluster
     cluster.wait_until_running()
     owner = cluster.reader()
     other = next(client for client in cluster.clients if client is not owner)
-    failed_at = cluster.produce(spec["source"], WORDS)
+    failed_at = cluster.produce(spec["source"], WORDS, partition=0)
     owner.reached("ERROR")
     print("\n" + _times(failed_at, [owner]))
     cluster.wait_until_counted(other)
@@ -116,7 +116,7 @@ def test_shutdown_application_ends_every_client(cluster: Cluster, threads: int) 
     cluster.wait_until_running()
     owner = cluster.reader()
     other = next(client for client in cluster.clients if client is not owner)
-    cluster.produce(spec["source"], WORDS)
+    cluster.produce(spec["source"], WORDS, partition=0)
     for client in cluster.clients:
         client.reached("ERROR")
         assert client.states()[-2:] == ["PENDING_ERROR", "ERROR"]

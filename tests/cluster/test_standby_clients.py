@@ -15,13 +15,7 @@ pytestmark = [pytest.mark.cluster, WITHOUT_SPARK]
 
 WORDS = [f"w{number}" for number in range(200)]
 CONFIG = {"num.standby.replicas": 1}  # which keeps Spark warm
-AGREED = re.compile(
-    r"^(\S+ \S+) INFO .* generation \d+: pipelines .*, tasks (.*), standbys (.*)$", re.MULTILINE
-)
-
-
-def _tasks(client: ClientProcess, kind: str) -> list[str]:
-    return sorted(task for thread in client.ask("threads") for task in thread[kind])
+AGREED = re.compile(r"^(\S+ \S+) INFO .* generation \d+: tasks (.*), standbys (.*)$", re.MULTILINE)
 
 
 def _assigned_at(client: ClientProcess, tasks: int, after: float) -> float:
@@ -34,24 +28,23 @@ def _assigned_at(client: ClientProcess, tasks: int, after: float) -> float:
 
 
 def _start_pair(cluster: Cluster, spec: dict[str, Any]) -> tuple[ClientProcess, ClientProcess]:
-    """Two clients that share four tasks, each with the standbys of the other's; the one that counts is the
-    first."""
+    """Two clients that share eight tasks, each with standbys of those of the other's that have a store."""
     for port, name in enumerate("ab", 8001):
         cluster.start(name, {**CONFIG, "application.server": f"{name}:{port}"}, **spec)
     cluster.wait_until_running()
     owner = cluster.owner()
     other = next(client for client in cluster.clients if client is not owner)
-    wait_until(other.pipelines, other.told("it runs the other pipeline, so Spark runs on both"), 90)
+    wait_until(other.pipelines, other.told("it runs some tasks, so Spark runs on both"), 90)
     cluster.produce(spec["source"], WORDS * 20)
     _wait_until_warm(cluster, owner, other)
     return owner, other
 
 
 def _wait_until_warm(cluster: Cluster, *clients: ClientProcess) -> None:
-    """Until each has two active tasks and two standbys, and all have all."""
+    """Until each has four active tasks, two of them with a store, and two standbys, and all have all."""
 
     def shared() -> bool:
-        return all(len(_tasks(c, "tasks")) == len(_tasks(c, "standbys")) == 2 for c in clients)
+        return all(len(c.tasks()) == 4 and len(c.tasks("standbys")) == 2 for c in clients)
 
     wait_until(shared, clients[0].told("the tasks are shared"))
     cluster.wait_until_counted(*clients)
@@ -79,7 +72,7 @@ def _take_over(
         lambda: next((e["at"] for e in stayer.events("readable") if e["at"] > gone_at), 0.0),
         stayer.told("all can be read"),
     )
-    assigned = _assigned_at(stayer, 4, gone_at)
+    assigned = _assigned_at(stayer, 8, gone_at)
     assert assigned, stayer.told("it was given all tasks")
     running = stayer.reached("RUNNING", after=assigned)
     print(
@@ -92,10 +85,9 @@ def _take_over(
 
 @pytest.mark.timeout(300)
 def test_the_former_standby_answers_within_a_second_and_exactly(cluster: Cluster) -> None:
-    """Stale reads before; then kill -9 of the client that runs the pipeline that counts, twice, and an
-    orderly close of the other one. What the client had can be read on the other one soon after the
-    assignment, with the start of the pipeline that it takes over; no record is lost or counted twice, and
-    everybody knows at each time who has which key."""
+    """Stale reads before; then kill -9 of one of two clients, twice, and an orderly close of the other one.
+    What the client had can be read on the other one soon after the assignment; no record is lost or counted
+    twice, and everybody knows at each time who has which key."""
     spec: dict[str, Any] = {"source": cluster.topic("in", 4), "output": cluster.topic("out", 4)}
     owner, other = _start_pair(cluster, spec)
     for client in (owner, other):
@@ -108,17 +100,16 @@ def test_the_former_standby_answers_within_a_second_and_exactly(cluster: Cluster
         assert word in (owner if host.startswith(owner.name) else other).counts()
 
     source = spec["source"]
-    assert _take_over(cluster, source, owner, other, "killed, the one that counts") < 2
+    assert _take_over(cluster, source, owner, other, "killed") < 2
     assert set(other.ask("hosts")) == {f"{other.name}:{8001 + 'ab'.index(other.name)}"}
     back = cluster.again(owner)
     cluster.wait_until_running(back)
     _wait_until_warm(cluster, back, other)
-    assert other.pipelines() == ["p0"]
     assert _take_over(cluster, source, back, other, "killed, and again") < 1
 
     back = cluster.again(back)
     cluster.wait_until_running(back)
     wait_until(back.pipelines, back.told("it runs a pipeline"), 90)
     _wait_until_warm(cluster, back, other)
-    assert _take_over(cluster, source, other, back, "closed, the one that does not count") < 2
+    assert _take_over(cluster, source, other, back, "closed, the other one") < 2
     assert cluster.last_values(spec["output"]) == cluster.expected

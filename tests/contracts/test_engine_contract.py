@@ -59,18 +59,18 @@ def real(
     from millstream.topology.internal_topics import plan_internal_topics
 
     application, source = (f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("engine", "lines"))
-    kafka.create_topic(source, 1)
+    kafka.create_topic(source, 2)
     topology = counting(source, number)
-    plan = plan_internal_topics(topology, application, {source: 1})
+    plan = plan_internal_topics(topology, application, {source: 2})
     for topic in plan.topics:
-        kafka.create_topic(topic.name, 1)
+        kafka.create_topic(topic.name, topic.partitions)
     engine = start(application, kafka.bootstrap_servers)
     [pipeline] = topology.pipelines
     compiled = engine.compile(pipeline, {name: count or 1 for name, count in plan.partitions.items()})
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
 
     def fail() -> None:
-        producer.produce(source, b"no number", b"k")
+        producer.produce(source, b"no number", b"k", partition=0)
         assert producer.flush(20) == 0
 
     yield World(engine, compiled, fail)
@@ -131,7 +131,7 @@ def test_compiling_settles_the_serdes_of_every_store(world: World) -> None:
 def test_a_pipeline_runs_until_it_is_stopped_and_its_end_is_told_once(world: World) -> None:
     """The end has no error, the status is right before and after it, and the pipeline can start again."""
     for _ in range(2):
-        running = world.engine.start(world.compiled, world.ends.put)
+        running = world.engine.start(world.compiled, [0], world.ends.put)
         found = running.metadata()
         assert (found.name, found.running) == ("p0", True)
         wait_until(lambda: running.metadata().first_batch is None, "there is nothing to read", 60)  # noqa: B023
@@ -145,7 +145,7 @@ def test_a_pipeline_runs_until_it_is_stopped_and_its_end_is_told_once(world: Wor
 
 def test_a_pipeline_that_fails_tells_its_error_once_and_can_be_started_again(world: World) -> None:
     """A PipelineException with its name; stopping what has ended tells nothing more."""
-    running = world.engine.start(world.compiled, world.ends.put)
+    running = world.engine.start(world.compiled, [0], world.ends.put)
     world.fail()
     end = world.ends.get(timeout=60)
     assert end.pipeline == "p0"
@@ -155,14 +155,31 @@ def test_a_pipeline_that_fails_tells_its_error_once_and_can_be_started_again(wor
     running.stop()
     holds_for(0.1, world.ends.empty, "its end is told once")
     assert world.engine.is_alive
-    again = world.engine.start(world.compiled, world.ends.put)
+    again = world.engine.start(world.compiled, [0], world.ends.put)
     again.stop()
     world.ends.get(timeout=20)
 
 
+def test_partitions_move_from_one_run_to_another(world: World) -> None:
+    """A pipeline runs twice at once, with other partitions; when a run has given one up, the other one takes
+    it, and both go on. Each end is told once."""
+    one = world.engine.start(world.compiled, [0, 1], world.ends.put)
+    assert one.assign([1])
+    two = world.engine.start(world.compiled, [0], world.ends.put)
+    assert two.assign([0])
+    assert (one.metadata().running, two.metadata().running) == (True, True)
+    assert one.assign([])
+    assert two.assign([0, 1])
+    one.stop()
+    assert world.ends.get(timeout=20) == PipelineEnd("p0", None)
+    assert two.metadata().running
+    world.fail()
+    assert isinstance(world.ends.get(timeout=60).error, PipelineException)
+
+
 def test_closing_stops_what_runs_and_is_the_end(world: World) -> None:
     """Each end is told, without an error; closing again does nothing."""
-    running = world.engine.start(world.compiled, world.ends.put)
+    running = world.engine.start(world.compiled, [0], world.ends.put)
     world.engine.close()
     world.engine.close()
     assert world.ends.get(timeout=20) == PipelineEnd("p0", None)
@@ -176,6 +193,6 @@ def test_warming_up_starts_nothing(world: World) -> None:
     """This holds with and without a topic, and a pipeline then starts as usual."""
     world.engine.warm_up(None)
     assert world.ends.empty()
-    running = world.engine.start(world.compiled, world.ends.put)
+    running = world.engine.start(world.compiled, [0], world.ends.put)
     running.stop()
     assert world.ends.get(timeout=20).error is None

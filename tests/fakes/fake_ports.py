@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -417,12 +417,14 @@ class FakeEngine:
     """`ports.Engine` without Spark. A pipeline runs until it is stopped, or a test ends it with `end`.
 
     Attributes:
-        compiled, started, stopped: names of pipelines, in the order of events.
+        compiled, started, stopped: names of pipelines, in the order of events. One that runs several times,
+            with other partitions, is there as often.
         refreshed: names of tables, in the order of events; changed: how many of their rows have changed then.
         first_batches: by pipeline, the first batch that it has not ended; `progress` ends it.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to delay Spark.
-        stop_gate: `stop` of a pipeline waits for it; clear it to delay closing.
+        stop_gate: `stop` of a pipeline waits for it, and so does `assign` if it takes partitions away; clear
+            it to delay closing.
     """
 
     def __init__(self) -> None:
@@ -441,7 +443,7 @@ class FakeEngine:
         self.gate.set()
         self.stop_gate = threading.Event()
         self.stop_gate.set()
-        self._running: dict[str, FakePipeline] = {}
+        self._running: list[FakePipeline] = []
         self._changed = threading.Condition()
 
     def warm_up(self, topic: str | None) -> None:
@@ -457,14 +459,20 @@ class FakeEngine:
     def die(self) -> None:
         """The JVM is gone: running pipelines end with an error, and nothing can be started."""
         self.dead = True
-        for name in self.running:
-            self._end(name, PipelineException("Spark's Java process is gone", pipeline=name))
+        for running in tuple(self._running):
+            gone = PipelineException("Spark's Java process is gone", pipeline=running.name)
+            self._end(running, gone)
 
     @property
     def running(self) -> set[str]:
         """The running pipelines."""
         with self._changed:
-            return set(self._running)
+            return {each.name for each in self._running}
+
+    def partitions(self, name: str) -> list[frozenset[int]]:
+        """The partitions of each run of a pipeline."""
+        with self._changed:
+            return [each.partitions for each in self._running if each.name == name]
 
     def compile(self, pipeline: Pipeline, partitions: Mapping[str, int]) -> CompiledPipeline:
         """Takes the serdes that the stores declare."""
@@ -481,6 +489,7 @@ class FakeEngine:
     def start(
         self,
         compiled: CompiledPipeline,
+        partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> FakePipeline:
@@ -490,13 +499,19 @@ class FakeEngine:
         if self.start_error is not None:
             raise self.start_error
         name = compiled.pipeline.name
-        running = FakePipeline(name, self, on_end, on_batch)
+        running = FakePipeline(name, self, on_end, on_batch, frozenset(partitions))
         with self._changed:
-            assert name not in self._running, f"pipeline {name} runs already"
-            self._running[name] = running
+            self._check(running, partitions)
+            self._running.append(running)
             self.started.append(name)
             self._changed.notify_all()
         return running
+
+    def _check(self, running: FakePipeline, partitions: Collection[int]) -> None:
+        for each in self._running:
+            if each is not running and each.name == running.name:
+                twice = sorted(each.partitions.intersection(partitions))
+                assert not twice, f"partitions {twice} of {running.name} run already"
 
     def refresh(self, table: FrameTable) -> int:
         """Records the call; returns the value in `changed` for the table."""
@@ -511,36 +526,66 @@ class FakeEngine:
     def progress(self, name: str, position: Mapping[TopicPartition, int], batch_id: int = 0) -> None:
         """Report that a running pipeline has finished a micro-batch that ends before these offsets."""
         with self._changed:
-            running = self._running[name]
+            running = self._one(name)
             running.position, running.batch_id = {**running.position, **position}, batch_id
             self.first_batches.pop(name, None)
 
     def report(self, report: BatchReport) -> None:
         """Let a running pipeline report."""
         with self._changed:
-            running = self._running[report.pipeline]
+            running = self._one(report.pipeline)
         running.on_batch(report)
 
-    def end(self, name: str, error: BaseException | None = None, timeout_s: float = 10.0) -> None:
-        """End a pipeline as Spark would, with an error; waits until it has started."""
+    def _one(self, name: str, partition: int | None = None) -> FakePipeline:
+        """The first run of a pipeline, or the one with a partition."""
+        return next(
+            each
+            for each in self._running
+            if each.name == name and (partition is None or partition in each.partitions)
+        )
+
+    def end(
+        self,
+        name: str,
+        error: BaseException | None = None,
+        timeout_s: float = 10.0,
+        partition: int | None = None,
+    ) -> None:
+        """End a pipeline as Spark would, with an error; waits until it has started. Of several runs, the
+        first one ends, or the one with this partition."""
+
+        def runs() -> bool:
+            return any(
+                each.name == name and (partition is None or partition in each.partitions)
+                for each in self._running
+            )
+
         with self._changed:
-            assert self._changed.wait_for(lambda: name in self._running, timeout_s), f"{name} does not run"
-        self._end(name, error or PipelineException(f"pipeline '{name}' failed", pipeline=name))
+            assert self._changed.wait_for(runs, timeout_s), f"{name} does not run"
+            running = self._one(name, partition)
+        self._end(running, error or PipelineException(f"pipeline '{name}' failed", pipeline=name))
 
     def close(self) -> None:
         """Stop all running pipelines. Idempotent."""
         self.closed = True
-        for name in self.running:
-            self._end(name, None)
+        for running in tuple(self._running):
+            self._end(running, None)
 
-    def _end(self, name: str, error: BaseException | None) -> None:
+    def _end(self, running: FakePipeline, error: BaseException | None) -> None:
         with self._changed:
-            running = self._running.pop(name, None)
-            if running is None:
+            if running not in self._running:
                 return
-            self.stopped.append(name)
+            self._running.remove(running)
+            self.stopped.append(running.name)
             self._changed.notify_all()
-        running.on_end(PipelineEnd(name, error))
+        running.on_end(PipelineEnd(running.name, error))
+
+    def _assign(self, running: FakePipeline, partitions: Collection[int]) -> bool:
+        with self._changed:
+            self._check(running, partitions)
+            running.partitions = frozenset(partitions)
+            self._changed.notify_all()
+        return True
 
 
 class FakePipeline:
@@ -552,8 +597,10 @@ class FakePipeline:
         engine: FakeEngine,
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None],
+        partitions: frozenset[int],
     ) -> None:
         self.name = name
+        self.partitions = partitions
         self.on_end = on_end
         self.on_batch = on_batch
         self.position: dict[TopicPartition, int] = {}
@@ -563,7 +610,13 @@ class FakePipeline:
     def stop(self) -> None:
         """`on_end` is called once, without an error."""
         assert self._engine.stop_gate.wait(30), "nobody opened the stop gate"
-        self._engine._end(self.name, None)
+        self._engine._end(self, None)
+
+    def assign(self, partitions: Collection[int]) -> bool:
+        """At once, unless it has to release partitions."""
+        if not self.partitions.issubset(partitions):
+            assert self._engine.stop_gate.wait(30), "nobody opened the stop gate"
+        return self._engine._assign(self, partitions)
 
     def finish(self) -> None:
         """Finish everything that it has read."""
@@ -572,7 +625,7 @@ class FakePipeline:
         """Whether it is running, and the values from `progress`."""
         return PipelineMetadata(
             self.name,
-            running=self.name in self._engine.running,
+            running=self in self._engine._running,
             batch_id=self.batch_id,
             position=dict(self.position),
             first_batch=self._engine.first_batches.get(self.name),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -102,12 +102,18 @@ class _WorldsEngine(FakeEngine):
     def start(
         self,
         compiled: CompiledPipeline,
+        partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> FakePipeline:
-        running = super().start(compiled, on_end, on_batch)
-        self._world.started(compiled.pipeline.name, self)
+        running = super().start(compiled, partitions, on_end, on_batch)
+        self._world.started(compiled.pipeline.name, partitions, self)
         return running
+
+    def _assign(self, running: FakePipeline, partitions: Collection[int]) -> bool:
+        done = super()._assign(running, partitions)
+        self._world.started(running.name, partitions, self)
+        return done
 
 
 class FakeWorld:
@@ -123,7 +129,7 @@ class FakeWorld:
         spark_gate: a request for an engine waits for it; clear it to make Spark start slowly. spark_asked:
             set when an engine was requested.
         engine_made: set when a client has got an engine.
-        overlaps: pipelines that ran in two engines at once.
+        overlaps: pipelines of which a partition ran in two engines at once.
         engine_error, broker_error: raised instead of creating one.
         disconnect_error: raised by closing a connection.
         stores: every opened store.
@@ -183,10 +189,16 @@ class FakeWorld:
         """The `client.id`s of the clients whose engines run a pipeline."""
         return [each.client_id for each in list(self._made) if pipeline in each.running]
 
-    def started(self, pipeline: str, engine: FakeEngine) -> None:
-        """Called by an engine that has started a pipeline."""
+    def shares(self, pipeline: str) -> dict[str, set[int]]:
+        """The partitions of a pipeline that run, by the `client.id`s of their clients."""
+        ran = {each.client_id: set().union(*each.partitions(pipeline)) for each in list(self._made)}
+        return {client: partitions for client, partitions in ran.items() if partitions}
+
+    def started(self, pipeline: str, partitions: Collection[int], engine: FakeEngine) -> None:
+        """Called by an engine that has started partitions of a pipeline."""
         for other in list(self._made):
-            if other is not engine and pipeline in other.running:
+            twice = frozenset().union(*other.partitions(pipeline)).intersection(partitions)
+            if other is not engine and twice:
                 newcomer = getattr(engine, "client_id", "")
                 self.overlaps.append(Overlap(pipeline, other.client_id, newcomer))
 

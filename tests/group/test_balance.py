@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.group.balance import Work, balance, warmed_up_first
-from millstream.group.userdata import MemberInfo
+from millstream.group.userdata import MemberInfo, Program
 from millstream.group.userdata_layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from millstream.model import TaskId
 
@@ -28,12 +29,26 @@ def tasks_of(*texts: str) -> tuple[TaskId, ...]:
     return tuple(TaskId.parse(text) for text in texts)
 
 
+def program(stateless: Sequence[TaskId], stateful: Sequence[TaskId], replicas: int = 0) -> Program:
+    return Program((*stateless, *stateful), tuple(stateful), replicas)
+
+
+def without_state(count: int) -> tuple[TaskId, ...]:
+    """So many tasks of a subtopology that keeps no state."""
+    return tuple(TaskId(7, number) for number in range(count))
+
+
+def holding(*tasks: TaskId) -> dict[str, Any]:
+    """What a client reports of tasks that it runs."""
+    return {"running": frozenset(tasks), "tasks": dict.fromkeys(tasks, LATEST_OFFSET)}
+
+
 def after(members: Members, work: Mapping[str, Work], standby_offset: int = 100) -> dict[str, MemberInfo]:
     """The same members, when they have done as they were told."""
     return {
         name: replace(
             info,
-            pipelines=frozenset(work[name].pipelines),
+            running=frozenset(work[name].active),
             tasks={
                 **dict.fromkeys(work[name].standby, standby_offset),
                 **dict.fromkeys(work[name].active, LATEST_OFFSET),
@@ -43,26 +58,30 @@ def after(members: Members, work: Mapping[str, Work], standby_offset: int = 100)
     }
 
 
-def owners(work: Mapping[str, Work]) -> dict[object, str]:
-    return {thing: name for name, each in work.items() for thing in (*each.pipelines, *each.active)}
+def owners(work: Mapping[str, Work]) -> dict[TaskId, str]:
+    return {task: name for name, each in work.items() for task in each.active}
+
+
+def of_kind(each: Work, tasks: Collection[TaskId]) -> list[TaskId]:
+    return [task for task in each.active if task in tasks]
 
 
 def check(
-    members: Members, pipelines: Sequence[str], tasks: Sequence[TaskId], replicas: int
+    members: Members, stateless: Sequence[TaskId], stateful: Sequence[TaskId], replicas: int
 ) -> Mapping[str, Work]:
     """The work, after everything that must hold of any was seen to hold."""
-    work = balance(members, pipelines, tasks, replicas)
+    work = balance(members, program(stateless, stateful, replicas))
     assert work.keys() == members.keys()
     able = [name for name, info in members.items() if info.threads]
     assert all(work[name] == Work() for name in members if name not in able)
     if not able:
         return work
-    assert sorted(name for each in work.values() for name in each.pipelines) == sorted(pipelines)
-    assert sorted(task for each in work.values() for task in each.active) == sorted(tasks)
-    evenly(members, able, {name: len(work[name].pipelines) for name in able})
-    evenly(members, able, {name: len(work[name].pipelines) + len(work[name].active) for name in able})
+    assert sorted(task for each in work.values() for task in each.active) == sorted((*stateless, *stateful))
+    evenly(members, able, {name: len(of_kind(work[name], stateful)) for name in able})
+    evenly(members, able, {name: len(work[name].active) for name in able})
     copies = Counter(task for each in work.values() for task in each.standby)
-    assert all(copies[task] == min(replicas, len(able) - 1) for task in tasks)
+    assert all(copies[task] == min(replicas, len(able) - 1) for task in stateful)
+    assert not copies.keys() - set(stateful)
     for each in work.values():
         assert not set(each.active) & set(each.standby)
         assert len(set(each.standby)) == len(each.standby)
@@ -82,60 +101,86 @@ def evenly(members: Members, able: Iterable[str], counts: Mapping[str, int]) -> 
 
 
 def test_the_worked_example() -> None:
-    """Word count, a client with two stream threads and one with one, and a standby of each task."""
+    """Word count, a client with two stream threads and one with one, and a standby of each task with a
+    store."""
     members = {"A": client(1, threads=2), "B": client(2)}
-    tasks = tasks_of("1_0", "1_1", "1_2", "1_3")
-    work = check(members, ["p0"], tasks, 1)
-    assert work["A"].pipelines == ("p0",)
-    assert [len(work[name].active) for name in "AB"] == [2, 2]
-    assert work["A"].standby == work["B"].active
-    assert work["B"].standby == work["A"].active
+    words, counts = tasks_of("0_0", "0_1", "0_2", "0_3"), tasks_of("1_0", "1_1", "1_2", "1_3")
+    work = check(members, words, counts, 1)
+    assert [len(of_kind(work[name], counts)) for name in "AB"] == [3, 1]
+    assert [len(work[name].active) for name in "AB"] == [5, 3]
+    assert set(work["A"].standby) == set(of_kind(work["B"], counts))
+    assert set(work["B"].standby) == set(of_kind(work["A"], counts))
     # A is killed: B has all of it, and no place for standbys.
-    alone = check({"B": after(members, work)["B"]}, ["p0"], tasks, 1)["B"]
-    assert alone == Work(("p0",), tasks, ())
+    alone = check({"B": after(members, work)["B"]}, words, counts, 1)["B"]
+    assert alone == Work((*words, *counts), ())
 
 
 def test_without_a_thread_in_the_group_nothing_is_assigned() -> None:
     """A client whose threads were all removed is still a member."""
-    assert balance({"A": client(1, threads=0)}, ["p0"], tasks_of("0_0"), 1) == {"A": Work()}
-    assert balance({}, ["p0"], (), 0) == {}
+    assert balance({"A": client(1, threads=0)}, program((), tasks_of("0_0"), 1)) == {"A": Work()}
+    assert balance({}, program(without_state(1), ())) == {}
 
 
 def test_what_a_client_without_threads_held_goes_to_the_others() -> None:
     """It cannot do anything with it."""
-    members = {
-        "A": client(1, threads=0, pipelines=frozenset({"p0"}), tasks={TaskId(0, 0): LATEST_OFFSET}),
-        "B": client(2),
-    }
-    assert check(members, ["p0"], tasks_of("0_0"), 1)["B"] == Work(("p0",), tasks_of("0_0"))
+    task = TaskId(0, 0)
+    members = {"A": client(1, threads=0, **holding(task)), "B": client(2)}
+    assert check(members, (), [task], 1)["B"] == Work((task,))
 
 
-def test_a_pipeline_stays_where_it_is() -> None:
-    """It stays even if another client would be a better place for a new pipeline."""
-    members = {"A": client(1, pipelines=frozenset({"p0"})), "B": client(2, threads=5, warm=True)}
-    assert check(members, ["p0"], (), 0)["A"].pipelines == ("p0",)
+@pytest.mark.parametrize("has_state", [False, True])
+def test_a_task_stays_where_it_is(has_state: bool) -> None:
+    """It stays even if another client would be a better place for a new one."""
+    tasks = without_state(1)
+    members = {"A": client(1, **holding(*tasks)), "B": client(2, threads=5, warm=True)}
+    work = check(members, () if has_state else tasks, tasks if has_state else (), 0)
+    assert work["A"].active == tasks
 
 
-def test_a_pipeline_without_a_holder_goes_to_a_warm_client() -> None:
+def test_a_task_without_a_holder_goes_to_a_warm_client() -> None:
     """There Spark runs already: fail-over takes no start of a JVM."""
     members = {"A": client(1, threads=4), "B": client(2), "C": client(3, warm=True)}
-    assert check(members, ["p0"], (), 0)["C"].pipelines == ("p0",)
+    assert check(members, without_state(1), (), 0)["C"].active == without_state(1)
 
 
-def test_a_pipeline_that_is_being_stopped_has_no_claim_to_stay() -> None:
+@pytest.mark.parametrize("has_state", [False, True])
+def test_a_task_that_is_being_stopped_has_no_claim_to_stay(has_state: bool) -> None:
     """Otherwise it would turn round half-way."""
+    (task,) = tasks = without_state(1)
+    up_to_date = {"up_to_date": frozenset(tasks)} if has_state else {}
     members = {
-        "A": client(1, pipelines=frozenset({"p0"}), stopping=frozenset({"p0"})),
-        "B": client(2, warm=True),
+        "A": client(1, **holding(task), stopping=frozenset({task})),
+        "B": client(2, warm=True, tasks={task: 5} if has_state else {}, **up_to_date),
     }
-    assert check(members, ["p0"], (), 0)["B"].pipelines == ("p0",)
+    assert check(members, () if has_state else tasks, tasks if has_state else (), 0)["B"].active == tasks
 
 
-def test_a_new_client_takes_over_as_many_pipelines_as_balance_needs() -> None:
+def test_a_new_client_takes_over_as_many_tasks_as_balance_needs() -> None:
     """Three on one client, and another joins: one moves."""
-    members = {"A": client(1, pipelines=frozenset({"p0", "p1", "p2"})), "B": client(2)}
-    work = check(members, ["p0", "p1", "p2"], (), 0)
-    assert (len(work["A"].pipelines), len(work["B"].pipelines)) == (2, 1)
+    tasks = without_state(3)
+    work = check({"A": client(1, **holding(*tasks)), "B": client(2)}, tasks, (), 0)
+    assert (len(work["A"].active), len(work["B"].active)) == (2, 1)
+
+
+def test_a_client_that_gives_away_half_keeps_half_of_each_subtopology() -> None:
+    """They are busy at the same time, so both clients should have some of each."""
+    tasks = tasks_of("0_0", "0_1", "0_2", "0_3", "1_0", "1_1", "1_2", "1_3")
+    for stateful in (tasks, (), tasks[4:]):
+        stateless = [task for task in tasks if task not in stateful]
+        work = check({"A": client(1, **holding(*tasks)), "B": client(2)}, stateless, stateful, 0)
+        for name in "AB":
+            assert Counter(task.subtopology for task in work[name].active) == {0: 2, 1: 2}
+
+
+def test_many_tasks_of_many_clients_are_balanced() -> None:
+    """10,000 tasks over 100 clients, and again when one has left and one has come."""
+    tasks = [TaskId(number % 10, number // 10) for number in range(10_000)]
+    members: Members = {f"m{number}": client(number) for number in range(100)}
+    before = check(members, tasks[:5000], tasks[5000:], 0)
+    changed = {**after(members, before), "new": client(1000)}
+    del changed["m5"]
+    now = check(changed, tasks[:5000], tasks[5000:], 0)
+    assert moved(before, now) == []
 
 
 def test_of_two_that_claim_a_task_the_first_by_process_id_keeps_it() -> None:
@@ -178,22 +223,16 @@ def test_the_tasks_of_a_subtopology_are_spread() -> None:
     assert all({task.subtopology for task in work[name].active} == {0, 1} for name in "AB")
 
 
-def test_pipelines_are_in_the_order_of_their_numbers() -> None:
-    """p2 before p10."""
-    names = [f"p{number}" for number in range(12)]
-    assert check({"A": client(1)}, random.Random(1).sample(names, 12), (), 0)["A"].pipelines == tuple(names)
-
-
 # --- whatever the group ----------------------------------------------------------------------------------
 
 THINGS = st.tuples(st.integers(0, 6), st.integers(0, 14), st.integers(0, 3))
 
 
 @st.composite
-def groups(draw: st.DrawFn, smallest: int = 1) -> tuple[Members, list[str], list[TaskId], int]:
+def groups(draw: st.DrawFn, smallest: int = 1) -> tuple[Members, list[TaskId], list[TaskId], int]:
     """Clients that hold anything, in any confusion."""
-    pipelines, count, replicas = draw(THINGS)
-    names = [f"p{number}" for number in range(pipelines)]
+    others, count, replicas = draw(THINGS)
+    names = list(without_state(others))
     tasks = [TaskId(number % 3, number // 3) for number in range(count)]
     members = {}
     for number in range(draw(st.integers(smallest, 5))):
@@ -201,17 +240,26 @@ def groups(draw: st.DrawFn, smallest: int = 1) -> tuple[Members, list[str], list
             number,
             threads=draw(st.integers(0, 3)),
             warm=draw(st.booleans()),
-            pipelines=frozenset(draw(st.lists(st.sampled_from(names), max_size=3))) if names else frozenset(),
             tasks=draw(st.dictionaries(st.sampled_from(tasks), st.integers(-3, 9), max_size=8))
             if tasks
             else {},
         )
+        if names:
+            runs = frozenset(draw(st.lists(st.sampled_from(names), max_size=3)))
+            stopping = frozenset(draw(st.lists(st.sampled_from(names), max_size=2)))
+            info = members[f"m{number}"]
+            members[f"m{number}"] = replace(
+                info,
+                running=runs | info.active_tasks,
+                stopping=stopping & runs,
+                tasks={**info.tasks, **dict.fromkeys(runs, LATEST_OFFSET)},
+            )
     return members, names, tasks, replicas
 
 
 @given(groups())
 def test_each_thing_goes_to_one_member_and_evenly(
-    group: tuple[Members, list[str], list[TaskId], int],
+    group: tuple[Members, list[TaskId], list[TaskId], int],
 ) -> None:
     """This holds whatever the members hold, or believe that they hold."""
     check(*group)
@@ -219,7 +267,7 @@ def test_each_thing_goes_to_one_member_and_evenly(
 
 @given(groups(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(
-    group: tuple[Members, list[str], list[TaskId], int], shuffler: random.Random
+    group: tuple[Members, list[TaskId], list[TaskId], int], shuffler: random.Random
 ) -> None:
     """Two leaders that see the same decide the same."""
     members, names, tasks, replicas = group
@@ -230,29 +278,28 @@ def test_the_order_of_the_input_does_not_matter(
         )
         for name in shuffler.sample(list(members), len(members))
     }
-    other = balance(turned, shuffler.sample(names, len(names)), shuffler.sample(tasks, len(tasks)), replicas)
-    assert other == balance(members, names, tasks, replicas)
+    shuffled = program(shuffler.sample(names, len(names)), shuffler.sample(tasks, len(tasks)), replicas)
+    assert balance(turned, shuffled) == balance(members, program(names, tasks, replicas))
 
 
 @given(groups())
 def test_a_group_that_does_as_it_was_told_is_left_alone(
-    group: tuple[Members, list[str], list[TaskId], int],
+    group: tuple[Members, list[TaskId], list[TaskId], int],
 ) -> None:
     """Deciding again changes nothing, so rebalances come to an end."""
     members, names, tasks, replicas = group
     work = check(*group)
-    assert balance(after(members, work), names, tasks, replicas) == work
+    done = {name: replace(info, stopping=frozenset()) for name, info in after(members, work).items()}
+    assert balance(done, program(names, tasks, replicas)) == work
 
 
-def fewest_moves(members: Members, before: Mapping[str, Work], kind: str) -> int:
-    """How many of the things that a staying member holds have to leave it, whoever decides: what each holds
+def fewest_moves(members: Members, before: Mapping[str, Work]) -> int:
+    """How many of the tasks that a staying member holds have to leave it, whoever decides: what each holds
     beyond the most that balance allows it, when the remainder is given to those that hold most."""
     held = {
-        name: len(getattr(before[name], kind)) if name in before else 0
-        for name in members
-        if members[name].threads
+        name: len(before[name].active) if name in before else 0 for name in members if members[name].threads
     }
-    total = sum(len(getattr(each, kind)) for each in before.values())
+    total = sum(len(each.active) for each in before.values())
     quotient, left = divmod(total, sum(members[name].threads for name in held))
     over = 0
     spare = left
@@ -264,19 +311,19 @@ def fewest_moves(members: Members, before: Mapping[str, Work], kind: str) -> int
     return over
 
 
-def moved(before: Mapping[str, Work], now: Mapping[str, Work]) -> list[object]:
+def moved(before: Mapping[str, Work], now: Mapping[str, Work]) -> list[TaskId]:
     """What went from a member that stays to another one."""
     old, new = owners(before), owners(now)
-    return [thing for thing, name in new.items() if old[thing] != name and old[thing] in now]
+    return [task for task, name in new.items() if old[task] != name and old[task] in now]
 
 
 @given(st.lists(st.integers(1, 3), min_size=2, max_size=5), st.integers(0, 8), st.data())
-def test_no_pipeline_moves_when_another_client_leaves(
+def test_no_task_without_state_moves_when_another_client_leaves(
     threads: list[int], count: int, data: st.DataObject
 ) -> None:
     """Shares only grow, so only what the leaver had finds a new place."""
     members = {f"m{number}": client(number, each) for number, each in enumerate(threads)}
-    names = [f"p{number}" for number in range(count)]
+    names = without_state(count)
     before = check(members, names, (), 0)
     leaver = data.draw(st.sampled_from(sorted(members)))
     staying = {name: info for name, info in after(members, before).items() if name != leaver}
@@ -304,21 +351,21 @@ def test_as_many_tasks_move_as_balance_needs_when_one_joins(
     before = check(members, (), tasks, 1)
     grown = {**after(members, before), "new": client(99, more)}
     now = check(grown, (), tasks, 1)
-    assert len(moved(before, now)) == fewest_moves(grown, before, "active")
+    assert len(moved(before, now)) == fewest_moves(grown, before)
     assert {owners(now)[thing] for thing in moved(before, now)} <= {"new"}
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(0, 8), st.integers(1, 3))
-def test_as_many_pipelines_move_as_balance_needs_when_one_joins(
+def test_as_many_tasks_without_state_move_as_balance_needs_when_one_joins(
     threads: list[int], count: int, more: int
 ) -> None:
-    """Each move stops a query, so this matters most."""
+    """The same for them."""
     members = {f"m{number}": client(number, each) for number, each in enumerate(threads)}
-    names = [f"p{number}" for number in range(count)]
+    names = without_state(count)
     before = check(members, names, (), 0)
     grown = {**after(members, before), "new": client(99, more, warm=True)}
     now = check(grown, names, (), 0)
-    assert len(moved(before, now)) == fewest_moves(grown, before, "pipelines")
+    assert len(moved(before, now)) == fewest_moves(grown, before)
     assert {owners(now)[thing] for thing in moved(before, now)} <= {"new"}
 
 
@@ -353,7 +400,7 @@ def test_no_standby_moves_when_nobody_comes_or_goes(
             )
             for name, info in after(members, work).items()
         }
-        assert balance(members, (), tasks, replicas) == work
+        assert balance(members, program((), tasks, replicas)) == work
 
 
 @given(st.integers(2, 5), st.integers(1, 14), st.integers(1, 2), st.data())
@@ -392,18 +439,25 @@ def ready(members: Members, work: Mapping[str, Work]) -> dict[str, MemberInfo]:
     }
 
 
+def decide(
+    members: Members, tasks: Sequence[TaskId], replicas: int, most: int, stateless: Sequence[TaskId] = ()
+) -> tuple[Mapping[str, Work], Mapping[str, tuple[TaskId, ...]]]:
+    whole = program(stateless, tasks, replicas)
+    return warmed_up_first(members, balance(members, whole), whole, most)
+
+
 def test_a_task_moves_when_it_has_warmed_up() -> None:
     """Until then it stays active where it can be read, and the other client gets a standby; then that one
     is active, and what it was before is a standby if there are to be any."""
     tasks = tasks_of("0_0", "0_1", "0_2", "0_3")
     first = {"A": client(1)}
-    members = {**ready(first, balance(first, (), tasks, 1)), "B": client(2)}
-    work, warming = warmed_up_first(members, balance(members, (), tasks, 1), 2)
-    assert work["A"] == Work((), tasks, ())
+    members = {**ready(first, balance(first, program((), tasks, 1))), "B": client(2)}
+    work, warming = decide(members, tasks, 1, 2)
+    assert work["A"] == Work(tasks, ())
     assert work["B"].standby == tasks
     assert warming == {"B": tasks_of("0_2", "0_3")}
     members = ready(members, work)
-    moved_now, warming = warmed_up_first(members, balance(members, (), tasks, 1), 2)
+    moved_now, warming = decide(members, tasks, 1, 2)
     assert warming == {}
     assert moved_now["B"].active == moved_now["A"].standby == tasks_of("0_2", "0_3")
     assert moved_now["A"].active == moved_now["B"].standby == tasks_of("0_0", "0_1")
@@ -413,10 +467,10 @@ def test_so_many_warm_up_at_a_time() -> None:
     """Without standbys, each task that warms up is one more copy. The others wait where they are."""
     tasks = tasks_of("0_0", "0_1", "0_2", "0_3", "0_4", "0_5")
     first = {"A": client(1)}
-    members = {**ready(first, balance(first, (), tasks, 0)), "B": client(2)}
+    members = {**ready(first, balance(first, program((), tasks))), "B": client(2)}
     seen = []
     for _ in range(3):
-        work, warming = warmed_up_first(members, balance(members, (), tasks, 0), 2)
+        work, warming = decide(members, tasks, 0, 2)
         seen.append((len(work["A"].active), len(work["B"].active), len(work["B"].standby)))
         assert warming.get("B", ()) == work["B"].standby
         members = ready(members, work)
@@ -428,12 +482,12 @@ def test_a_client_that_comes_back_warms_up_all_that_it_still_has_at_once() -> No
     tasks = tasks_of(*(f"0_{number}" for number in range(12)))
     first = {"A": client(1)}
     on_disk = dict.fromkeys(tasks[8:], UNKNOWN_OFFSET_SUM)
-    members = {**ready(first, balance(first, (), tasks, 0)), "B": client(2, tasks=on_disk)}
+    members = {**ready(first, balance(first, program((), tasks))), "B": client(2, tasks=on_disk)}
     seen = []
     for _ in range(4):
-        work, _ = warmed_up_first(members, balance(members, (), tasks, 0), 1)
+        work, _ = decide(members, tasks, 0, 1)
         seen.append((len(work["B"].active), len(work["B"].standby)))
-        again, _ = warmed_up_first(after(members, work), balance(after(members, work), (), tasks, 0), 1)
+        again, _ = decide(after(members, work), tasks, 0, 1)
         assert again == work, "a rebalance in between changes nothing"
         members = ready(members, work)
     assert seen == [(0, 4), (4, 1), (5, 1), (6, 0)]
@@ -444,23 +498,34 @@ def test_nothing_is_warmed_up_for_what_cannot_be_read_anyway() -> None:
     if nobody is to wait."""
     tasks = tasks_of("0_0", "0_1")
     restoring = {"A": client(1, tasks=dict.fromkeys(tasks, LATEST_OFFSET)), "B": client(2)}
-    target = balance(restoring, (), tasks, 0)
-    assert warmed_up_first(restoring, target, 2) == (target, {})
+    assert decide(restoring, tasks, 0, 2) == (balance(restoring, program((), tasks)), {})
     gone = {"B": client(2)}
-    target = balance(gone, (), tasks, 0)
-    assert warmed_up_first(gone, target, 2) == (target, {})
+    assert decide(gone, tasks, 0, 2) == (balance(gone, program((), tasks)), {})
     able = {
         name: replace(info, up_to_date=frozenset(tasks) if name == "A" else frozenset())
         for name, info in restoring.items()
     }
-    target = balance(able, (), tasks, 0)
-    assert warmed_up_first(able, target, 0) == (target, {})
-    assert warmed_up_first(able, target, 1)[1] == {"B": tasks_of("0_1")}
+    assert decide(able, tasks, 0, 0) == (balance(able, program((), tasks)), {})
+    assert decide(able, tasks, 0, 1)[1] == {"B": tasks_of("0_1")}
+
+
+def test_a_task_without_state_moves_when_it_could_run_at_once() -> None:
+    """Until then it runs on where it is. It has nothing to fill, so it is no standby, and there is no limit
+    to how many wait."""
+    tasks = without_state(6)
+    first = {"A": client(1)}
+    members = {**ready(first, balance(first, program(tasks, ()))), "B": client(2)}
+    work, warming = decide(members, (), 1, 1, tasks)
+    assert (work["A"], work["B"]) == (Work(tasks), Work())
+    assert warming == {"B": tasks[3:]}
+    members["B"] = replace(members["B"], up_to_date=frozenset(tasks[3:]))
+    work, warming = decide(members, (), 1, 1, tasks)
+    assert (work["A"], work["B"], warming) == (Work(tasks[:3]), Work(tasks[3:]), {})
 
 
 @given(groups(), st.integers(0, 3), st.data())
 def test_whatever_warms_up_each_task_has_one_place_and_in_the_end_its_own(
-    group: tuple[Members, list[str], list[TaskId], int], most: int, data: st.DataObject
+    group: tuple[Members, list[TaskId], list[TaskId], int], most: int, data: st.DataObject
 ) -> None:
     """No task is lost, doubled, or active and standby at once; what moves is ready or was nowhere to be
     read; no more copies than allowed, but for those with state; and after some rounds it is as balance wants
@@ -475,17 +540,21 @@ def test_whatever_warms_up_each_task_has_one_place_and_in_the_end_its_own(
         )
         for name, info in members.items()
     }
+    whole = program(names, tasks, replicas)
     for _ in range(len(tasks) + 3):
-        target = balance(members, names, tasks, replicas)
-        work, warming = warmed_up_first(members, target, most)
+        target = balance(members, whole)
+        work, warming = warmed_up_first(members, target, whole, most)
         placed = sorted(task for each in work.values() for task in each.active)
-        assert placed == (sorted(tasks) if any(info.threads for info in members.values()) else [])
+        assert placed == (sorted(whole.tasks) if any(info.threads for info in members.values()) else [])
         for name, each in work.items():
             assert not set(each.active) & set(each.standby)
-            assert each.pipelines == target[name].pipelines
-            assert set(warming.get(name, ())) <= set(each.standby) & set(target[name].active)
+            coming = set(warming.get(name, ()))
+            assert coming <= set(target[name].active)
+            assert coming.intersection(tasks) <= set(each.standby)
         copies = sum(len(each.standby) for each in work.values())
-        with_state = sum(task in members[name].tasks for name, each in warming.items() for task in each)
+        with_state = sum(
+            task in tasks and task in members[name].tasks for name, each in warming.items() for task in each
+        )
         assert copies <= sum(len(each.standby) for each in target.values()) + max(most, with_state)
         if most:
             for name, each in work.items():
@@ -493,13 +562,16 @@ def test_whatever_warms_up_each_task_has_one_place_and_in_the_end_its_own(
                     before = [
                         other
                         for other, info in members.items()
-                        if other != name and task in info.active_tasks and info.threads
+                        if other != name and task in info.active_tasks - info.stopping and info.threads
                     ]
                     assert (
                         not before
                         or task not in members[min(before)].up_to_date
                         or (task in members[name].active_tasks)
                     )
-        members = ready(members, work)
-    assert warmed_up_first(members, balance(members, names, tasks, replicas), most) == (work, {})
-    assert work == balance(members, names, tasks, replicas)
+        members = {
+            name: replace(info, up_to_date=info.up_to_date.union(warming.get(name, ())), stopping=frozenset())
+            for name, info in ready(members, work).items()
+        }
+    assert warmed_up_first(members, balance(members, whole), whole, most) == (work, {})
+    assert work == balance(members, whole)

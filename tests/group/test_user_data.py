@@ -27,8 +27,8 @@ FULL = MemberInfo(
     process_id=UUID(int=7),
     client_id="app-A",
     threads=2,
-    pipelines=frozenset({"p0", "p1"}),
-    stopping=frozenset({"p1"}),
+    running=frozenset({TaskId(0, 0), TaskId(1, 0)}),
+    stopping=frozenset({TaskId(0, 0)}),
     tasks={TaskId(1, 0): LATEST_OFFSET, TaskId(1, 1): 55},
     up_to_date=frozenset({TaskId(1, 0)}),
     endpoint="host:8080",
@@ -37,7 +37,7 @@ FULL = MemberInfo(
     topology="f00d",
     warm=True,
     serdes={"counts": ('{"serde": "string"}', '{"serde": "long"}')},
-    program=Program(("p0", "p1"), (TaskId(1, 0), TaskId(1, 1)), 1),
+    program=Program((TaskId(0, 0), TaskId(1, 0), TaskId(1, 1)), (TaskId(1, 0), TaskId(1, 1)), 1),
     unique_field=-3,
 )
 TOLD = Assignment(
@@ -45,11 +45,11 @@ TOLD = Assignment(
     reason="disk full",
     asked_by="app-B",
     missing_topics=("lines",),
-    pipelines=("p0",),
     active=(TaskId(1, 0), TaskId(1, 1)),
+    withheld=(TaskId(1, 1),),
     standby=(TaskId(1, 2),),
     hosts={"host:8080": ((TaskId(1, 0),), (TaskId(1, 2),))},
-    members={"app-A": (("p0",), (TaskId(1, 0),))},
+    members={"app-A": (TaskId(1, 0),)},
     serdes={"counts": ("k", "v")},
     rebalance_wanted=True,
     leader="app-A",
@@ -76,6 +76,12 @@ def test_a_member_comes_back() -> None:
     assert read(MemberInfo(UUID(int=1)).to_subscription()) == MemberInfo(UUID(int=1))
 
 
+def test_a_client_runs_what_is_active_and_not_withheld() -> None:
+    """The rest is still another client's."""
+    assert TOLD.runs == (TaskId(1, 0),)
+    assert Assignment.decode(TOLD.encode()) == TOLD
+
+
 def test_what_kafka_has_a_field_for_is_in_that_field() -> None:
     """KIP-671: the error code is in the subscription itself, so that any version of a leader sees it."""
     info = FULL.to_subscription()
@@ -91,7 +97,7 @@ def test_the_unique_field_wraps() -> None:
 
 
 def test_what_is_too_long_to_travel_is_left_out_by_what_it_is_worth() -> None:
-    """The pipelines and the active tasks stay longest; what was left out is told."""
+    """What runs and the active tasks stay longest; what was left out is told."""
     disk, active = (
         {TaskId(number, part): offset for part in range(200)}
         for number, offset in ((1, UNKNOWN_OFFSET_SUM), (2, LATEST_OFFSET))
@@ -108,7 +114,7 @@ def test_what_is_too_long_to_travel_is_left_out_by_what_it_is_worth() -> None:
         data, left_out = fitting(whole, most)
         assert len(data) <= most
         said = read(SubscriptionInfo.decode(data))
-        assert said.pipelines == FULL.pipelines
+        assert said.running == FULL.running
         assert set(said.tasks) >= set(active) or "active tasks" in left_out
         if left_out not in seen:
             seen.append(left_out)
@@ -128,7 +134,7 @@ def test_a_member_of_a_newer_version_is_only_known_to_be_one() -> None:
     """Version probing."""
     info = MemberInfo.from_subscription(SubscriptionInfo.decode(b"\0\0\0\x0c\0\0\0\x0c"))
     assert info.is_future
-    assert (info.threads, info.pipelines) == (0, frozenset())
+    assert (info.threads, info.running) == (0, frozenset())
     assert not FULL.is_future
 
 
@@ -152,11 +158,11 @@ def test_a_subscriptions_code_that_we_do_not_know_is_none() -> None:
         ("threads", "10001"),
         ("threads", "9" * 100),
         ("threads", ""),
-        ("pipelines", "p0"),
-        ("pipelines", "{}"),
-        ("pipelines", "[1]"),
-        ("pipelines", "[" * 100_000),
-        ("pipelines", r'["\ud800"]'),
+        ("running", "0_0"),
+        ("running", "[]"),
+        ("running", '{"0": 0}'),
+        ("running", "[" * 100_000),
+        ("running", r'{"\ud800": [0]}'),
         ("stopping", "null"),
         ("up_to_date", "[]"),
         ("up_to_date", '{"1": [-1]}'),
@@ -164,7 +170,7 @@ def test_a_subscriptions_code_that_we_do_not_know_is_none() -> None:
         ("serdes", '{"s": ["k"]}'),
         ("serdes", '{"s": ["k", 1]}'),
         ("work", "[]"),
-        ("work", '{"pipelines": "p0"}'),
+        ("work", '{"stateful": "0_0"}'),
         ("work", '{"tasks": {"a": [1]}}'),
         ("work", '{"tasks": {"1": [-1]}}'),
         ("work", '{"tasks": {"1": [true]}}'),
@@ -226,13 +232,15 @@ def test_a_code_that_we_do_not_know_is_kept_for_the_client_to_refuse() -> None:
         b"{",
         b"\xff",
         b"[" * 100_000,
-        b'{"pipelines": [1]}',
+        b'{"withheld": [1]}',
+        b'{"withheld": {"0": ["0"]}}',
         b'{"leader": 1}',
         b'{"reason": "\\udc00"}',
         b'{"hosts": []}',
         b'{"hosts": {"h:1": [{}]}}',
         b'{"hosts": {"h:1": [{}, {"1": ["x"]}]}}',
         b'{"members": {"a": [{}, {}]}}',
+        b'{"members": []}',
         b'{"serdes": {"s": [1, 2]}}',
         b'{"rebalance_wanted": 1}',
         b'{"warming": ["1_0"]}',
@@ -286,7 +294,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = ["leader", "reason", "asked_by", "missing_topics", "pipelines", "hosts", "members", "serdes"]
+FIELDS = ["leader", "reason", "asked_by", "missing_topics", "withheld", "hosts", "members", "serdes"]
 
 
 @given(st.dictionaries(st.sampled_from([*FIELDS, "rebalance_wanted", "warming"]), JSON, max_size=4))
@@ -295,7 +303,7 @@ def test_any_json_is_read_or_refused(said: dict[str, object]) -> None:
     only_says_no(with_trailer(json.dumps(said).encode()))
 
 
-@given(st.sampled_from(["pipelines", "stopping", "up_to_date", "serdes", "work"]), JSON)
+@given(st.sampled_from(["running", "stopping", "up_to_date", "serdes", "work"]), JSON)
 def test_any_json_in_a_tag_is_read_or_refused(name: str, value: object) -> None:
     """Every tag gets values of every type."""
     only_says_no(with_tag(name, json.dumps(value)).encode())

@@ -148,7 +148,7 @@ def test_dropped_records_are_told_by_node(scene: Scene) -> None:
 def test_what_is_the_pipelines_goes_with_it_and_what_is_the_threads_stays(scene: Scene) -> None:
     """Kafka Streams removes the metrics of closed tasks in the same way."""
     scene.report(read=read(10), lag=read(1))
-    forget_pipeline(scene.meter, "p0")
+    forget_pipeline(scene.meter, THREAD, "p0")
     names = {name.group for name in scene.metrics}
     assert "spark-batch-metrics" not in names
     assert "stream-processor-node-metrics" not in names

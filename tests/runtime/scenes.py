@@ -204,7 +204,11 @@ def put_into(state: State, client: KafkaStreams, world: FakeWorld) -> None:
             world.stop_gate.clear()
             world.engine.end("p0")
             wait_for_state(client, State.PENDING_ERROR)
-            wait_until(lambda: not client._owner.state.threads, "its threads have ended", SOON_S)
+            wait_until(
+                lambda: len(client._owner.state.threads) == len(world.engine.partitions("p0")),
+                "its threads have ended, except for those that stop a query",
+                SOON_S,
+            )
         case State.ERROR:
             world.engine.end("p0")
             ended(client)

@@ -88,7 +88,8 @@ PIPELINES = ("p0", "p1")
 PARTS = tuple(
     StorePart(TaskId(0, number), Store("s"), TopicPartition("app-s-changelog", number)) for number in range(2)
 )
-PLAN = WorkPlan({"lines": TopicDescription("lines", 2, "1")}, cast(Any, None), PARTS, (), {})
+TASKS = tuple(TaskId(pipeline, number) for pipeline in range(2) for number in range(2))
+PLAN = WorkPlan({"lines": TopicDescription("lines", 2, "1")}, cast(Any, None), PARTS, TASKS, (), {})
 BUDGET = Budget(3, backoff=timedelta(0), backoff_max=timedelta(0))
 GONE = MissingSourceTopicException("'lines' was deleted", ("lines",), deleted=("lines",))
 WAIT_S = 30.0
@@ -114,7 +115,7 @@ class Thread:
         self.paused = False
         self.inbox: deque[Instruction] = deque()
         self.share = Share()
-        self.running: set[str] = set()
+        self.running: set[TaskId] = set()
         self.error: StreamsException | None = None
 
     def copy(self) -> Thread:
@@ -246,11 +247,11 @@ class Client:
     def look(self) -> None:
         """After all instructions have been carried out: what is said is so."""
         at_work = [thread for thread in self.threads.values() if thread.works]
-        runners: dict[str, str] = {}
+        runners: dict[TaskId, str] = {}
         for thread in self.threads.values():
-            for pipeline in thread.running:
-                assert pipeline not in runners, f"{pipeline} runs on {runners[pipeline]} and {thread.name}"
-                runners[pipeline] = thread.name
+            for task in thread.running:
+                assert task not in runners, f"{task} runs on {runners[task]} and {thread.name}"
+                runners[task] = thread.name
         if self.state.state is State.RUNNING:
             assert self.starting is None, "RUNNING, and start() is still at work"
             thread_states = {thread.name: thread.state for thread in at_work}
@@ -265,7 +266,7 @@ class Client:
             assert not self.open, f"{self.state.state}, and open: {self.open}"
             assert not self.member, f"{self.state.state}, and in the group"
 
-    def look_at_work(self, at_work: list[Thread], running: set[str]) -> None:
+    def look_at_work(self, at_work: list[Thread], running: set[TaskId]) -> None:
         """The client is RUNNING: its threads have all that the group gave it, and nothing is on its way."""
         agreed = self.state.group.agreed
         assert agreed is not None, "RUNNING before the group has agreed"
@@ -274,9 +275,10 @@ class Client:
         assert not under_way, f"RUNNING, and on its way: {under_way}"
         # One that has failed still has what it had, until it is decided what happens.
         having = [*at_work, *(each for each in self.threads.values() if each.at == "asking")]
-        had = {pipeline for thread in having if not thread.stopping for pipeline in thread.share.pipelines}
-        assert had == set(agreed.pipelines), f"RUNNING with {had} of {agreed.pipelines}"
-        if not any(thread.paused or thread.inbox or thread.at == "asking" for thread in having):
+        had = {task for thread in having if not thread.stopping for task in thread.share.runs}
+        assert had == set(agreed.runs), f"RUNNING with {had} of {agreed.runs}"
+        # One that goes on after a pause is RUNNING, too, while its queries start.
+        if not any(thread.paused or thread.inbox or thread.at in ("asking", "spark") for thread in having):
             assert running >= had, f"RUNNING, and {had - running} does not run"
 
     def check_answer(self, thread: Thread, answer: HandlerAnswer, before: ClientState) -> None:
@@ -402,9 +404,9 @@ class Client:
     def take(self, thread: Thread, event: Instruction) -> None:
         match event:
             case Give(_, share, ticket):
-                assert set(share.pipelines) <= set(PIPELINES), f"{thread.name} is given {share.pipelines}"
+                assert set(share.runs) <= set(TASKS), f"{thread.name} is given {share.runs}"
                 self.move(thread, ThreadState.PARTITIONS_REVOKED)
-                thread.running &= set(share.pipelines)
+                thread.running &= set(share.runs)
                 thread.share = share
                 self.move(thread, ThreadState.PARTITIONS_ASSIGNED)
                 self.post(Settled(thread.name, share, ticket))
@@ -426,8 +428,8 @@ class Client:
                 raise AssertionError(event)
 
     def run(self, thread: Thread) -> bool:
-        """Start the pipelines, which needs Spark. Nothing but Spark, or closing, ends the waiting for it."""
-        missing = set(thread.share.pipelines) - thread.running
+        """Start the tasks, which needs Spark. Nothing but Spark, or closing, ends the waiting for it."""
+        missing = set(thread.share.runs) - thread.running
         if missing and not thread.paused:
             if self.interrupted:
                 thread.at = "dying"  # nobody waits for Spark in a client that closes
@@ -437,7 +439,7 @@ class Client:
                 self.open.add("spark")
             if self.spark == "starting":
                 return False
-            assert self.state.closing is None, "a pipeline is claimed by a client that closes"
+            assert self.state.closing is None, "a task is claimed by a client that closes"
             thread.running |= missing
         thread.at = "loop"
         if thread.state is ThreadState.PARTITIONS_ASSIGNED:
@@ -562,12 +564,9 @@ class World:
         at_work = [each for each in self.clients if each.member and each.state.is_wanted and each.state.live]
         if at_work and not any(each.state.paused for each in at_work):
             running = sorted(
-                pipeline
-                for each in at_work
-                for thread in each.threads.values()
-                for pipeline in thread.running
+                task for each in at_work for thread in each.threads.values() for task in thread.running
             )
-            assert running == list(PIPELINES), f"{running} run, of {PIPELINES}"
+            assert running == list(TASKS), f"{running} run, of {TASKS}"
 
     def close(self, *, stuck: bool = False) -> None:
         """Close all clients; each ends within its deadline, and leaves nothing open.
@@ -615,12 +614,12 @@ class World:
         self.dirty = False
         self.generation += 1
         members = [client for client in self.clients if client.member and not client.state.group.over]
-        said: dict[str, frozenset[str]] = {}
+        said: dict[str, frozenset[TaskId]] = {}
         for client in members:
             state = client.state
             client.wants_to_tell = False
             lost = state.group.lost is not None
-            held = frozenset() if lost else state.roster.held_pipelines
+            held = frozenset() if lost else state.roster.held_runs
             client.post(Reported(len(state.live), held, frozenset(), {}))
             said[client.name] = held
         asker = next((each for each in members if each.state.group.shutdown is not None), None)
@@ -634,20 +633,15 @@ class World:
             threads = client.state.group.reported_threads > 0
             client.heard.append(partial(self._tell, client, told, generation, threads))
 
-    def _work_of(self, client: Client, able: list[Client], said: dict[str, frozenset[str]]) -> Assignment:
-        """Pipelines in turn among those who have threads; what moves goes in two rounds."""
-        pipelines, tasks = [], []
-        for number, name in enumerate(PIPELINES):
-            target = able[number % len(able)] if able else None
-            holders = [each for each, held in said.items() if name in held]
-            if target is client and holders in ([], [client.name]):
-                pipelines.append(name)
-        for number, part in enumerate(PARTS):
-            if able and able[number % len(able)] is client:
-                tasks.append(part.task_id)
+    def _work_of(self, client: Client, able: list[Client], said: dict[str, frozenset[TaskId]]) -> Assignment:
+        """Tasks in turn among those who have threads; what moves goes in two rounds."""
+        active = [task for number, task in enumerate(TASKS) if able and able[number % len(able)] is client]
+        withheld = [
+            task for task in active if any(task in held for name, held in said.items() if name != client.name)
+        ]
         return Assignment(
-            pipelines=tuple(pipelines),
-            active=tuple(tasks),
+            active=tuple(active),
+            withheld=tuple(withheld),
             leader=self.clients[0].name,
             threads=client.state.group.reported_threads,
         )
@@ -735,8 +729,8 @@ def _fails(world: World, client: Client, which: int) -> str | None:
         or (thread.is_global and thread.state is not ThreadState.RUNNING)
     ):
         return None
-    pipeline = min(thread.running, default="")
-    error = PipelineException("poison", pipeline=pipeline) if pipeline else StreamsException("disk full")
+    task = min(thread.running, default=None)
+    error = PipelineException("poison", pipeline=task.pipeline) if task else StreamsException("disk full")
     client.fails(thread, error)
     return f"{thread.name} fails"
 
@@ -784,7 +778,7 @@ def _hears(world: World, client: Client, which: int) -> str | None:
 
 
 _LIES: tuple[Assignment | StreamsException, ...] = (
-    Assignment(pipelines=("p9",), leader="X"),
+    Assignment(standby=(TaskId(9, 9),), leader="X"),
     Assignment(active=(TaskId(9, 9),), leader="X"),
     Assignment(error_code=1, missing_topics=("lines",), leader="X"),
     Assignment(error_code=3, leader="X"),

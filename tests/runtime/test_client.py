@@ -247,10 +247,12 @@ def test_metadata_tells_pipelines_tasks_and_lags(make: Make, world: FakeWorld) -
     client = make(num__stream__threads=2)
     put_into(State.RUNNING, client, world)
     first, second = client.metadata_for_local_threads()
-    assert [pipeline.name for pipeline in (*first.pipelines, *second.pipelines)] == ["p0"]
-    assert first.pipelines[0].running
-    tasks = {task.task_id for task in (*first.active_tasks, *second.active_tasks)}
-    assert tasks == {TaskId(0, partition) for partition in range(3)}
+    for thread in (first, second):
+        assert [(pipeline.name, pipeline.running) for pipeline in thread.pipelines] == [("p0", True)]
+    tasks = [task.task_id for task in (*first.active_tasks, *second.active_tasks)]
+    assert sorted(tasks) == [TaskId(0, partition) for partition in range(3)]
+    parts = [{task.task_id.partition for task in thread.active_tasks} for thread in (first, second)]
+    assert sorted(map(sorted, parts)) == sorted(map(sorted, world.engine.partitions("p0")))
     assert client.all_local_store_partition_lags() == {
         "counts": {partition: LagInfo(0, 0) for partition in range(3)}
     }
@@ -483,7 +485,7 @@ def test_a_pipeline_that_somebody_else_stopped_is_a_failure(make: Make, world: F
     """The client is never RUNNING with nothing running."""
     client = make()
     put_into(State.RUNNING, client, world)
-    world.engine._end("p0", None)
+    world.engine._end(world.engine._one("p0"), None)
     with pytest.raises(PipelineException, match="stopped from outside"):
         client.wait(SOON)
 

@@ -133,6 +133,19 @@ ROWS = (
 # fmt: on
 
 
+def all_run(world: FakeWorld) -> bool:
+    """Whether each partition of the word count runs, once."""
+    return sorted(each for ran in world.shares("p0").values() for each in ran) == [0, 1, 2]
+
+
+def partition_of(client: KafkaStreams, thread: str) -> int:
+    """One that this thread runs of the word count."""
+    (found,) = (
+        each for each in client.metadata_for_local_threads() if each.thread_name.endswith(f"-{thread}")
+    )
+    return found.active_tasks[0].task_id.partition
+
+
 @pytest.mark.parametrize("clients", [1, 2])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{shown(row.answer)}-{row.threads}")
 def test_what_comes_of_an_answer(
@@ -158,13 +171,13 @@ def test_what_comes_of_an_answer(
         second.set_uncaught_exception_handler(others)
         running(second)
         at_rest(world, first, second)
-    (failing,) = [name for name, what in pipelines_of(first).items() if what]
-    assert failing == "StreamThread-1"
+    failing, ran = "StreamThread-1", world.shares("p0")
+    assert all_run(world)
     wait_until(lambda: told[-1][1] is RUNNING, "the listener knows", SOON_S)
     before, engine = len(told), world.engine_of("A")
     assert engine is not None
     error = poison()
-    engine.end("p0", error)
+    engine.end("p0", error, partition=partition_of(first, failing))
 
     if row.state is ERROR:
         assert ended(first) is ERROR
@@ -176,8 +189,11 @@ def test_what_comes_of_an_answer(
     else:
         left = [f"StreamThread-{number}" for number in row.left]
         wait_until(lambda: names_of(first) == left, f"threads {left}", SOON_S)
-        wait_until(lambda: world.runners("p0") == ["A"], "A goes on", SOON_S)
+        wait_until(lambda: all_run(world), "A goes on", SOON_S)
         first.wait_until_running(SOON)
+        assert "A" in world.shares("p0")
+        if row.answer is R.REPLACE_THREAD:
+            assert world.shares("p0") == ran
         assert_reported(told, before, State.REBALANCING, RUNNING)
         assert first.health.status == ("running" if len(row.left) == row.threads else "degraded")
         assert first.health.ready
@@ -203,9 +219,9 @@ def test_what_comes_of_an_answer(
             ):
                 second.wait(SOON)
         else:
-            wait_until(lambda: len(world.runners("p0")) == 1, "one goes on", SOON_S)
+            wait_until(lambda: all_run(world), "all goes on", SOON_S)
             second.wait_until_running(SOON)
-            assert world.runners("p0") == (["B"] if row.state is ERROR else ["A"])
+            assert sorted(world.shares("p0")) == (["B"] if row.state is ERROR else ["A", "B"])
         assert others.exceptions == []
         assert second.failures == ()
     assert world.overlaps == []
@@ -276,7 +292,7 @@ def test_what_comes_of_an_answer_to_the_global_thread(
         if answer is R.SHUTDOWN_APPLICATION:
             assert ended(second) is ERROR
         else:
-            wait_until(lambda: world.runners("p0") == ["B"], "B takes over", SOON_S)
+            wait_until(lambda: world.shares("p0") == {"B": {0, 1, 2}}, "B takes over", SOON_S)
             second.wait_until_running(SOON)
 
 
@@ -396,7 +412,7 @@ def test_close_in_the_handler_never_blocks(
     assert answers == [False]
     assert "does not wait" in caplog.text
     assert "failed while the client is PENDING_SHUTDOWN; it is closing already" in caplog.text
-    assert world.engine.started == ["p0"]
+    assert world.engine.started == ["p0", "p0"]  # each thread did, once
 
 
 @pytest.mark.parametrize("at", [State.PENDING_ERROR, State.ERROR])
@@ -434,7 +450,7 @@ def test_a_client_closed_while_the_handler_thinks_ends_as_closed(
     assert client.close(timedelta(0)) is False
     go_on.set()
     assert ended(client) is State.NOT_RUNNING
-    assert world.engine.started == ["p0"]
+    assert world.engine.started == ["p0", "p0"]  # each thread did, once
     (record,) = client.failures
     assert record.next_try is None
 
@@ -462,8 +478,8 @@ def test_the_handler_may_use_the_client(
 
     client.set_uncaught_exception_handler(Handler(use))
     running(client)
-    world.engine.end("p0", poison())
-    runs(world, times=2)
+    world.engine.end("p0", poison(), partition=partition_of(client, "StreamThread-1"))
+    wait_until(lambda: all_run(world), "all goes on", SOON_S)
     wait_until(lambda: sorted(names_of(client)) == names, f"threads {names}", SOON_S)
     client.wait_until_running(SOON)
     assert len(used) == 1
@@ -510,10 +526,11 @@ def test_failing_as_often_as_there_are_threads_and_then_going_on(
     )
     client.set_uncaught_exception_handler(Handler(R.REPLACE_THREAD))
     running(client)
-    for failed in range(1, threads + 1):
-        runs(world, times=failed)
-        world.engine.end("p0", poison("p0", 0, 1))
-    runs(world, times=threads + 1)
+    for failed in range(threads):
+        runs(world, times=threads + failed)
+        world.engine.end("p0", poison("p0", 0, 1))  # that of the thread that has run for longest
+    runs(world, times=2 * threads)
+    wait_until(lambda: all_run(world), "all goes on", SOON_S)
     client.wait_until_running(SOON)
     assert len(names_of(client)) == threads
     assert client.metrics().value("failed-stream-threads") == threads
@@ -591,13 +608,13 @@ def test_when_the_budget_is_used_up_what_follows_is_then(
     policy = at_once(2, then)
     client.set_uncaught_exception_handler(policy if by == "policy" else Handler(R.REPLACE_THREAD))
     running(client)
-    for failed in range(1, 4):
-        runs(world, times=failed)
-        world.engine.end("p0", poison("p0", 3, 4))
+    for failed in range(3):
+        runs(world, times=threads + failed)
+        world.engine.end("p0", poison("p0", 3, 4), partition=0)
     if state is ERROR:
         assert ended(client) is ERROR
     else:
-        runs(world, times=4)
+        wait_until(lambda: world.engine.partitions("p0") == [{0, 1, 2}], "one runs all", SOON_S)
         client.wait_until_running(SOON)
         assert len(names_of(client)) == 1
     assert [(record.attempt, record.response is R.REPLACE_THREAD) for record in client.failures] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulation import PIPELINES, PLAN
+from simulation import PIPELINES, PLAN, TASKS
 
 from millstream.errors import (
     ApplicationShutdownException,
@@ -63,7 +63,7 @@ KNOWN = frozenset(int(code) for code in AssignorError)
 @pytest.mark.parametrize("code", [AssignorError.NONE, AssignorError.VERSION_PROBING])
 def test_an_assignment_without_an_error_is_work(code: AssignorError) -> None:
     """Version probing is one: the members that can be read go on."""
-    told = Assignment(error_code=code, pipelines=("p0",))
+    told = Assignment(error_code=code, active=(TaskId(0, 0),))
     assert meaning(told, "me") == TakeWork(told)
 
 
@@ -165,13 +165,13 @@ def rejoins(done: list[Instruction]) -> list[str]:
     return [each.reason for each in done if isinstance(each, Rejoin)]
 
 
-GOOD = Assignment(pipelines=("p0",), active=(TaskId(0, 0),), leader="L", threads=1)
+GOOD = Assignment(active=(TaskId(0, 0),), leader="L", threads=1)
 
 
 def test_work_that_the_topology_does_not_have_fails_the_threads_and_is_named() -> None:
     """A leader with another program gave it. More partitions than this client knows of are no reason."""
-    grown = Assignment(pipelines=("p1",), active=(TaskId(0, 7),))
-    bad = Assignment(pipelines=("p0", "no\npe"), standby=(TaskId(9, 1),), leader="\x1b[2J")
+    grown = Assignment(active=(TaskId(0, 7),))
+    bad = Assignment(active=(TaskId(8, 0),), standby=(TaskId(9, 1),), leader="\x1b[2J")
     first, done = after(member(), Assigned(grown, 1))
     assert first.group.agreed == grown
     assert [each for each in done if isinstance(each, FailThread)] == []
@@ -182,7 +182,7 @@ def test_work_that_the_topology_does_not_have_fails_the_threads_and_is_named() -
     assert str(failing.error).startswith(
         "the group's leader, client '\\x1b[2J', assigned work to this client that its topology does not "
         "have: "
-        "'no\\npe', '9_1'. It runs a different program"
+        "'8_0', '9_1'. It runs a different program"
     )
 
 
@@ -261,24 +261,33 @@ def asks(thread: str, text: str) -> Answered:
     )
 
 
-def test_the_group_is_told_of_a_pipeline_that_was_let_go_of_and_of_nothing_else() -> None:
+def test_the_group_is_told_of_a_task_that_was_let_go_of_and_of_nothing_else() -> None:
     """What counts is what was said last, not what was agreed; also if it was let go of while it was said."""
-    both = Assignment(pipelines=PIPELINES, leader="L", threads=1)
+    both = Assignment(active=TASKS[:2], leader="L", threads=1)
     state, done = after(member(), Assigned(both, 1))
     (gift,) = [each for each in done if isinstance(each, Give)]
     state, done = after(state, Settled(gift.thread, gift.share, gift.ticket))
     assert rejoins(done) == []  # nothing was said yet
-    state, done = after(state, Reported(1, frozenset(PIPELINES), frozenset(), {}))
+    state, done = after(state, Reported(1, frozenset(TASKS[:2]), frozenset(), {}))
     assert rejoins(done) == []
-    state, done = after(state, Assigned(Assignment(pipelines=("p1",), leader="L", threads=1), 2))
+    state, done = after(state, Assigned(Assignment(active=TASKS[1:2], leader="L", threads=1), 2))
     assert rejoins(done) == []  # it still runs
     (gift,) = [each for each in done if isinstance(each, Give)]
     state, done = after(state, Settled(gift.thread, gift.share, gift.ticket))
-    assert rejoins(done) == ["let go of a pipeline"]
-    _, done = after(state, Reported(1, frozenset(("p1",)), frozenset(), {}))
+    assert rejoins(done) == ["let go of a task"]
+    _, done = after(state, Reported(1, frozenset(TASKS[1:2]), frozenset(), {}))
     assert rejoins(done) == []
-    _, done = after(state, Reported(1, frozenset(PIPELINES), frozenset(), {}))
-    assert rejoins(done) == ["let go of a pipeline"]
+    _, done = after(state, Reported(1, frozenset(TASKS[:2]), frozenset(), {}))
+    assert rejoins(done) == ["let go of a task"]
+
+
+def test_a_task_that_is_withheld_does_not_run_and_its_store_is_filled() -> None:
+    """Another client still runs it."""
+    told = Assignment(active=TASKS[:2], withheld=TASKS[:1], leader="L", threads=1)
+    _, done = after(member(), Assigned(told, 1))
+    (gift,) = [each for each in done if isinstance(each, Give)]
+    assert gift.share.runs == TASKS[1:2]
+    assert {each.task_id for each in gift.share.parts} == {*TASKS[:2]}
 
 
 def test_an_agreement_for_a_client_without_threads_is_none_for_its_first_thread() -> None:
@@ -301,14 +310,15 @@ def test_an_agreement_for_a_client_without_threads_is_none_for_its_first_thread(
 
 
 def test_what_is_written_and_gone_fails_whoever_is_concerned() -> None:
-    """The thread that runs the pipeline, and those that keep stores that are filled from it."""
-    both = Assignment(pipelines=PIPELINES, active=(TaskId(0, 0), TaskId(0, 1)), leader="L", threads=2)
-    state, done = after(member(2), Assigned(both, 1))
+    """The threads that run tasks of the pipeline, and those that keep stores that are filled from it."""
+    told = Assignment(active=(TASKS[0], TASKS[2]), leader="L", threads=2)
+    state, done = after(member(2), Assigned(told, 1))
     gifts = {each.thread: each.share for each in done if isinstance(each, Give)}
     error = LostTopicException("gone", ("out",))
-    _, done = after(state, TopicsLost("p0", error))
-    (owner,) = [name for name, share in gifts.items() if "p0" in share.pipelines]
+    _, done = after(state, TopicsLost("p1", error))
+    (owner,) = [name for name, share in gifts.items() if "p1" in share.pipelines]
     assert [each.name for each in done if isinstance(each, FailThread)] == [owner]
     _, done = after(state, TopicsLost("p9", LostTopicException("gone", ("app-s-changelog",))))
-    keepers = [name for name, share in gifts.items() if share.parts]
-    assert [each.name for each in done if isinstance(each, FailThread)] == keepers
+    (keeper,) = [name for name, share in gifts.items() if share.parts]
+    assert keeper != owner
+    assert [each.name for each in done if isinstance(each, FailThread)] == [keeper]

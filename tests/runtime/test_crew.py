@@ -192,13 +192,13 @@ def test_the_work_of_a_client_without_threads_goes_to_others(member: Make, world
     running(first)
     running(second)
     at_rest(world, first, second)
-    assert world.runners("p0") == ["A"]
+    assert sorted(world.shares("p0")) == ["A", "B"]
     assert first.remove_stream_thread(SOON) is not None
-    wait_until(lambda: world.runners("p0") == ["B"], "B runs it", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"B": {0, 1, 2}}, "B runs all", SOON_S)
     second.wait_until_running(SOON)
     assert second.close(SOON)
     assert first.add_stream_thread() == "A-StreamThread-1"
-    wait_until(lambda: world.runners("p0") == ["A"], "A runs it", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"A": {0, 1, 2}}, "A runs all", SOON_S)
     assert world.overlaps == []
 
 

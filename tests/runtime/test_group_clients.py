@@ -64,6 +64,11 @@ def tasks_of(*clients: KafkaStreams) -> list[str]:
     )
 
 
+def runs_of(client: KafkaStreams) -> int:
+    """How many tasks the client is to run."""
+    return len(client._owner.state.roster.work.runs)
+
+
 def all_run_once(world: FakeWorld, pipelines: tuple[str, ...] = PIPELINES) -> bool:
     return all(len(world.runners(name)) == 1 for name in pipelines)
 
@@ -166,12 +171,55 @@ def test_a_pipeline_changes_hands_only_when_its_holder_has_let_go(member: Make, 
     second = member("B", two_pipelines())
     second.start()
     second.wait_until_running(SOON)  # with nothing to run for now
+    wait_until(lambda: runs_of(first) == 1, "A is to let go of one", SOON_S)
     assert wide.group.wait_until_quiet()
     assert [wide.runners(name) for name in PIPELINES] == [["A"], ["A"]]
-    assert wide.engine_of("B") is None
     wide.stop_gate.set()
-    wait_until(lambda: all_run_once(wide) and wide.engine_of("B") is not None, "B has one", SOON_S)
-    assert sorted(wide.runners(name)[0] for name in PIPELINES) == ["A", "B"]
+    wait_until(lambda: sorted(wide.runners("p0") + wide.runners("p1")) == ["A", "B"], "each has one", SOON_S)
+    assert all_run_once(wide)
+    assert wide.overlaps == []
+
+
+def test_partitions_change_hands_only_when_their_holder_has_let_go(member: Make, world: FakeWorld) -> None:
+    """The query that loses them goes on with the others, and so does that of the new owner meanwhile."""
+    first = member("A")
+    running(first)
+    assert world.shares("p0") == {"A": {0, 1, 2}}
+    world.stop_gate.clear()
+    second = member("B")
+    second.start()
+    second.wait_until_running(SOON)  # with nothing to run for now
+    wait_until(lambda: runs_of(first) < 3, "A is to let go of some", SOON_S)
+    assert world.group.wait_until_quiet()
+    assert world.shares("p0") == {"A": {0, 1, 2}}
+    world.stop_gate.set()
+    wait_until(lambda: "B" in world.shares("p0"), "B has some", SOON_S)
+    at_rest(world, first, second)
+    shares = world.shares("p0")
+    assert shares["A"] | shares["B"] == {0, 1, 2}
+    assert sorted(map(len, shares.values())) == [1, 2]
+    engine = world.engine_of("A")
+    assert engine is not None
+    assert (engine.started, engine.stopped) == (["p0"], [])
+    assert first.close(SOON)
+    wait_until(lambda: world.shares("p0") == {"B": {0, 1, 2}}, "B has all", SOON_S)
+    assert world.engine.started == ["p0"]
+    assert world.overlaps == []
+
+
+def test_a_task_without_state_moves_once_spark_runs_where_it_goes(member: Make, wide: FakeWorld) -> None:
+    """Nothing stops meanwhile: Spark takes seconds to start."""
+    first, second = member("A", two_pipelines()), member("B", two_pipelines())
+    running(first)
+    wide.spark_gate.clear()
+    wide.spark_asked.clear()
+    running(second)
+    assert wide.spark_asked.wait(SOON_S)
+    assert wide.group.wait_until_quiet()
+    assert [wide.runners(name) for name in PIPELINES] == [["A"], ["A"]]
+    assert (runs_of(first), runs_of(second)) == (2, 0)
+    wide.spark_gate.set()
+    wait_until(lambda: sorted(wide.runners("p0") + wide.runners("p1")) == ["A", "B"], "each has one", SOON_S)
     assert wide.overlaps == []
 
 
@@ -198,7 +246,7 @@ def test_a_client_that_is_lost_stops_its_queries_and_joins_again(
     assert "its heartbeats had no answer" in client.health.reason
     assert sum(store.is_open for store in world.stores) == told
     world.group.release()
-    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"A": {0, 1, 2}}, "it runs again", SOON_S)
     client.wait_until_running(SOON)
     assert client.health.ready
     assert handler.exceptions == []
@@ -211,13 +259,13 @@ def test_what_a_lost_client_had_goes_to_another_one_even_if_it_hangs(member: Mak
     running(first)
     running(second)
     at_rest(world, first, second)
-    assert world.runners("p0") == ["A"]
+    assert sorted(world.shares("p0")) == ["A", "B"]
     world.stop_gate.clear()  # A hangs in stopping its query
     world.group.kick(world.membership_of("A"), again=False)
-    wait_until(lambda: "B" in world.runners("p0"), "B takes over", SOON_S)
+    wait_until(lambda: world.shares("p0")["B"] == {0, 1, 2}, "B takes over", SOON_S)
     assert [(each.runner, each.newcomer) for each in world.overlaps] == [("A", "B")]
     world.stop_gate.set()
-    wait_until(lambda: world.runners("p0") == ["B"], "A has stopped", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"B": {0, 1, 2}}, "A has stopped", SOON_S)
 
 
 # --- shutting down the application (KIP-671) ---------------------------------------------------------------
@@ -347,7 +395,7 @@ def test_each_thread_is_replaced_after_an_error_code(code: int, member: Make, wo
     running(client)
     send(client, world, Assignment(error_code=code, leader="L").encode())
     wait_until(lambda: len(handler.exceptions) == 2, "both threads are asked", SOON_S)
-    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"A": {0, 1, 2}}, "it runs again", SOON_S)
     client.wait_until_running(SOON)
     assert len(names_of(client)) == 2
     assert not {"StreamThread-1", "StreamThread-2"} <= set(names_of(client))
@@ -365,7 +413,7 @@ def test_version_probing_is_an_assignment_like_any_other(member: Make, world: Fa
     assert client.failures == ()
     world.group.release()
     world.group.rebalance()
-    wait_until(lambda: world.runners("p0") == ["A"], "it has its work again", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"A": {0, 1, 2}}, "it has its work again", SOON_S)
 
 
 def test_a_shutdown_that_was_asked_for_does_not_ask_the_handler(member: Make, world: FakeWorld) -> None:
@@ -395,7 +443,7 @@ def test_bytes_that_are_no_assignment_are_a_failure_and_no_crash(
     wait_until(lambda: len(handler.exceptions) == 1, "the handler is asked", SOON_S)
     assert isinstance(handler.exceptions[0], TaskAssignmentException)
     world.group.rebalance()
-    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"A": {0, 1, 2}}, "it runs again", SOON_S)
     client.wait_until_running(SOON)
 
 
@@ -422,10 +470,10 @@ def test_a_client_that_the_group_refused_asks_again_when_it_is_told_to(
     wait_until(lambda: len(handler.exceptions) == 2, "both threads are asked", SOON_S)
     wait_until(lambda: len(world.memberships) == 2, "it joins anew", SOON_S)
     assert world.memberships[0].closed
-    assert world.engine.started == ["p0"]  # not by whoever is in no group
+    assert world.engine.started == ["p0", "p0"]  # each thread did, and nobody who is in no group
     assert client.health.status in ("lost", "waiting")
     world.group.release()
-    wait_until(lambda: world.runners("p0") == ["A"], "it runs again", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"A": {0, 1, 2}}, "it runs again", SOON_S)
     client.wait_until_running(SOON)
     assert client.close(SOON)
     assert world.group.members == []

@@ -221,7 +221,8 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_closing_does_not_wait_for_spark(inherited: bool, member: Make, world: FakeWorld) -> None:
     """Nor does it start the pipeline; the handler is not asked. Spark ends later.
 
-    `inherited`: the second of two clients closes just after the first, whose work it has got.
+    `inherited`: the second of two clients closes just after the first, whose work it has got while its Spark
+    was starting.
     """
     first, client = member("A"), member("B")
     handler = Handler(R.REPLACE_THREAD)
@@ -229,15 +230,13 @@ def test_closing_does_not_wait_for_spark(inherited: bool, member: Make, world: F
     told = listened(client)
     if inherited:
         running(first)
-        running(client)
-        at_rest(world, first, client)
         world.spark_asked.clear()
     world.spark_gate.clear()
+    client.start()
+    assert world.spark_asked.wait(SOON_S)
     if inherited:
         first.close(timedelta(0))
-    else:
-        client.start()
-    assert world.spark_asked.wait(SOON_S)
+        wait_until(lambda: client.metadata_for_local_threads()[0].pipelines, "it has got the work", SOON_S)
     assert client.close(SOON)
     assert client.state is State.NOT_RUNNING
     assert [new for _, new in told][-2:] == [State.PENDING_SHUTDOWN, State.NOT_RUNNING]
@@ -303,15 +302,15 @@ def named(part: str) -> list[str]:
 @pytest.mark.parametrize(
     ("assignment", "named"),
     [
-        (Assignment(pipelines=("p0", "p7"), leader="X"), "client 'X', .* does not have: 'p7'"),
-        (Assignment(pipelines=("p0",), standby=(TaskId(5, 0), TaskId(0, 0)), leader="X"), "'5_0'"),
+        (Assignment(active=(TaskId(7, 0),), leader="X"), "client 'X', .* does not have: '7_0'"),
+        (Assignment(standby=(TaskId(5, 0), TaskId(0, 0)), leader="X"), "'5_0'"),
     ],
 )
 @pytest.mark.parametrize("again", [False, True])
 def test_a_bad_assignment_is_refused_and_reaches_the_handler(
     assignment: Assignment, named: str, again: bool, make: Make, world: FakeWorld
 ) -> None:
-    """A pipeline that the topology does not have left the client REBALANCING for good; a task went unseen."""
+    """Work that the topology does not have left the client REBALANCING for good, or went unseen."""
     handler = Handler(R.REPLACE_THREAD if again else R.SHUTDOWN_CLIENT)
     client = make(client__id="A", num__stream__threads=2)
     client.set_uncaught_exception_handler(handler)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 import pytest
+from fake_ports import ManualClock
 from fake_world import FakeWorld
-from scenes import SOON, SOON_S, Make, put_into, with_global_table, word_count
+from scenes import SOON, SOON_S, Make, at_rest, put_into, running, with_global_table, word_count
 from waiting import wait_until
 
 from millstream.clock import SystemClock
@@ -17,6 +18,7 @@ from millstream.dsl.join_options import TableJoined
 from millstream.dsl.options import Consumed, Materialized, Repartitioned
 from millstream.errors import (
     StateStoreNotAvailableException,
+    StreamsException,
     StreamsNotStartedException,
     TimeoutException,
     UnknownStateStoreException,
@@ -154,12 +156,14 @@ def test_a_pipeline_that_reads_a_topic_of_its_own_is_followed_through_it() -> No
 
 
 def test_a_pipeline_that_is_not_done_in_time_is_told() -> None:
-    """The error says how far it is, or that it does not run here."""
+    """The error says how far it is."""
     topology = word_count()
     store = topology.stores["counts"]
     with pytest.raises(TimeoutException, match=r"pipeline 'p0' .* it has finished lines-1 up to 7"):
         bound_after(store, {LINES: 7}, topology, "app", Scripted({"p0": {LINES: 7}}))
-    with pytest.raises(TimeoutException, match="does not run on this client"):
+    with pytest.raises(
+        TimeoutException, match=r"it has finished lines-1 up to 0\. Allow more time; other cl"
+    ):
         bound_after(store, {LINES: 7}, topology, "app", Scripted({}))
 
 
@@ -223,6 +227,22 @@ def test_a_client_reads_what_was_written(make: Make, world: FakeWorld) -> None:
     )
     assert result.partition_results[2].result == 11
     assert result.position.partition_positions(CHANGELOG)[2] == 0
+
+
+def test_a_client_reads_what_another_one_has_processed(member: Make, world: FakeWorld) -> None:
+    """It knows that from what the other one has committed."""
+    first, second = member("A"), member("B")
+    running(first, second)
+    at_rest(world, first, second)
+    for client in (first, second):
+        elsewhere = min({0, 1, 2} - world.shares("p0")[client.client_id])
+        written = TopicPartition("lines", elsewhere)
+        with pytest.raises(TimeoutException, match=f"'p0' .* it has finished lines-{elsewhere} up to 0"):
+            client.position_bound_after("counts", {written: 4}, timedelta(milliseconds=20))
+        world.topics.commits["app"] = {written: 5}
+        world.log.append(TopicPartition(CHANGELOG, elsewhere), (b"a", (11).to_bytes(8, "big"), 1))
+        bound = client.position_bound_after("counts", {written: 4}, SOON)
+        assert bound.position.partition_positions(CHANGELOG)[elsewhere] == 0
 
 
 def test_a_query_waits_for_its_bound_and_no_longer(make: Make, world: FakeWorld) -> None:
@@ -358,6 +378,79 @@ def test_a_client_that_does_not_run_has_no_answers(make: Make, world: FakeWorld,
             call("count")
     with pytest.raises(wanted):
         client.sql("from counts")
+
+
+class Sharing:
+    """A client that runs two of four partitions, each on a thread of its own; and the rest of it."""
+
+    def __init__(self) -> None:
+        self.config = self
+        self.application_id = "app"
+        self.topics = self
+        self.asked: list[list[TopicPartition]] = []
+        self.commits: dict[TopicPartition, int] = {}
+        self.away = False
+        self.told: list[str] = []
+
+    def metadata(self) -> tuple[ThreadMetadata, ...]:
+        return tuple(
+            ThreadMetadata(
+                str(number),
+                "RUNNING",
+                pipelines=(
+                    PipelineMetadata("p0", running=True, position={TopicPartition("lines", number): 5}),
+                ),
+            )
+            for number in range(2)
+        )
+
+    def finish(self, pipeline: str) -> None:
+        self.told.append(pipeline)
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        assert group == "app"
+        self.asked.append(wanted := list(partitions))
+        if self.away:
+            raise StreamsException("nobody answers")
+        return {at: self.commits[at] for at in wanted if at in self.commits}
+
+
+def test_what_a_pipeline_has_finished_is_that_of_all_its_tasks() -> None:
+    """Of those here as they say, and of others as they have committed; asked for now and then, and only if
+    they matter."""
+    every = [TopicPartition("lines", number) for number in range(4)]
+    client, clock = Sharing(), ManualClock()
+    progress = _Progress(client, client, clock, 1.0, lambda: None)  # type: ignore[arg-type]
+    assert progress.finished("p0", dict.fromkeys(every[:2], 6)) == dict.fromkeys(every[:2], 5)
+    assert client.asked == []
+    client.commits = {every[3]: 7}
+    for _ in range(3):
+        found = progress.finished("p0", dict.fromkeys(every, 6))
+        assert [found[at] for at in every] == [5, 5, 0, 7]
+    assert client.asked == [every[2:]]
+    client.commits = {every[2]: 9, every[3]: 8}
+    clock.advance(1)
+    found = progress.finished("p0", dict.fromkeys(every, 6))
+    assert [found[at] for at in every] == [5, 5, 9, 8]
+    assert client.told == []
+
+
+def test_commits_that_a_client_cannot_ask_for_since_it_ends_are_no_failure_of_the_cluster() -> None:
+    """That it ends is the reason; else the cluster is."""
+    client, clock = Sharing(), ManualClock()
+    client.away = True
+    ended: list[BaseException] = []
+
+    def raise_if_ended() -> None:
+        if ended:
+            raise ended[0]
+
+    progress = _Progress(client, client, clock, 1.0, raise_if_ended)  # type: ignore[arg-type]
+    with pytest.raises(StreamsException, match="nobody answers"):
+        progress.finished("p0", {TopicPartition("lines", 2): 1})
+    ended.append(StateStoreNotAvailableException("it closes"))
+    with pytest.raises(StateStoreNotAvailableException, match="it closes"):
+        progress.finished("p0", {TopicPartition("lines", 2): 1})
 
 
 class Batching:

@@ -336,14 +336,45 @@ def test_partitions_that_are_added_are_the_clients_too(member: Make, world: Fake
     client = member("A")
     running(client)
     membership = world.membership_of("A")
-    assignment = world.group.assignments[membership.member_id]
-    assert len(list(membership.member.partitions(assignment))) == 3
+
+    def named() -> list[TopicPartition]:
+        assignment = world.group.assignments[membership.member_id]
+        return list(membership.member.partitions(assignment))
+
+    assert len(named()) == 3
     world.topics.grow("lines", 5)
     look(client)
-    wait_until(lambda: len(list(membership.member.partitions(assignment))) == 5, "five partitions", SOON_S)
-    assert list(membership.member.partitions(assignment))[-1] == TopicPartition("lines", 4)
+    wait_until(lambda: len(named()) == 5, "five partitions", SOON_S)
+    assert named() == [TopicPartition("lines", number) for number in range(5)]
+    wait_until(lambda: world.engine.partitions("p0") == [set(range(5))], "it runs them", SOON_S)
     wait_for_state(client, State.RUNNING)
     assert client.failures == ()
+
+
+def test_joined_topics_may_grow_one_after_the_other(
+    member: Make, world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Records with the same key are in different partitions until both have grown; then both are read."""
+    for name in ("orders", "users"):
+        world.topics.add(name, 2)
+    builder = StreamsBuilder()
+    builder.stream("orders").join(builder.table("users"), lambda order, user: order).to("out")
+    client = member("A", builder.build())
+    running(client)
+    assert world.shares("p0") == {"A": {0, 1}}
+    for name in ("orders", "users"):
+        world.topics.grow(name, 4)
+        look(client)
+
+        def is_known(name: str = name) -> bool:
+            plan = client._owner.state.plan
+            return plan is not None and plan.sources[name].partitions == 4
+
+        wait_until(is_known, "the client knows it", SOON_S)
+    wait_until(lambda: world.shares("p0") == {"A": {0, 1, 2, 3}}, "both are read", SOON_S)
+    wait_for_state(client, State.RUNNING)
+    assert client.failures == ()
+    assert "could not be handled" not in caplog.text
 
 
 # --- what else is in the way -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import settings
@@ -11,10 +12,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from test_assignment import part
 from tiers import examples
 
-from millstream.runtime.state.assignment import Share, StorePart, Thing
+from millstream.model import TaskId
+from millstream.runtime.state.assignment import Share, StorePart
 from millstream.runtime.state.roster import Roster, next_index
 
-LOST = Share(("(lost)",))
+LOST = Share((TaskId(9, 9),))
+
+
+def things(share: Share) -> set[tuple[str, object]]:
+    """What it runs and what it stores."""
+    return {("runs", task) for task in share.runs} | {("stores", each.changelog) for each in share.parts}
 
 
 class Office:
@@ -30,10 +37,10 @@ class Office:
         return self.value.held
 
     def change(self, value: Roster) -> None:
-        before, self.value = self.value.held.things, value
+        before, self.value = things(self.value.held), value
         self.share_out()
         self.value.check()
-        if before - self.value.held.things:
+        if before - things(self.value.held):
             self.on_let_go()
 
     def share_out(self) -> None:
@@ -53,8 +60,8 @@ class Office:
     def gone(self, name: str) -> None:
         self.change(self.value.gone(name))
 
-    def assign(self, pipelines: Sequence[str], parts: Sequence[StorePart]) -> None:
-        self.change(self.value.assigning(pipelines, parts))
+    def assign(self, runs: Sequence[TaskId], parts: Sequence[StorePart]) -> None:
+        self.change(self.value.assigning(runs, parts))
 
     def end(self) -> None:
         self.value = self.value.ending()
@@ -90,7 +97,10 @@ class Worker:
         share, _ = self.inbox.pop(0)
         if share is LOST:
             share = Share((), self.has.parts)
-        self.has = self.has.without(self.has.things - share.things)
+        self.has = Share(
+            tuple(task for task in self.has.runs if task in share.runs),
+            tuple(each for each in self.has.parts if each in share.parts),
+        )
         self.office.settled(self.name, share, self.tickets.pop(0))
         self.has = self.has.joined(share)
 
@@ -101,6 +111,9 @@ class Worker:
 
 
 PARTS = tuple(part(0, number) for number in range(4))
+RUNS = tuple(each.task_id for each in PARTS)
+OTHERS = (TaskId(1, 0), TaskId(1, 1))
+"""Tasks of another pipeline, without stores."""
 
 
 def crew(roster: Office, *names: str) -> list[Worker]:
@@ -116,16 +129,16 @@ def test_nothing_is_given_before_an_assignment() -> None:
     (a,) = crew(roster, "a-1")
     roster.share_out()
     assert a.inbox == []
-    roster.assign(["p0"], PARTS)
-    assert a.inbox == [(Share(("p0",), PARTS), {})]
+    roster.assign(RUNS, PARTS)
+    assert a.inbox == [(Share(RUNS, PARTS), {})]
 
 
 def test_even_an_empty_share_is_given() -> None:
     """A thread without work is RUNNING."""
     roster = Office()
     a, b = crew(roster, "a-1", "a-2")
-    roster.assign(["p0"], ())
-    assert a.inbox == [(Share(("p0",)), {})]
+    roster.assign(RUNS[:1], ())
+    assert a.inbox == [(Share(RUNS[:1]), {})]
     assert b.inbox == [(Share(), {})]
 
 
@@ -133,7 +146,7 @@ def test_what_moves_is_given_when_the_other_has_let_go() -> None:
     """A store is locked by one thread, a query runs once."""
     roster = Office()
     (a,) = crew(roster, "a-1")
-    roster.assign(["p0"], PARTS)
+    roster.assign(RUNS, PARTS)
     a.work()
     (b,) = crew(roster, "a-2")
     roster.share_out()
@@ -142,9 +155,9 @@ def test_what_moves_is_given_when_the_other_has_let_go() -> None:
     assert len(a.inbox) == 1
     a.work()
     b.work()
-    assert a.has.things | b.has.things == Share(("p0",), PARTS).things
-    assert not a.has.things & b.has.things
-    assert len(b.has.things) == 2
+    assert things(a.has) | things(b.has) == things(Share(RUNS, PARTS))
+    assert not things(a.has) & things(b.has)
+    assert len(b.has.tasks) == 2
 
 
 def test_an_heir_gets_all_that_the_one_before_it_had() -> None:
@@ -152,7 +165,7 @@ def test_an_heir_gets_all_that_the_one_before_it_had() -> None:
     share."""
     roster = Office()
     a, b = crew(roster, "a-1", "a-2")
-    roster.assign(["p0", "p1"], PARTS)
+    roster.assign(RUNS + OTHERS, PARTS)
     a.work(), b.work()
     had = a.has
     c = Worker("a-3", roster)
@@ -170,7 +183,7 @@ def test_an_heir_of_an_heir_inherits_too() -> None:
     """A replacement may fail before it began."""
     roster = Office()
     (a,) = crew(roster, "a-1")
-    roster.assign(["p0"], PARTS)
+    roster.assign(RUNS, PARTS)
     a.work()
     b, c = Worker("a-2", roster), Worker("a-3", roster)
     roster.add(b, instead_of="a-1")
@@ -181,81 +194,93 @@ def test_an_heir_of_an_heir_inherits_too() -> None:
     assert c.inbox == []
     roster.gone("a-1")
     c.work()
-    assert c.has == Share(("p0",), PARTS)
+    assert c.has == Share(RUNS, PARTS)
 
 
 def test_a_pipeline_is_held_back() -> None:
     """Its next holder learns until when, once."""
     roster = Office()
     (a,) = crew(roster, "a-1")
-    roster.assign(["p0", "p1"], ())
+    roster.assign((RUNS[0], OTHERS[0]), ())
     a.work()
     roster.hold_back({"p0": 17.0})
     b = Worker("a-2", roster)
     roster.add(b, instead_of="a-1")
     roster.retire("a-1")
     roster.gone("a-1")
-    assert b.inbox == [(Share(("p0", "p1")), {"p0": 17.0})]
+    assert b.inbox == [(Share((RUNS[0], OTHERS[0])), {"p0": 17.0})]
 
 
 def test_after_a_loss_everybody_is_given_a_share_anew() -> None:
     """Shares are sent even if they are the same."""
     roster = Office()
     (a,) = crew(roster, "a-1")
-    roster.assign(["p0"], PARTS)
+    roster.assign(RUNS, PARTS)
     a.work()
     roster.unassign()
     a.work()
     assert a.has == Share((), PARTS)
     roster.share_out()
     assert a.inbox == []
-    roster.assign(["p0"], PARTS)
-    assert a.inbox == [(Share(("p0",), PARTS), {})]
+    roster.assign(RUNS, PARTS)
+    assert a.inbox == [(Share(RUNS, PARTS), {})]
 
 
 def test_what_another_client_took_is_given_again_when_it_is_assigned_again() -> None:
-    """A checkpoint that was claimed by somebody else."""
+    """Tasks that somebody else has taken over."""
     told: list[int] = []
     roster = Office(lambda: told.append(1))
     (a,) = crew(roster, "a-1")
-    roster.assign(["p0"], PARTS)
+    roster.assign(RUNS, PARTS)
     a.work()
     roster.drop("a-1", "p0")
     assert roster.held.pipelines == ()
     assert told == [1]
-    roster.assign(["p0"], PARTS)
+    roster.assign(RUNS, PARTS)
     a.work()
     assert roster.held.pipelines == ("p0",)
 
 
 def test_what_a_thread_lets_go_of_while_the_client_closes_goes_to_nobody() -> None:
-    """Otherwise another thread would start the pipeline that has failed, only to stop it."""
+    """Otherwise another thread would start the tasks that have failed, only to stop them."""
     roster = Office()
     a, b = crew(roster, "a-1", "b-2")
-    roster.assign(["p0"], PARTS)
+    roster.assign(RUNS, PARTS)
     a.work()
     b.work()
-    failed, other = (a, b) if "p0" in a.has.pipelines else (b, a)
+    had = b.has
     roster.end()
-    roster.gone(failed.name)
-    roster.assign(["p0"], PARTS)
-    other.work()
-    assert other.has.pipelines == ()
-    assert roster.held == other.has
+    roster.gone(a.name)
+    roster.assign(RUNS, PARTS)
+    b.work()
+    assert roster.held == b.has == had
 
 
 def test_letting_go_is_told() -> None:
     """The group may be waiting for it."""
-    told: list[frozenset[Thing]] = []
-    roster = Office(lambda: told.append(roster.held.things))
+    told: list[set[tuple[str, object]]] = []
+    roster = Office(lambda: told.append(things(roster.held)))
     (a,) = crew(roster, "a-1")
-    roster.assign(["p0"], PARTS)
+    roster.assign(RUNS, PARTS)
     a.work()
     assert told == []
     roster.assign([], PARTS[:1])
-    assert roster.held.things == Share(("p0",), PARTS).things
+    assert things(roster.held) == things(Share(RUNS, PARTS))
     a.work()
-    assert told == [Share((), PARTS[:1]).things]
+    assert told == [things(Share((), PARTS[:1]))]
+
+
+def test_a_task_that_no_longer_runs_stays_with_its_store() -> None:
+    """Another client is to run it, and this one still answers queries."""
+    roster = Office()
+    a, b = crew(roster, "a-1", "a-2")
+    roster.assign(RUNS, PARTS)
+    a.work(), b.work()
+    before = a.has
+    roster.assign(RUNS[2:], PARTS)
+    a.work(), b.work()
+    assert a.has == replace(before, runs=tuple(task for task in before.runs if task in RUNS[2:]))
+    assert roster.value.is_settled
 
 
 @pytest.mark.parametrize(
@@ -291,9 +316,9 @@ class RosterMachine(RuleBasedStateMachine):
             self.make()
             self.roster.share_out()
 
-    @rule(pipelines=st.integers(0, 3), parts=st.integers(0, 4))
-    def assign(self, pipelines: int, parts: int) -> None:
-        self.roster.assign([f"p{number}" for number in range(pipelines)], PARTS[:parts])
+    @rule(runs=st.sets(st.sampled_from(RUNS + OTHERS)), parts=st.integers(0, 4))
+    def assign(self, runs: set[TaskId], parts: int) -> None:
+        self.roster.assign(sorted(runs), PARTS[:parts])
 
     @rule(data=st.data())
     def work(self, data: st.DataObject) -> None:
@@ -326,12 +351,12 @@ class RosterMachine(RuleBasedStateMachine):
 
     @invariant()
     def one_holder(self) -> None:
-        seen: dict[Thing, str] = {}
+        seen: dict[TaskId, str] = {}
         for worker in [*self.workers, *self.dying] if hasattr(self, "workers") else []:
-            for thing in worker.has.things:
-                assert thing not in seen, f"{thing} is with {seen[thing]} and {worker.name}"
-                seen[thing] = worker.name
-                assert thing in self.roster.held.things
+            for task in worker.has.tasks:
+                assert task not in seen, f"{task} is with {seen[task]} and {worker.name}"
+                seen[task] = worker.name
+            assert things(worker.has) <= things(self.roster.held)
 
     def teardown(self) -> None:
         """When everybody has done what they were given, all of the work is held, and nothing else."""
@@ -341,13 +366,13 @@ class RosterMachine(RuleBasedStateMachine):
             worker = self.dying.pop()
             worker.has = Share()
             self.roster.gone(worker.name)
-        self.roster.assign(["p0", "p1"], PARTS)
+        self.roster.assign(RUNS + OTHERS, PARTS)
         for _ in range(20):
             for worker in self.workers:
                 worker.work()
         self.roster.value.check()
-        held = frozenset().union(*(worker.has.things for worker in self.workers))
-        assert held == (Share(("p0", "p1"), PARTS).things if self.workers else frozenset())
+        held = set().union(*(things(worker.has) for worker in self.workers))
+        assert held == (things(Share(RUNS + OTHERS, PARTS)) if self.workers else set())
 
 
 TestRosterMachine = RosterMachine.TestCase

@@ -142,7 +142,7 @@ def closing_waits_for_spark(patch: pytest.MonkeyPatch) -> None:
 
 
 def nonsense_of_the_leader_is_taken_for_work(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(coordination, "unknown_work", lambda assignment, pipelines, tasks: None)
+    patch.setattr(coordination, "unknown_work", lambda assignment, tasks: None)
 
 
 def the_group_does_not_agree_again_after_an_error(patch: pytest.MonkeyPatch) -> None:

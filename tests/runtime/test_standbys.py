@@ -398,7 +398,9 @@ def test_the_standby_listener_hears_of_standbys_alone(member: Make, world: FakeW
     wait_until(lambda: len(active(second)) == 3, "all are active", SOON_S)
     for number in kept:
         suspended = ("suspended", "counts", later[number], later[number], SuspendReason.PROMOTED)
-        assert updates.told[number][-1] == suspended
+        wait_until(
+            lambda number=number, last=suspended: updates.told[number][-1] == last, "it is active now", SOON_S
+        )
 
 
 # --- where is my key ---------------------------------------------------------------------------------------

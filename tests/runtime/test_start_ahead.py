@@ -38,7 +38,9 @@ def test_spark_starts_while_a_client_that_is_alone_joins(member: Make, world: Fa
 
 
 def test_a_client_that_joins_others_starts_no_spark(member: Make, world: FakeWorld) -> None:
-    """It will perhaps have nothing to run."""
+    """It will perhaps have nothing to run: here there is one task."""
+    world.topics.remove("lines")
+    world.topics.add("lines", 1)
     first = member("A")
     running(first)
     second: KafkaStreams = member("B")
@@ -52,6 +54,8 @@ def test_a_client_that_joins_others_starts_no_spark(member: Make, world: FakeWor
 def test_spark_that_was_started_for_nothing_ends(member: Make, world: FakeWorld) -> None:
     """Two that start at once may each take themselves to be alone. Later it starts as it would have."""
     world.tells_members = False
+    world.topics.remove("lines")
+    world.topics.add("lines", 1)
     first = member("A")
     running(first)
     world.group.hold()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -30,18 +30,33 @@ from millstream.topology.nodes import Store
 
 S = ThreadState
 SOON_S = 20.0
+P0, P1, P2 = TaskId(0, 0), TaskId(1, 0), TaskId(2, 0)
 PART = StorePart(TaskId(0, 0), Store("counts"), TopicPartition("app-counts-changelog", 0))
 
 
 class FakePipeline:
-    def __init__(self, name: str, supplies: FakeSupplies, on_end: Callable[[PipelineEnd], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        partitions: Collection[int],
+        supplies: FakeSupplies,
+        on_end: Callable[[PipelineEnd], None],
+    ) -> None:
         self.name, self.supplies, self.on_end = name, supplies, on_end
+        self.partitions = set(partitions)
 
     def stop(self) -> None:
         self.supplies.did.append(f"stop {self.name}")
         if self.supplies.stop_error is not None:
             raise self.supplies.stop_error
         self.on_end(PipelineEnd(self.name, None))
+
+    def assign(self, partitions: Collection[int]) -> bool:
+        self.supplies.did.append(f"assign {self.name} {sorted(partitions)}")
+        self.supplies.assigning.set()
+        assert self.supplies.may_assign.wait(SOON_S)
+        self.partitions = set(partitions)
+        return self.supplies.releases
 
     def metadata(self) -> PipelineMetadata:
         return PipelineMetadata(self.name, running=True, lag={TopicPartition("logs-2", 1): 5})
@@ -93,6 +108,9 @@ class FakeSupplies:
         self.updater_has_restored = self.at_once = False
         self.may_open = threading.Event()
         self.may_open.set()
+        self.releases = True
+        self.assigning, self.may_assign = threading.Event(), threading.Event()
+        self.may_assign.set()
         self.restored: Callable[[], None] = lambda: None
         self.on_restored: Callable[[TopicPartition], None] = lambda partition: None
         self.on_failure: Callable[[BaseException], None] = lambda error: None
@@ -116,11 +134,13 @@ class FakeSupplies:
         self.on_failure, self.on_restored = on_failure, on_restored
         return FakeUpdater(self)
 
-    def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+    def start_pipeline(
+        self, name: str, partitions: Collection[int], on_end: Callable[[PipelineEnd], None]
+    ) -> RunningPipeline:
         if self.start_error is not None:
             raise self.start_error
         self.did.append(f"start {name}")
-        self.pipelines.append(FakePipeline(name, self, on_end))
+        self.pipelines.append(FakePipeline(name, partitions, self, on_end))
         return self.pipelines[-1]
 
     def reads(self, pipeline: str, topics: Iterable[str]) -> bool:
@@ -172,6 +192,7 @@ class Lone:
         self.states: list[ThreadState] = []
         self.failures: list[StreamsException] = []
         self.at_failure: list[tuple[bool, list[str]]] = []
+        self.at_settling: list[list[str]] = []
         self.handler_error: BaseException | None = None
         self.thread = StreamThread(
             "app-StreamThread-1",
@@ -188,6 +209,7 @@ class Lone:
             case ThreadMoved(_, state):
                 self.states.append(state)
             case Settled(_, share, ticket):
+                self.at_settling.append(list(self.supplies.did))
                 self.supplies.settledness.append((share, ticket))
             case PipelineMigrated(_, pipeline, _):
                 self.supplies.migrated.append(pipeline)
@@ -198,8 +220,8 @@ class Lone:
         if self.handler_error is not None:
             raise self.handler_error
 
-    def give(self, *pipelines: str, parts: tuple[StorePart, ...] = (), ticket: int = 1) -> None:
-        self.thread.give(Share(pipelines, parts), {}, ticket)
+    def give(self, *runs: TaskId, parts: tuple[StorePart, ...] = (), ticket: int = 1) -> None:
+        self.thread.give(Share(runs, parts), {}, ticket)
 
     def until(self, state: ThreadState) -> None:
         assert self.thread._machine.wait_until({state}, SOON_S), f"{self.thread.state}: {self.states}"
@@ -245,14 +267,14 @@ def test_stop_without_a_start(lone: Lone) -> None:
 def test_the_states_of_a_thread_that_is_given_work(lone: Lone) -> None:
     """Source: StreamThreadTest.shouldChangeStateInRebalanceListener."""
     lone.thread.start()
-    lone.give("p0", parts=(PART,), ticket=7)
+    lone.give(P0, parts=(PART,), ticket=7)
     lone.until(S.PARTITIONS_ASSIGNED)
     wait_until(lambda: lone.supplies.did == ["show store", "start p0"], "all is started", SOON_S)
     assert lone.thread.state is S.PARTITIONS_ASSIGNED  # the store is not restored yet
     lone.supplies.restored()
     lone.until(S.RUNNING)
     assert lone.states == [S.STARTING, S.PARTITIONS_REVOKED, S.PARTITIONS_ASSIGNED, S.RUNNING]
-    assert lone.supplies.settledness == [(Share(("p0",), (PART,)), 7)]
+    assert lone.supplies.settledness == [(Share((P0,), (PART,)), 7)]
 
 
 def test_a_thread_with_nothing_to_do_is_running_too(lone: Lone) -> None:
@@ -265,12 +287,12 @@ def test_a_thread_with_nothing_to_do_is_running_too(lone: Lone) -> None:
 def test_what_is_not_in_a_new_share_is_let_go_of_first(lone: Lone) -> None:
     """Queries before stores, and both before what is new; what stays goes on untouched."""
     lone.thread.start()
-    lone.give("p0", "p1", parts=(PART,))
+    lone.give(P0, P1, parts=(PART,))
     wait_until(lambda: "start p1" in lone.supplies.did, "started", SOON_S)
     lone.supplies.restored()
     lone.until(S.RUNNING)
     lone.supplies.did.clear()
-    lone.give("p1", "p2", ticket=2)
+    lone.give(P1, P2, ticket=2)
     wait_until(lambda: "start p2" in lone.supplies.did, "started", SOON_S)
     assert lone.supplies.did == ["stop p0", "hide store", "remove from updater", "start p2"]
     assert not lone.supplies.stores[0].is_open
@@ -281,7 +303,7 @@ def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
 ) -> None:
     """Once, with what was not read; and once more with what has come in the topic's place."""
     lone.thread.start()
-    lone.give("p0", "p1")
+    lone.give(P0, P1)
     lone.until(S.RUNNING)
     lone.supplies.did.clear()
     lone.supplies.lost_topics, lone.supplies.known_lost = ("logs-2",), 1
@@ -307,7 +329,7 @@ def test_a_pipeline_whose_pattern_has_lost_a_topic_is_run_anew(
 def test_a_query_that_meets_a_lost_topic_of_its_pattern_first_is_run_anew(lone: Lone) -> None:
     """It is no failure; the same error with nothing lost since is one."""
     lone.thread.start()
-    lone.give("p0", "p1")
+    lone.give(P0, P1)
     lone.until(S.RUNNING)
     lone.supplies.did.clear()
     gone = MissingSourceTopicException("gone", ("logs-2",))
@@ -327,7 +349,7 @@ def test_a_failure_is_told_on_the_thread_before_it_lets_go_of_anything(lone: Lon
     Source: StreamThreadTest.shouldRecordFailedStreamThread.
     """
     lone.thread.start()
-    lone.give("p0", "p1", parts=(PART,))
+    lone.give(P0, P1, parts=(PART,))
     wait_until(lambda: "start p1" in lone.supplies.did, "started", SOON_S)
     error = PipelineException("poison", pipeline="p0")
     lone.supplies.pipelines[0].on_end(PipelineEnd("p0", error))
@@ -348,7 +370,7 @@ def test_whatever_goes_wrong_is_told_as_a_streams_exception(
     if where == "start":
         lone.supplies.start_error = error
     lone.thread.start()
-    lone.give("p0", parts=(PART,))
+    lone.give(P0, parts=(PART,))
     if where == "updater":
         wait_until(lambda: "start p0" in lone.supplies.did, "started", SOON_S)
         lone.supplies.on_failure(error)
@@ -362,7 +384,7 @@ def test_what_does_not_close_keeps_nothing_else_open(lone: Lone, caplog: pytest.
     """It is logged."""
     lone.supplies.stop_error = OSError("cannot stop")
     lone.thread.start()
-    lone.give("p0", "p1", parts=(PART,))
+    lone.give(P0, P1, parts=(PART,))
     wait_until(lambda: "start p1" in lone.supplies.did, "started", SOON_S)
     lone.thread.stop()
     lone.ended()
@@ -375,7 +397,7 @@ def test_even_a_decision_that_fails_leaves_nothing_open(lone: Lone) -> None:
     """It would be a bug of ours; the client then closes, because nobody decided that the thread ends."""
     lone.handler_error = RuntimeError("a bug")
     lone.thread.start()
-    lone.give("p0", parts=(PART,))
+    lone.give(P0, parts=(PART,))
     wait_until(lambda: "start p0" in lone.supplies.did, "started", SOON_S)
     lone.thread.fail(StreamsException("x"))
     lone.ended()
@@ -384,14 +406,14 @@ def test_even_a_decision_that_fails_leaves_nothing_open(lone: Lone) -> None:
 def test_the_end_of_a_run_that_was_stopped_is_no_news(lone: Lone) -> None:
     """Spark may tell late of a query that was started anew since."""
     lone.thread.start()
-    lone.give("p0")
+    lone.give(P0)
     lone.until(S.RUNNING)
     lone.thread.pause(True)
     wait_until(lambda: "stop p0" in lone.supplies.did, "stopped", SOON_S)
     lone.thread.pause(False)
     wait_until(lambda: lone.supplies.did.count("start p0") == 2, "started anew", SOON_S)
     lone.supplies.pipelines[0].on_end(PipelineEnd("p0", PipelineException("late", pipeline="p0")))
-    lone.give("p0", ticket=2)  # comes after it
+    lone.give(P0, ticket=2)  # comes after it
     wait_until(lambda: lone.supplies.settledness[-1][1] == 2, "the next event", SOON_S)
     assert lone.failures == []
     assert lone.thread.metadata().pipelines[0].running
@@ -400,7 +422,7 @@ def test_the_end_of_a_run_that_was_stopped_is_no_news(lone: Lone) -> None:
 def test_a_lost_thread_stops_its_queries_and_keeps_its_stores(lone: Lone) -> None:
     """Stores are views and harm nobody; a query would do another client's work (D5)."""
     lone.thread.start()
-    lone.give("p0", parts=(PART,))
+    lone.give(P0, parts=(PART,))
     wait_until(lambda: "start p0" in lone.supplies.did, "started", SOON_S)
     lone.supplies.restored()
     lone.until(S.RUNNING)
@@ -415,7 +437,7 @@ def test_a_pipeline_waits_until_its_time_and_the_others_do_not(lone: Lone) -> No
     """`waiting` says until when; a thread that waits is not RUNNING."""
     lone.thread.start()
     until = SystemClock().now() + 600
-    lone.thread.give(Share(("p0", "p1"), ()), {"p0": until}, 1)
+    lone.thread.give(Share((P0, P1), ()), {"p0": until}, 1)
     wait_until(lambda: lone.supplies.did == ["start p1"], "the other one", SOON_S)
     assert lone.thread.waiting == {"p0": until}
     assert lone.thread.state is S.PARTITIONS_ASSIGNED
@@ -430,7 +452,7 @@ def test_a_pipeline_that_migrated_is_dropped_and_no_failure(when: str, lone: Lon
     error = TaskMigratedException("claimed")
     if when == "at its start":
         lone.supplies.start_error = error
-    lone.give("p0")
+    lone.give(P0)
     if when == "later":
         lone.until(S.RUNNING)
         lone.supplies.pipelines[0].on_end(PipelineEnd("p0", error))
@@ -443,7 +465,7 @@ def test_a_pipeline_that_migrated_is_dropped_and_no_failure(when: str, lone: Lon
 def test_queries_that_read_what_has_grown_are_restarted(lone: Lone) -> None:
     """Unless they are not running: they find it when they start."""
     lone.thread.start()
-    lone.give("p0", "p1")
+    lone.give(P0, P1)
     lone.until(S.RUNNING)
     lone.thread.grow(frozenset({"in-2"}))
     wait_until(lambda: lone.supplies.did[-2:] == ["stop p0", "start p0"], "it is restarted", SOON_S)
@@ -459,14 +481,16 @@ def test_a_stop_between_two_starts_leaves_the_second_one_out(lone: Lone) -> None
     inside, go_on = threading.Event(), threading.Event()
     start = lone.supplies.start_pipeline
 
-    def slow(name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
+    def slow(
+        name: str, partitions: Collection[int], on_end: Callable[[PipelineEnd], None]
+    ) -> RunningPipeline:
         inside.set()
         assert go_on.wait(SOON_S)
-        return start(name, on_end)
+        return start(name, partitions, on_end)
 
     lone.supplies.start_pipeline = slow  # type: ignore[method-assign]
     lone.thread.start()
-    lone.give("p0", "p1")
+    lone.give(P0, P1)
     assert inside.wait(SOON_S)
     lone.thread.stop()
     go_on.set()
@@ -475,20 +499,79 @@ def test_a_stop_between_two_starts_leaves_the_second_one_out(lone: Lone) -> None
 
 
 def test_a_pipeline_that_it_keeps_goes_on(lone: Lone) -> None:
-    """A new share with the same pipeline in it, and other tasks: the query is neither stopped nor started."""
+    """A new share with the same task in it, and its store: the query is neither stopped nor started, and its
+    partitions are the same."""
     lone.thread.start()
-    lone.give("p0", ticket=1)
+    lone.give(P0, ticket=1)
     lone.until(S.RUNNING)
-    lone.give("p0", parts=(PART,), ticket=2)
+    lone.give(P0, parts=(PART,), ticket=2)
     wait_until(lambda: "show store" in lone.supplies.did, "the store is open", SOON_S)
     lone.supplies.restored()
     lone.until(S.RUNNING)
     assert lone.supplies.did == ["start p0", "show store"]
-    lone.give("p0", ticket=3)
+    lone.give(P0, ticket=3)
     wait_until(lambda: len(lone.supplies.settledness) == 3, "the third share", SOON_S)
     lone.until(S.RUNNING)
-    assert lone.supplies.did.count("start p0") == 1
-    assert "stop p0" not in lone.supplies.did
+    assert [each for each in lone.supplies.did if "p0" in each] == ["start p0"]
+
+
+def test_a_query_whose_partitions_change_goes_on(lone: Lone) -> None:
+    """It is told its partitions, all of them, and the other queries hear nothing."""
+    lone.thread.start()
+    lone.give(P0, TaskId(0, 2), P1)
+    lone.until(S.RUNNING)
+    assert [each.partitions for each in lone.supplies.pipelines] == [{0, 2}, {0}]
+    lone.supplies.did.clear()
+    lone.give(TaskId(0, 1), TaskId(0, 2), P1, ticket=2)
+    wait_until(lambda: len(lone.supplies.settledness) == 2, "the second share", SOON_S)
+    lone.until(S.RUNNING)
+    assert lone.supplies.did == ["assign p0 [1, 2]"]
+    assert lone.thread.metadata().active_tasks[0].task_id == TaskId(0, 1)
+    lone.give(P1, ticket=3)
+    wait_until(lambda: len(lone.supplies.settledness) == 3, "the third share", SOON_S)
+    assert lone.supplies.did[1:] == ["stop p0"]  # it has no partition left
+
+
+def test_a_thread_that_loses_partitions_confirms_once_they_are_released(lone: Lone) -> None:
+    """Not before: another thread or client starts their tasks then. Their stores are closed after that."""
+    lone.thread.start()
+    mine = TaskId(0, 1)
+    lone.give(P0, mine, parts=(PART,))
+    wait_until(lambda: "start p0" in lone.supplies.did, "started", SOON_S)
+    lone.supplies.may_assign.clear()
+    lone.supplies.did.clear()
+    lone.give(mine, ticket=2)
+    assert lone.supplies.assigning.wait(SOON_S)
+    assert lone.supplies.did == ["assign p0 [1]"]
+    assert [ticket for _, ticket in lone.supplies.settledness] == [1]
+    assert lone.thread.share == Share((P0, mine), (PART,))
+    assert lone.thread.state is S.PARTITIONS_REVOKED
+    lone.supplies.may_assign.set()
+    wait_until(lambda: len(lone.supplies.settledness) == 2, "it confirms", SOON_S)
+    assert lone.supplies.settledness[1] == (Share((mine,)), 2)
+    assert lone.supplies.did == ["assign p0 [1]", "hide store", "remove from updater"]
+
+
+def test_a_query_that_does_not_release_partitions_in_time_is_restarted(
+    lone: Lone, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only that one, with the partitions that it keeps; the thread confirms once it has stopped."""
+    lone.thread.start()
+    mine = TaskId(0, 1)
+    lone.give(P0, mine, P1, TaskId(1, 1))
+    lone.until(S.RUNNING)
+    lone.supplies.did.clear()
+    lone.supplies.releases = False
+    with caplog.at_level(logging.WARNING):
+        lone.give(mine, P1, TaskId(1, 1), ticket=2)
+        wait_until(lambda: "start p0" in lone.supplies.did, "started again", SOON_S)
+    lone.until(S.RUNNING)
+    assert lone.supplies.did == ["assign p0 [1]", "stop p0", "start p0"]
+    assert lone.at_settling[1] == ["assign p0 [1]", "stop p0"]
+    assert lone.supplies.pipelines[-1].partitions == {1}
+    assert "pipeline p0: what moves has not committed in time; it is restarted" in caplog.text
+    assert lone.failures == []
+    assert [each.running for each in lone.thread.metadata().pipelines] == [True, True]
 
 
 # --- standbys ----------------------------------------------------------------------------------------------
@@ -514,10 +597,10 @@ def test_a_thread_tells_how_long_it_has_been_opening_stores(lone: Lone) -> None:
 def test_a_standby_is_nothing_to_wait_for(lone: Lone) -> None:
     """RUNNING before it is warm; and then it is not up to date as an active one is, but warm."""
     lone.thread.start()
-    lone.give("p0", parts=(STANDBY,))
+    lone.give(P1, parts=(STANDBY,))
     lone.until(S.RUNNING)
-    assert lone.supplies.did == ["show store", "start p0"]
-    assert lone.thread.metadata().active_tasks == ()
+    assert lone.supplies.did == ["show store", "start p1"]
+    assert [task.task_id for task in lone.thread.metadata().active_tasks] == [P1]
     assert [task.task_id for task in lone.thread.metadata().standby_tasks] == [TaskId(0, 0)]
     lone.supplies.restored()
     assert lone.supplies.did[-1] == "warm 0_0"

@@ -1,17 +1,14 @@
-"""Which thread gets which pipelines and tasks. Pure: the same input always gives the same result."""
+"""Which thread gets which tasks. Pure: the same input always gives the same result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from millstream.model import TaskId, TopicPartition
 from millstream.topology.nodes import Store
 
 __all__ = ["Share", "StorePart", "share_out"]
-
-Thing = str | TaskId
-"""A unit of work for a thread: a pipeline, by its name, or a task."""
 
 
 @dataclass(frozen=True)
@@ -30,72 +27,79 @@ class StorePart:
 
 @dataclass(frozen=True)
 class Share:
-    """What one thread owns: pipelines by name, and parts of stores by task."""
+    """What one thread owns: the tasks that it runs, and parts of stores, of these tasks and of standbys."""
 
-    pipelines: tuple[str, ...] = ()
+    runs: tuple[TaskId, ...] = ()
     parts: tuple[StorePart, ...] = ()
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
-        """The tasks of its parts, active and standby, sorted."""
-        return tuple(sorted({part.task_id for part in self.parts}))
+        """All of its tasks, sorted."""
+        return tuple(sorted({*self.runs, *(part.task_id for part in self.parts)}))
+
+    @property
+    def pipelines(self) -> tuple[str, ...]:
+        """The pipelines of the tasks that it runs, in their order."""
+        return tuple(dict.fromkeys(task.pipeline for task in self.runs))
+
+    def partitions(self, pipeline: str) -> frozenset[int]:
+        """The partitions that it runs of a pipeline."""
+        return frozenset(task.partition for task in self.runs if task.pipeline == pipeline)
 
     @property
     def active_tasks(self) -> tuple[TaskId, ...]:
         """The active tasks, sorted."""
-        return tuple(sorted({part.task_id for part in self.parts if not part.standby}))
+        stored = {part.task_id for part in self.parts if not part.standby}
+        return tuple(sorted(stored.union(self.runs)))
 
     @property
     def standby_tasks(self) -> tuple[TaskId, ...]:
         """The standby tasks, sorted."""
         return tuple(sorted({part.task_id for part in self.parts if part.standby}))
 
-    @property
-    def things(self) -> frozenset[Thing]:
-        """Its pipelines and its tasks."""
-        return frozenset((*self.pipelines, *(part.task_id for part in self.parts)))
-
-    def without(self, things: frozenset[Thing]) -> Share:
-        """This share without those things."""
+    def without(self, tasks: Collection[TaskId]) -> Share:
+        """This share without those tasks."""
         return Share(
-            tuple(name for name in self.pipelines if name not in things),
-            tuple(part for part in self.parts if part.task_id not in things),
+            tuple(task for task in self.runs if task not in tasks),
+            tuple(part for part in self.parts if part.task_id not in tasks),
         )
+
+    def not_running(self, pipeline: str) -> Share:
+        """This share without running any task of a pipeline."""
+        return replace(self, runs=tuple(task for task in self.runs if task.pipeline != pipeline))
 
     def joined(self, other: Share) -> Share:
         """The union of two shares."""
         return Share(
-            tuple(dict.fromkeys((*self.pipelines, *other.pipelines))),
+            tuple(sorted({*self.runs, *other.runs})),
             tuple({part.changelog: part for part in (*self.parts, *other.parts)}.values()),
         )
 
 
 def share_out(
-    pipelines: Sequence[str],
-    parts: Sequence[StorePart],
+    work: Share,
     threads: Sequence[str],
-    held: Mapping[str, frozenset[Thing]] | None = None,
+    held: Mapping[str, frozenset[TaskId]] | None = None,
 ) -> dict[str, Share]:
     """A share for each thread, by the thread's name.
 
     The sizes of two shares differ by at most one, and nothing moves without need: a thread keeps what it
-    holds unless that is too much. The rest is distributed, pipelines before tasks, always to the thread with
-    the least. A task stays whole. A standby counts like an active task, because filling it is the same work;
+    holds unless that is too much. The rest is distributed, always to the thread with the least. A task stays
+    whole. A standby counts like an active task, because filling it is the same work;
     so a task that becomes active stays with its thread.
     """
     if not threads:
         return {}
     held = held or {}
-    tasks = sorted({part.task_id for part in parts})
-    wanted: list[Thing] = [*pipelines, *tasks]
+    wanted = work.tasks
     least, more = divmod(len(wanted), len(threads))
-    got: dict[str, list[Thing]] = {name: [] for name in threads}
-    given: set[Thing] = set()
+    got: dict[str, list[TaskId]] = {name: [] for name in threads}
+    given: set[TaskId] = set()
     for name in threads:
-        for thing in wanted:
-            if thing in held.get(name, ()) and thing not in given:
-                got[name].append(thing)
-                given.add(thing)
+        for task in wanted:
+            if task in held.get(name, ()) and task not in given:
+                got[name].append(task)
+                given.add(task)
     # Threads that hold the most keep one more than the least, while such places remain.
     for name in sorted(threads, key=lambda name: -len(got[name])):
         room = least
@@ -103,15 +107,15 @@ def share_out(
             room, more = least + 1, more - 1
         given.difference_update(got[name][room:])
         del got[name][room:]
-    for thing in wanted:
-        if thing not in given:
+    for task in wanted:
+        if task not in given:
             name = min(threads, key=lambda name: len(got[name]))
-            got[name].append(thing)
-    ordered = sorted(parts, key=lambda part: (part.task_id, part.store.name))
+            got[name].append(task)
+    ordered = sorted(work.parts, key=lambda part: (part.task_id, part.store.name))
     return {
         name: Share(
-            pipelines=tuple(each for each in pipelines if each in things),
-            parts=tuple(part for part in ordered if part.task_id in things),
+            runs=tuple(task for task in sorted(work.runs) if task in tasks),
+            parts=tuple(part for part in ordered if part.task_id in tasks),
         )
-        for name, things in got.items()
+        for name, tasks in ((name, set(each)) for name, each in got.items())
     }

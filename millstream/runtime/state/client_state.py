@@ -102,7 +102,7 @@ class Group:
         agreed: the last assignment that was no error; took_part: whether it is the very last one.
         placement: where everything is according to it; None: unknown, or the client is not in its group.
         reports: how often it has reported to the group; the fields `reported_…` are its last report: how many
-            threads, which pipelines it holds, which tasks are up to date, which serdes its stores have.
+            threads, which tasks it runs, which are up to date, which serdes its stores have.
         reported_warm: the tasks that have warmed up since then, and for which a rebalance was requested;
             warm_since: when the first one did that still waits for others.
         agreed_threads: how many threads the group knew of at the last assignment; None: there was none.
@@ -120,7 +120,7 @@ class Group:
     placement: Placement | None = None
     reports: int = 0
     reported_threads: int = 0
-    reported_pipelines: frozenset[str] = frozenset()
+    reported_running: frozenset[TaskId] = frozenset()
     reported_up_to_date: frozenset[TaskId] = frozenset()
     reported_serdes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     reported_warm: frozenset[TaskId] = frozenset()

@@ -8,7 +8,7 @@ group and of the topics.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from millstream.errors import (
@@ -146,7 +146,7 @@ def reported(turn: Turn, event: Reported) -> None:
     turn.set_group(
         reports=turn.state.group.reports + 1,
         reported_threads=event.threads,
-        reported_pipelines=event.pipelines,
+        reported_running=event.running,
         reported_up_to_date=event.up_to_date,
         reported_serdes=event.serdes,
         reported_warm=frozenset(),
@@ -164,7 +164,7 @@ def assigned(turn: Turn, event: Assigned) -> None:
         reaction = react(event.assignment, turn.state.about.client_id)
     if isinstance(reaction, TakeWork):
         tasks = turn.state.plan.tasks if turn.state.plan is not None else ()
-        strange = unknown_work(reaction.assignment, turn.state.about.pipelines, tasks)
+        strange = unknown_work(reaction.assignment, tasks)
         reaction = reaction if strange is None else FailThreads(strange)
     turn.set_group(took_part=isinstance(reaction, TakeWork))
     match reaction:
@@ -190,16 +190,19 @@ def _take_work(turn: Turn, assignment: Assignment, event: Assigned) -> None:
     turn.do(TakeAgreement(assignment))
     turn.say(
         logging.INFO,
-        f"generation {event.generation}: pipelines {_all_of(assignment.pipelines)}, tasks "
-        f"{_all_of(assignment.active)}, standbys {_all_of(assignment.standby)}",
+        f"generation {event.generation}: tasks {_all_of(assignment.active)}, standbys "
+        f"{_all_of(assignment.standby)}"
+        + (f", not yet {_all_of(assignment.withheld)}" if assignment.withheld else ""),
     )
     _warn_too_few(turn, assignment)
     parts = plan.parts_of(assignment.active, assignment.standby) if plan is not None else ()
-    turn.set(roster=turn.state.roster.assigning(assignment.pipelines, parts))
+    runs = [task for task in assignment.runs if task.pipeline in state.about.pipelines]
+    turn.set(roster=turn.state.roster.assigning(runs, parts))
     turn.hand_out()
     turn.report_released()
     report_serdes(turn)
-    if not assignment.pipelines and state.about.keeps_warm and not state.group.kept_warm:
+    coming = any(task.pipeline in state.about.pipelines for task in assignment.warming)
+    if not runs and (state.about.keeps_warm or coming) and not state.group.kept_warm:
         turn.set_group(kept_warm=True)
         turn.do(KeepWarm())
 
@@ -275,17 +278,14 @@ def _let_all_go(turn: Turn) -> None:
     turn.do(*instructions)
 
 
-def unknown_work(
-    assignment: Assignment, pipelines: Collection[str], tasks: Iterable[TaskId]
-) -> TaskAssignmentException | None:
-    """Why an assignment cannot be done here: it names pipelines or subtopologies that this topology lacks.
+def unknown_work(assignment: Assignment, tasks: Iterable[TaskId]) -> TaskAssignmentException | None:
+    """Why an assignment cannot be done here: it names subtopologies that this topology lacks.
 
     A partition that this client does not know yet is not a reason: topics grow, and members notice it at
     different times.
     """
     subtopologies = {task.subtopology for task in tasks}
-    strange: list[object] = [name for name in assignment.pipelines if name not in pipelines]
-    strange += sorted(
+    strange = sorted(
         task for task in {*assignment.active, *assignment.standby} if task.subtopology not in subtopologies
     )
     if not strange:
@@ -301,15 +301,17 @@ def unknown_work(
 # --- topics ------------------------------------------------------------------------------------------------
 
 
-def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) -> None:
-    """There are new partitions, or new topics that match a pattern. The plan includes them, so that Kafka's
-    tools show their reader; and the client that runs a query restarts it, so that tasks read them.
+def topics_grown(
+    turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]], tasks: Iterable[TaskId]
+) -> None:
+    """There are new partitions, or new topics that match a pattern. The plan includes them, so that the group
+    assigns their tasks; and queries restart, so that tasks read topics that are new to them.
     """
     plan = turn.state.plan
     if plan is None:
         return
     topics = {name: topic for name, (_, topic) in grown.items()}
-    turn.set(plan=replace(plan, sources={**plan.sources, **topics}))
+    turn.set(plan=replace(plan.with_tasks(tasks), sources={**plan.sources, **topics}))
     turn.say(
         logging.INFO,
         "source topics have more partitions, which are now read too: "
@@ -318,8 +320,7 @@ def topics_grown(turn: Turn, grown: Mapping[str, tuple[int, TopicDescription]]) 
     for entry in turn.state.live:
         if turn.state.roster.given.get(entry.name, Share()).pipelines:
             turn.do(GrowTopics(entry.name, frozenset(topics)))
-    if turn.state.roster.held_pipelines:
-        turn.rejoin("source topics have more partitions")
+    turn.rejoin("source topics have more partitions")
 
 
 def topics_dropped(turn: Turn, dropped: TopicsDropped) -> None:
@@ -332,7 +333,7 @@ def topics_dropped(turn: Turn, dropped: TopicsDropped) -> None:
     for entry in turn.state.live:
         if turn.state.roster.given.get(entry.name, Share()).pipelines:
             turn.do(DropTopics(entry.name, dropped.topics, dropped.number))
-    if turn.state.roster.held_pipelines:
+    if turn.state.roster.held_runs:
         turn.rejoin("patterns have lost source topics")
 
 

@@ -253,9 +253,14 @@ class TopicsDropped:
 
 @dataclass(frozen=True)
 class TopicsGrown:
-    """Source topics have more partitions than the given number, or are new (0); with their descriptions."""
+    """Source topics have more partitions than the given number, or are new (0); with their descriptions.
+
+    Attributes:
+        tasks: all tasks that there are now.
+    """
 
     grown: Mapping[str, tuple[int, TopicDescription]]
+    tasks: tuple[TaskId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -273,7 +278,7 @@ class Reported:
     """The client has just reported this to the group."""
 
     threads: int
-    pipelines: frozenset[str]
+    running: frozenset[TaskId]
     up_to_date: frozenset[TaskId]
     serdes: Mapping[str, tuple[str, str]]
 

@@ -32,10 +32,9 @@ def task_offsets(
     """
     active = () if lost else held.active_tasks
     sums = dict.fromkeys(sorted(set(on_disk) - set(held.tasks)), UNKNOWN_OFFSET_SUM)
+    sums |= dict.fromkeys(active, LATEST_OFFSET)
     for part in held.parts:
-        if part.task_id in active:
-            sums[part.task_id] = LATEST_OFFSET
-        else:
+        if part.task_id not in active:
             known = lags.get(part.changelog)
             position = 0 if known is None else known.current_offset_position
             sums[part.task_id] = sums.get(part.task_id, 0) + position

@@ -137,8 +137,8 @@ def _happens(turn: Turn, event: Event) -> None:
             coordination.topics_lost(turn, pipeline, gone)
         case TopicsDropped():
             coordination.topics_dropped(turn, event)
-        case TopicsGrown(grown):
-            coordination.topics_grown(turn, grown)
+        case TopicsGrown(grown, tasks):
+            coordination.topics_grown(turn, grown, tasks)
         case GroupJoined():
             turn.set_group(joined=True, over=False, refused=False)
         case AgreementAsked():

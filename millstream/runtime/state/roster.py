@@ -1,20 +1,21 @@
 """The work of each of the client's stream threads, as a value.
 
-A piece of work (a pipeline, a task) has one holder at a time: its store is locked, its query runs once. So
-work that moves between threads is taken from the first, and given to the second once the first has released
-it. `assignment.share_out` decides what each thread should have. A roster records what each thread has, and
-after each change `handed_out` returns what to give to which thread.
+A task has one holder at a time: its store is locked, and it runs once. So a task that moves between threads
+is taken from the first, and given to the second once the first has released it. `assignment.share_out`
+decides what each thread should have. A roster records what each thread has, and after each change
+`handed_out` returns what to give to which thread.
 
 Nothing here is mutable: each method returns a new roster. It is part of `client_state.ClientState`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from millstream.runtime.state.assignment import Share, StorePart, Thing, share_out
+from millstream.model import TaskId
+from millstream.runtime.state.assignment import Share, StorePart, share_out
 
 __all__ = ["Give", "Lose", "Roster", "next_index"]
 
@@ -35,7 +36,7 @@ class Give:
 
 @dataclass(frozen=True)
 class Lose:
-    """The thread is to own no pipeline from now on; it confirms with the ticket once that is so."""
+    """The thread is to run no task from now on; it confirms with the ticket once that is so."""
 
     thread: str
     ticket: int
@@ -61,7 +62,7 @@ class Roster:
 
     Attributes:
         names: the threads that work or are to work.
-        pipelines, parts: the work of this client, if it is `assigned`.
+        work: that of this client, if it is `assigned`.
         ended: no thread gets anything any more, not even what a dying thread releases.
         given: what each thread was given last; tickets: the number of that; answered: the last number it
             confirmed. Only the confirmation of the last number shows what a thread holds.
@@ -71,8 +72,7 @@ class Roster:
     """
 
     names: tuple[str, ...] = ()
-    pipelines: tuple[str, ...] = ()
-    parts: tuple[StorePart, ...] = ()
+    work: Share = _NOTHING
     assigned: bool = False
     ended: bool = False
     given: Mapping[str, Share] = field(default_factory=dict)
@@ -122,9 +122,10 @@ class Roster:
 
     # --- work --------------------------------------------------------------------------------------------
 
-    def assigning(self, pipelines: Sequence[str], parts: Sequence[StorePart]) -> Roster:
-        """Set the work of this client from now on."""
-        return replace(self, pipelines=tuple(pipelines), parts=tuple(parts), assigned=True)
+    def assigning(self, runs: Iterable[TaskId], parts: Iterable[StorePart]) -> Roster:
+        """Set the work of this client from now on: the tasks that it runs, and the parts of stores that it
+        fills."""
+        return replace(self, work=Share(tuple(sorted(runs)), tuple(parts)), assigned=True)
 
     def ending(self) -> Roster:
         """The client closes."""
@@ -138,21 +139,19 @@ class Roster:
             instructions.append(Lose(name, last))
         return (
             # Nothing counts as given, so that each thread is given its next share in any case.
-            replace(
-                self, assigned=False, pipelines=(), parts=(), given={}, tickets=tickets, last_ticket=last
-            ),
+            replace(self, assigned=False, work=_NOTHING, given={}, tickets=tickets, last_ticket=last),
             tuple(instructions),
         )
 
     def dropping(self, name: str, pipeline: str) -> Roster:
-        """A thread no longer has this pipeline: another client does."""
-        gone: frozenset[Thing] = frozenset((pipeline,))
+        """A thread no longer runs tasks of this pipeline: another client does."""
         given, held = dict(self.given), dict(self.shares_held)
+        gone = {task for task in given.get(name, _NOTHING).runs if task.pipeline == pipeline}
         for shares in (given, held):
             if name in shares:
-                shares[name] = shares[name].without(gone)
-        pipelines = tuple(each for each in self.pipelines if each != pipeline)
-        return replace(self, pipelines=pipelines, given=given, shares_held=held)
+                shares[name] = shares[name].not_running(pipeline)
+        runs = tuple(task for task in self.work.runs if task not in gone)
+        return replace(self, work=replace(self.work, runs=runs), given=given, shares_held=held)
 
     def holding_back(self, until: Mapping[str, float]) -> Roster:
         """These pipelines must not start before the given times, by the client's clock."""
@@ -177,11 +176,11 @@ class Roster:
         """Give each thread its part, unless another thread still holds it. Returns what to give."""
         if not self.assigned or self.ended or not self.names:
             return self, ()
-        held = {name: share.things for name, share in self.shares_held.items()}
+        held = {name: frozenset(share.tasks) for name, share in self.shares_held.items()}
         for dead in self.heirs:
             heir = self._last_heir(dead)
             held[heir] = held.get(heir, frozenset()) | held.get(dead, frozenset())
-        target = share_out(self.pipelines, self.parts, self.names, held)
+        target = share_out(self.work, self.names, held)
         waiting = {self._last_heir(dead) for dead in self.heirs}
         given, shares_held = dict(self.given), dict(self.shares_held)
         tickets, last = dict(self.tickets), self.last_ticket
@@ -189,9 +188,9 @@ class Roster:
         for name in self.names:
             if name in waiting:
                 continue  # it takes over everything at once, when its predecessor has released it
-            elsewhere: frozenset[Thing] = frozenset().union(
-                *(share.things for other, share in shares_held.items() if other != name)
-            )
+            elsewhere = {
+                task for other, share in shares_held.items() if other != name for task in share.tasks
+            }
             share = target[name].without(elsewhere)
             if given.get(name) == share:
                 continue
@@ -224,14 +223,9 @@ class Roster:
         return whole
 
     @property
-    def held_pipelines(self) -> frozenset[str]:
-        """The held pipelines."""
-        return frozenset(name for share in self.shares_held.values() for name in share.pipelines)
-
-    @property
-    def work(self) -> Share:
-        """What the client is to do."""
-        return Share(self.pipelines, self.parts)
+    def held_runs(self) -> frozenset[TaskId]:
+        """The tasks that it runs, or has not stopped yet."""
+        return frozenset(task for share in self.shares_held.values() for task in share.runs)
 
     @property
     def is_settled(self) -> bool:
@@ -242,21 +236,23 @@ class Roster:
             return True
         if any(self.answered.get(name) != self.tickets.get(name) for name in self.names):
             return False
-        given: frozenset[Thing] = frozenset().union(*(share.things for share in self.given.values()))
-        return self.work.things <= given
+        whole = _NOTHING
+        for share in self.given.values():
+            whole = whole.joined(share)
+        return whole.runs == self.work.runs and set(self.work.tasks).issubset(whole.tasks)
 
     def check(self) -> None:
         """Assert what must hold at any time."""
-        seen: dict[Thing, str] = {}
+        seen: dict[TaskId, str] = {}
         for name, share in self.given.items():
-            for thing in share.things:
-                assert thing not in seen, f"{thing} is assigned to '{seen[thing]}' and to '{name}'"
-                seen[thing] = name
-        holders: dict[Thing, str] = {}
+            for task in share.tasks:
+                assert task not in seen, f"{task} is assigned to '{seen[task]}' and to '{name}'"
+                seen[task] = name
+        holders: dict[TaskId, str] = {}
         for name, share in self.shares_held.items():
-            for thing in share.things:
-                assert thing not in holders, f"{thing} is held by '{holders[thing]}' and by '{name}'"
-                holders[thing] = name
+            for task in share.tasks:
+                assert task not in holders, f"{task} is held by '{holders[task]}' and by '{name}'"
+                holders[task] = name
 
 
 def _without(each: Mapping[str, T], name: str) -> dict[str, T]:

@@ -104,9 +104,9 @@ class Turn:
         self.do(*gifts)
 
     def report_released(self) -> None:
-        """Rebalance if the group waits for a released pipeline that it believes this client still holds."""
-        if not self.state.group.reported_pipelines <= self.state.roster.held_pipelines:
-            self.rejoin("let go of a pipeline")
+        """Rebalance if the group waits for a released task that it believes this client still runs."""
+        if not self.state.group.reported_running <= self.state.roster.held_runs:
+            self.rejoin("let go of a task")
 
     def rejoin(self, reason: str) -> None:
         """Have the group rebalance, if the client is in one."""

@@ -1,4 +1,4 @@
-"""A stream thread: it owns pipelines and tasks, and turns their failures into exceptions.
+"""A stream thread: it owns tasks, and turns their failures into exceptions.
 
 It handles events, which others put into its inbox: it is assigned work, a query has ended, a store is up to
 date, the client has lost its place in the group, stop. Any failure of what it owns ends its loop and reaches
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -54,8 +54,10 @@ class Resources(Updaters, Protocol):
     def open_store(self, part: StorePart) -> BytesStore:
         """Open one task's part of a store."""
 
-    def start_pipeline(self, name: str, on_end: Callable[[PipelineEnd], None]) -> RunningPipeline:
-        """Start a pipeline's query; the first one starts Spark.
+    def start_pipeline(
+        self, name: str, partitions: Collection[int], on_end: Callable[[PipelineEnd], None]
+    ) -> RunningPipeline:
+        """Start a pipeline's query for these partitions; the first one starts Spark.
 
         Raises:
             Stopped: the client closes, and no one waits for Spark any longer.
@@ -334,6 +336,14 @@ class StreamThread(StoreThread[ThreadState]):
         # 1. Release what it no longer owns: queries before stores.
         self._machine.to(ThreadState.PARTITIONS_REVOKED)
         self._stop_pipelines(tuple(name for name in self._running if name not in share.pipelines))
+        for name in [name for name in self._running if share.partitions(name) != self.share.partitions(name)]:
+            if not self._running[name].assign(share.partitions(name)):
+                log.warning(
+                    "stream-thread [%s] pipeline %s: what moves has not committed in time; it is restarted",
+                    self.name,
+                    name,
+                )
+                self._stop_pipelines((name,))
         kept = {part.changelog for part in share.parts}
         self._close_stores(tuple(partition for partition in self._open if partition not in kept))
         self._share = share
@@ -438,6 +448,7 @@ class StreamThread(StoreThread[ThreadState]):
             try:
                 self._running[name] = self._resources.start_pipeline(
                     name,
+                    self.share.partitions(name),
                     lambda end, run=run: self._inbox.put(QueryEnded(end, run)),  # type: ignore[misc]
                 )
             except TaskMigratedException as error:
@@ -451,7 +462,7 @@ class StreamThread(StoreThread[ThreadState]):
         next."""
         log.warning("stream-thread [%s] drops pipeline %s: %s", self.name, name, error)
         self._due.pop(name, None)
-        self._share = self.share.without(frozenset((name,)))
+        self._share = self.share.not_running(name)
         self._post(PipelineMigrated(self.name, name, str(error)))
 
     def _stop_pipelines(self, names: tuple[str, ...]) -> None:

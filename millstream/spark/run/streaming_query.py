@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +49,7 @@ class QueryPipeline:
         drops: DropWatch,
         lost_executors: Callable[[], tuple[str, ...]] = tuple,
         run: TaskRun | None = None,
+        make_room: Callable[[int], None] = lambda tasks: None,
     ) -> None:
         self._name = name
         self._topics = topics
@@ -57,6 +59,7 @@ class QueryPipeline:
         self._lost_executors = lost_executors
         self._stopping = False
         self._run = run
+        self._make_room = make_room
         self._stop_seconds = _STOP_SECONDS + (0.0 if run is None else _SETTLE_SECONDS)
         self._finishing = threading.Lock()
         self._answered_at = time.monotonic()
@@ -148,6 +151,26 @@ class QueryPipeline:
             self._query.stop()
         except Exception:  # the JVM may be gone already, and the query with it
             log.debug("pipeline %s: stop", self._name, exc_info=True)
+
+    def assign(self, partitions: Collection[int]) -> bool:
+        if self._run is None or self._ended.is_set():
+            return True
+        self._make_room(len(partitions))
+        run, answers = self._run, queue.SimpleQueue[bool]()
+
+        def ask() -> None:
+            try:
+                answers.put(run.assign(partitions, _SETTLE_SECONDS))
+            except Exception:  # the JVM may be gone
+                log.debug("pipeline %s: partitions", self._name, exc_info=True)
+                answers.put(False)
+
+        # On a thread of its own: a call into a hanging JVM does not return.
+        threading.Thread(target=ask, name=f"pipeline-{self._name}-assign", daemon=True).start()
+        try:
+            return answers.get(timeout=self._stop_seconds)
+        except queue.Empty:
+            return False
 
     def finish(self) -> None:
         """Have its tasks commit; a batch of `to_spark()` ends soon anyway."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -125,6 +125,7 @@ class TaskRun:
         sink: Mapping[str, str],
         times: Sequence[Any],
         fillings: Mapping[str, Any],
+        partitions: Collection[int],
     ) -> None:
         """Tell the kernel what is about to start.
 
@@ -132,12 +133,14 @@ class TaskRun:
             sink: what happens to records that failed (sink.refusal_options).
             times, fillings: the timestamp extractors of sources, and the processors that fill global tables
                 (CompiledTask).
+            partitions: those that its tasks are.
 
         Raises:
             Py4JJavaError: a topic is missing, or the cluster cannot be reached.
         """
         self.name = name
         self._runs: Any = java_class(spark._jvm, _RUNS)
+        self._list: Any = java_class(spark._jvm, "java.util.ArrayList")
         topics, patterns = _topics_of(pipeline, application_id, settings.offset_reset)
         self._id = f"{name}-{uuid.uuid4().hex}"
         plan = {
@@ -167,13 +170,28 @@ class TaskRun:
             "resets": _resets_of(pipeline, application_id, settings.offset_reset),
             "sink": dict(sink),
         }
-        extractors = java_class(spark._jvm, "java.util.ArrayList")()
+        extractors = self._list()
         for each in times:
             extractors.add(each)
         filling = java_class(spark._jvm, "java.util.HashMap")()
         for topic, program in fillings.items():
             filling.put(topic, program)
-        self.tasks = int(self._runs.begin(name, json.dumps(plan), extractors, filling))
+        begun = self._runs.begin(name, json.dumps(plan), extractors, filling, self._listed(partitions))
+        self.tasks = int(begun)
+
+    def assign(self, partitions: Collection[int], patience_s: float) -> bool:
+        """Its partitions from now on.
+
+        Returns:
+            Whether tasks of others have committed and are closed.
+        """
+        return bool(self._runs.assign(self._id, self._listed(partitions), int(patience_s * 1000)))
+
+    def _listed(self, partitions: Collection[int]) -> Any:
+        found = self._list()
+        for each in sorted(partitions):
+            found.add(each)
+        return found
 
     def end(self, patience_s: float) -> bool:
         """Have everything that was read committed, and nothing more read; the query must still be stopped.

@@ -8,6 +8,7 @@ import io.millstream.kernel.sink.Written;
 import java.io.Serializable;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -149,6 +150,13 @@ final class Figures implements Serializable {
         latest.clear();
         spans.clear();
         bytes.clear();
+    }
+
+    /** Another client reads these partitions now. */
+    void forget(int partition) {
+        for (Map<TopicPartition, Long> each : List.of(starts, ends, committed)) {
+            each.keySet().removeIf(at -> at.partition() == partition);
+        }
     }
 
     private static void put(ObjectNode offsets, TopicPartition at, long offset) {

@@ -4,6 +4,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -63,6 +64,13 @@ final class Remote {
     /** Tells all executors. */
     void send(Wishes wishes) {
         executors.values().forEach(executor -> executor.wanted.accept(wishes));
+    }
+
+    /** The partitions whose tasks are open there. */
+    Set<Integer> open() {
+        Set<Integer> all = new TreeSet<>();
+        executors.values().forEach(executor -> all.addAll(executor.report.open()));
+        return all;
     }
 
     Map<String, Long> positions() {

@@ -10,6 +10,7 @@ import java.util.HashSet;
  * @param number of the figures: if a report is repeated, they count once
  * @param location of the executor, as Spark's scheduler takes it
  * @param epochs of the tasks that it has, by their partitions ({@link RunningTask#epoch})
+ * @param open the partitions of those of them that are open, with their state restored
  * @param positions the next offset of each partition that is read, by topic-partition
  * @param ends where these partitions end, as far as that is known
  * @param records how many records were read there in this run
@@ -22,6 +23,7 @@ record Report(
         long number,
         String location,
         HashMap<Integer, Long> epochs,
+        HashSet<Integer> open,
         HashMap<String, Long> positions,
         HashMap<String, Long> ends,
         long records,

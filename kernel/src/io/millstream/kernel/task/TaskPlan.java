@@ -267,11 +267,10 @@ public record TaskPlan(
         return patterns.keySet().stream().anyMatch(each -> Pattern.matches(each, topic));
     }
 
-    /** How many tasks there are: as many as the topic with the most partitions has. */
-    int tasks() {
-        return isInMemory()
-                ? 1
-                : topics.values().stream().mapToInt(Integer::intValue).max().orElse(0);
+    /** Those of these partitions that a topic has. */
+    List<Integer> existing(List<Integer> partitions) {
+        int count = topics.values().stream().mapToInt(Integer::intValue).max().orElse(0);
+        return partitions.stream().filter(each -> isInMemory() || each < count).toList();
     }
 
     /** The name of a task, as Kafka Streams writes it. */

@@ -21,8 +21,11 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private static final long MARGIN_MS = 1_000;
 
     private final Tasks tasks;
+    /** Null if it is another client's by now. */
     private final RunningTask task;
+
     private final int number;
+    private final int partition;
     private RecordRow row;
     private final int batch;
     private boolean isDone;
@@ -30,11 +33,17 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private boolean isCommitting;
     private long began = System.nanoTime();
 
-    TaskReader(TaskPlan plan, int partition, int number, int batch, long epoch) {
+    /** @param lot of which it is */
+    TaskReader(TaskPlan plan, int partition, int number, int batch, long epoch, Lot lot) {
         this.batch = batch;
         this.tasks = Tasks.of(plan.run());
         this.number = number;
+        this.partition = partition;
+        tasks.know(lot);
         this.task = tasks.take(plan, partition, epoch);
+        if (task == null) {
+            return;
+        }
         // Not when the reader is closed: what it has read may still be on its way to the sink.
         TaskContext.get()
                 .addTaskCompletionListener((TaskCompletionListener) context ->
@@ -43,10 +52,13 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
 
     @Override
     public RecordStatus nextWithTimeout(Long startMs, Long timeoutMs) {
+        if (task == null) {
+            return RecordStatus.newStatusWithoutArrivalTime(false);
+        }
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
         while (true) {
             long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
-            boolean isEnding = tasks.isEnding() || left <= MARGIN_MS; // Spark looks at the clock itself, too
+            boolean isEnding = isEnding() || left <= MARGIN_MS; // Spark looks at the clock itself, too
             row = task.poll(Math.max(0, Math.min(left, SLICE_MS)), isEnding);
             task.attend(row == null);
             if (row != null || isEnding) {
@@ -62,10 +74,10 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
      */
     @Override
     public boolean next() {
-        if (isDone) {
+        if (isDone || task == null) {
             return false;
         }
-        while (!hasBegun && !tasks.isEnding() && !tasks.hasNews(batch) && System.nanoTime() - began < LONGEST_WAIT) {
+        while (!hasBegun && !isEnding() && !tasks.hasNews(batch) && System.nanoTime() - began < LONGEST_WAIT) {
             row = task.poll(SLICE_MS, false);
             if (row != null) {
                 begin();
@@ -79,12 +91,16 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
             isDone = true;
             return false;
         }
-        boolean isOver = tasks.isEnding() || System.nanoTime() - began > LONGEST_BATCH;
+        boolean isOver = isEnding() || System.nanoTime() - began > LONGEST_BATCH;
         row = task.poll(isOver ? 0 : SOON_MS, isOver);
         if (row == null && !isOver) { // nothing more comes soon
             row = task.poll(0, true);
         }
         return isRow();
+    }
+
+    private boolean isEnding() {
+        return tasks.isEnding(partition, batch);
     }
 
     private boolean isRow() {

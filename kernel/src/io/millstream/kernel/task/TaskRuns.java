@@ -31,18 +31,20 @@ public final class TaskRuns {
      * @param plan as {@link TaskPlan#of} takes it
      * @param times the timestamp extractors of sources that have not Kafka's default
      * @param fillings the processors that fill global tables, by their topics
-     * @return how many tasks it has
+     * @param partitions those that its tasks are; the others are another client's
+     * @return how many tasks it has: there may be no topic with so many partitions
      */
-    public static int begin(String name, String plan, List<Times> times, Map<String, Program> fillings)
+    public static int begin(
+            String name, String plan, List<Times> times, Map<String, Program> fillings, List<Integer> partitions)
             throws InterruptedException {
         TaskPlan made = TaskPlan.of(plan, times, fillings);
         TaskPlan counted = made.isInMemory() ? made : counted(made);
-        Tasks.of(counted.run());
+        Tasks.of(counted.run()).assign(counted.existing(partitions), 0);
         if (!counted.isInMemory()) {
             Endpoint.open();
         }
         PLANS.put(name, counted);
-        return counted.tasks();
+        return counted.existing(partitions).size();
     }
 
     private static TaskPlan counted(TaskPlan plan) throws InterruptedException {
@@ -85,6 +87,21 @@ public final class TaskRuns {
         return Tasks.end(run, patienceMs);
     }
 
+    /**
+     * The partitions that its tasks are from now on. Those that go on are not disturbed; what is new is read as soon as
+     * those that go on have committed.
+     *
+     * @return whether those that are not its any more have committed and are closed; if not, they still may
+     */
+    public static boolean assign(String run, List<Integer> partitions, long patienceMs) throws InterruptedException {
+        Tasks tasks = Tasks.here(run);
+        TaskPlan plan = PLANS.values().stream()
+                .filter(each -> each.run().equals(run))
+                .findAny()
+                .orElse(null);
+        return tasks == null || plan == null || tasks.assign(plan.existing(partitions), patienceMs);
+    }
+
     /** Have everything that was read committed soon. */
     public static void commit(String run) {
         Tasks tasks = Tasks.here(run);
@@ -123,7 +140,8 @@ public final class TaskRuns {
 
     /**
      * How far a run is, as JSON: `records`, how many it has read; and by topic-partition: `read`, the next offset;
-     * `committed`, that of what is not done with; `ends`, where it ends, as far as that is known.
+     * `committed`, that of what is not done with; `ends`, where it ends, as far as that is known; `opening`, how many
+     * of its tasks are not open yet, and `left`, how many records these still have to restore.
      */
     public static String progress(String run) {
         Tasks tasks = Tasks.here(run);
@@ -135,6 +153,9 @@ public final class TaskRuns {
         if (tasks != null) {
             tasks.positions().forEach(read::put);
             tasks.ends().forEach(ends::put);
+            Set<Integer> opening = new TreeSet<>(tasks.lot().partitions());
+            opening.removeAll(tasks.open());
+            all.put("opening", opening.size()).put("left", tasks.left());
         }
         Figures.of(run).committed().forEach(committed::put);
         return all.toString();

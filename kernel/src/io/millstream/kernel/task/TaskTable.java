@@ -3,10 +3,11 @@ package io.millstream.kernel.task;
 import io.millstream.kernel.Kernel;
 import java.io.UncheckedIOException;
 import java.io.InterruptedIOException;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
@@ -116,7 +117,7 @@ public final class TaskTable implements TableProvider {
     }
 
     /** @param location where its state is; null if that is not known, or does not matter */
-    private record Part(TaskPlan plan, int partition, int number, int batch, long epoch, String location)
+    private record Part(TaskPlan plan, int partition, int number, int batch, long epoch, Lot lot, String location)
             implements InputPartition {
         @Override
         public String[] preferredLocations() {
@@ -181,11 +182,13 @@ public final class TaskTable implements TableProvider {
         public InputPartition[] planInputPartitions(Offset start) {
             tasks.begin();
             Map<Integer, Long> epochs = tasks.remote.epochs();
-            InputPartition[] parts = new InputPartition[plan.tasks()];
-            for (int i = 0; i < parts.length; i++) {
-                parts[i] = new Part(plan, i, i, tasks.batch(), epochs.getOrDefault(i, 0L), location(i));
+            Lot lot = tasks.lot();
+            List<InputPartition> parts = new ArrayList<>();
+            for (int each : lot.partitions()) {
+                long epoch = epochs.getOrDefault(each, 0L);
+                parts.add(new Part(plan, each, parts.size(), tasks.batch(), epoch, lot, location(each)));
             }
-            return parts;
+            return parts.toArray(InputPartition[]::new);
         }
 
         /** Where a task was last, in this run or in one before it. */
@@ -215,7 +218,7 @@ public final class TaskTable implements TableProvider {
 
         @Override
         public void stop() {
-            IntStream.range(0, plan.tasks()).forEach(this::location); // so that the next run knows
+            tasks.lot().partitions().forEach(this::location); // so that the next run knows
             Tasks.close(plan.run());
         }
     }
@@ -226,7 +229,7 @@ public final class TaskTable implements TableProvider {
         public PartitionReader<InternalRow> createReader(InputPartition partition) {
             Kernel.require(version, digest);
             Part part = (Part) partition;
-            return new TaskReader(part.plan, part.partition, part.number, part.batch, part.epoch);
+            return new TaskReader(part.plan, part.partition, part.number, part.batch, part.epoch, part.lot);
         }
     }
 

@@ -2,19 +2,23 @@ package io.millstream.kernel.task;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.stream.Stream;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.TaskContext;
 
@@ -46,6 +50,12 @@ public final class Tasks {
     private final Set<Long> asked = ConcurrentHashMap.newKeySet();
 
     private final Set<Long> answered = ConcurrentHashMap.newKeySet();
+
+    /** The partitions of this run; written with the lock of `idle`. */
+    private volatile Lot lot = Lot.NONE;
+
+    /** Those that are being closed, as they are not in it any more. */
+    private final Set<RunningTask> closing = ConcurrentHashMap.newKeySet();
 
     private volatile boolean isEnding;
     private volatile boolean isOver;
@@ -97,6 +107,13 @@ public final class Tasks {
             all.addAll(used.values());
             return all;
         }
+    }
+
+    /** The partitions whose tasks are open, with their state restored. */
+    Set<Integer> open() {
+        Set<Integer> all = new TreeSet<>(remote.open());
+        all().forEach(task -> all.add(task.partition));
+        return all;
     }
 
     /** The next offset of each partition that is read, by topic-partition. */
@@ -185,23 +202,82 @@ public final class Tasks {
         }
     }
 
-    /** What is being restored now. */
-    public static List<Restore.Progress> restoring(String run) {
-        Tasks tasks = RUNS.get(run);
-        List<Restore.Progress> found = new ArrayList<>();
-        if (tasks != null) {
-            for (RunningTask task : tasks.opening) {
-                Restore.Progress each = task.restoring();
-                if (each != null) {
-                    found.add(each);
-                }
-            }
-        }
-        return found;
+    /** How many records are left to restore of the tasks that are being opened here, as far as that is known. */
+    long left() {
+        return opening.stream()
+                .map(RunningTask::restoring)
+                .filter(Objects::nonNull)
+                .mapToLong(each -> each.end() - each.position())
+                .sum();
     }
 
     boolean isEnding() {
         return isEnding;
+    }
+
+    /** Whether a partition is not to be read any more, or not in this batch. */
+    boolean isEnding(int partition, int ofBatch) {
+        Lot now = lot;
+        return isEnding || ofBatch <= now.ended() || !now.has(partition);
+    }
+
+    Lot lot() {
+        return lot;
+    }
+
+    /** Another one may be known already. */
+    void know(Lot other) {
+        synchronized (idle) {
+            lot = lot.later(other);
+        }
+    }
+
+    /**
+     * The partitions of this run from now on.
+     *
+     * @return whether no other one is open any more, here or in an executor
+     */
+    boolean assign(Collection<Integer> partitions, long patienceMs) throws InterruptedException {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
+        synchronized (idle) {
+            lot = lot.next(partitions, batch);
+        }
+        release();
+        remote.send(wishes());
+        synchronized (idle) {
+            while (holdsOthers()) {
+                long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
+                if (left <= 0 || isOver) {
+                    return !holdsOthers();
+                }
+                idle.wait(left);
+            }
+        }
+        return true;
+    }
+
+    private boolean holdsOthers() {
+        return Stream.of(idle.values(), used.values(), opening, closing)
+                        .flatMap(Collection::stream)
+                        .anyMatch(task -> !lot.has(task.partition))
+                || remote.epochs().keySet().stream().anyMatch(partition -> !lot.has(partition));
+    }
+
+    /** Close the tasks that are not in use and another client's. */
+    private void release() {
+        List<RunningTask> left = new ArrayList<>();
+        synchronized (idle) {
+            idle.values().removeIf(task -> !lot.has(task.partition) && left.add(task));
+            closing.addAll(left);
+        }
+        left.forEach(RunningTask::startToClose);
+        left.forEach(this::close);
+    }
+
+    private void told() {
+        synchronized (idle) {
+            idle.notifyAll();
+        }
     }
 
     /** All tasks have ended: called on the driver, before the next batch. */
@@ -231,29 +307,48 @@ public final class Tasks {
         batch++;
     }
 
-    /** @param epoch that of its owner, as far as the driver knows */
+    /**
+     * A task that is open here, or is opened; null if it is not of this run any more.
+     *
+     * @param epoch that of its owner, as far as the driver knows
+     */
     @SuppressWarnings("resource") // `leave` or `close` closes it
     RunningTask take(TaskPlan plan, int partition, long epoch) {
         long attempt = TaskContext.get().taskAttemptId();
         RunningTask task;
+        RunningTask fresh;
         synchronized (idle) {
             if (isOver) {
                 throw ended();
             }
+            if (!lot.has(partition)) {
+                return null;
+            }
             task = idle.remove(partition);
+            if (task != null && task.epoch >= epoch) {
+                use(attempt, task);
+                return task;
+            }
+            fresh = plan.isInMemory() ? new MemoryTask(plan) : new Task(plan, partition, watch(plan));
+            fresh.epoch = attempt;
+            opening.add(fresh);
         }
-        if (task != null && task.epoch < epoch) {
-            close(task);
-            task = null;
+        try {
+            if (task != null) {
+                close(task); // it has moved
+            }
+            open(fresh);
+            use(attempt, fresh);
+        } finally {
+            opening.remove(fresh);
+            told();
         }
-        if (task == null) {
-            task = plan.isInMemory() ? new MemoryTask(plan) : new Task(plan, partition, watch(plan));
-            task.epoch = attempt;
-            open(task);
-        }
+        return fresh;
+    }
+
+    private void use(long attempt, RunningTask task) {
         used.put(attempt, task);
         CURRENT.put(attempt, task);
-        return task;
     }
 
     private IllegalStateException ended() {
@@ -285,28 +380,25 @@ public final class Tasks {
     }
 
     private void open(RunningTask task) {
-        opening.add(task);
-        try {
-            if (reporting != null) {
-                reporting.now(); // before the former owner is fenced
-            }
-            task.globals = globals(task.plan);
-            task.open();
-        } finally {
-            opening.remove(task);
+        if (reporting != null) {
+            reporting.now(); // before the former owner is fenced
         }
+        task.globals = globals(task.plan);
+        task.open();
     }
 
     /** A task of Spark has ended. */
     @SuppressWarnings("resource") // it goes on with the next batch
     void leave(RunningTask task, boolean isHealthy) {
-        used.values().remove(task);
         CURRENT.values().remove(task);
         boolean isKept;
         synchronized (idle) {
-            isKept = isHealthy && !isOver;
+            used.values().remove(task);
+            isKept = isHealthy && !isOver && lot.has(task.partition);
             if (isKept) {
                 idle.put(task.partition, task);
+            } else {
+                closing.add(task);
             }
         }
         if (!isKept) {
@@ -319,7 +411,18 @@ public final class Tasks {
 
     private void close(RunningTask task) {
         noteClosed(task);
-        task.close();
+        try {
+            task.close();
+        } finally {
+            closing.remove(task);
+            if (!lot.has(task.partition)) {
+                Figures.of(run).forget(task.partition);
+            }
+            told();
+            if (reporting != null) {
+                reporting.soon();
+            }
+        }
     }
 
     private void noteClosed(RunningTask task) {
@@ -340,12 +443,14 @@ public final class Tasks {
         HashMap<Integer, Long> epochs = new HashMap<>();
         List<RunningTask> every = all();
         every.addAll(opening);
+        every.addAll(closing);
         every.forEach(task -> epochs.merge(task.partition, task.epoch, Math::max));
         return new Report(
                 run,
                 number,
                 Endpoint.location(),
                 epochs,
+                new HashSet<>(open()),
                 new HashMap<>(positions()),
                 new HashMap<>(ends()),
                 records(),
@@ -356,6 +461,8 @@ public final class Tasks {
 
     /** What the driver wants. */
     void hear(Wishes wishes) {
+        know(wishes.lot());
+        release();
         isEnding |= wishes.isEnding();
         news = Math.max(news, wishes.news());
         if (wishes.hurries() > hurries) {
@@ -395,7 +502,7 @@ public final class Tasks {
     // --- on the driver -----------------------------------------------------------------------------------
 
     private Wishes wishes() {
-        return new Wishes(run, false, isEnding, hurries, news, remote.epochs(), remote.questions());
+        return new Wishes(run, false, lot, isEnding, hurries, news, remote.epochs(), remote.questions());
     }
 
     /** An executor has said something; what is wanted of it. */
@@ -409,6 +516,7 @@ public final class Tasks {
         if (remote.take(from, wanted, report)) {
             Figures.of(run).add(report.figures());
         }
+        told();
         news = Math.max(news, report.news());
         Wishes now = wishes();
         if (!now.equals(before)) {
@@ -419,7 +527,10 @@ public final class Tasks {
 
     /** An executor is gone. */
     static void lost(String address) {
-        RUNS.values().forEach(tasks -> tasks.remote.lost(address));
+        RUNS.values().forEach(tasks -> {
+            tasks.remote.lost(address);
+            tasks.told();
+        });
     }
 
     /** Has executors read global tables of a topic up to their ends; done when they have. */

@@ -7,6 +7,7 @@ import java.util.HashMap;
  * What the driver wants of the tasks of a run in executors. All of it at any time, so none is missed for good.
  *
  * @param isOver whether the run is: everything of it is to be released
+ * @param lot which partitions are to be read
  * @param isEnding whether everything that was read is to be committed, and nothing more read
  * @param hurries how often a commit was asked for
  * @param news the last batch in which a task anywhere had a record
@@ -16,6 +17,7 @@ import java.util.HashMap;
 record Wishes(
         String run,
         boolean isOver,
+        Lot lot,
         boolean isEnding,
         int hurries,
         int news,
@@ -24,6 +26,6 @@ record Wishes(
         implements Serializable {
     /** For one that has ended. */
     static Wishes over(String run) {
-        return new Wishes(run, true, true, 0, 0, new HashMap<>(), new HashMap<>());
+        return new Wishes(run, true, Lot.NONE, true, 0, 0, new HashMap<>(), new HashMap<>());
     }
 }

@@ -60,6 +60,7 @@ public final class RemoteMain {
                 number,
                 at,
                 new HashMap<>(epochs),
+                new HashSet<>(epochs.keySet()),
                 new HashMap<>(positions),
                 new HashMap<>(),
                 records,

@@ -59,7 +59,7 @@ def test_each_example_is_explained() -> None:
     for section, example in EXAMPLES:
         topology = program(section, example.code).build()
         told = topology.explain()
-        assert re.search(r"^Pipelines:\n  Pipeline: p0 .*\n    reads: ", told), example.heading
+        assert re.search(r"^Pipelines:\n  Pipeline: p\d+ .*\n    reads: ", told), example.heading
         assert [topic for topic in sinks(topology) if f" {topic} (" not in told] == [], example.heading
 
 

@@ -48,7 +48,7 @@ class Pipeline:
     topics.
 
     Attributes:
-        name: `p0`, `p1`, … in the order of their subtopologies.
+        name: `p0`, `p1`, … with the numbers of their subtopologies; that of a global table is left out.
         subtopology: the number of the logical subtopology that it runs.
         nodes: every node that it runs, parents before children. A `Repartition` is in both pipelines that it
             connects: the last node of one, the first of the other.
@@ -107,9 +107,7 @@ def plan_pipelines(nodes: Sequence[Node], subtopologies: Sequence[Subtopology]) 
     tables = [node for node in nodes if isinstance(node, GlobalTable)]
     nodes = [node for node in nodes if not isinstance(node, GlobalTable)]
     home = {processor.name: each.id for each in subtopologies for processor in each.processors}
-    pipelines = tuple(
-        _pipeline(f"p{number}", each.id, nodes, home, tables) for number, each in enumerate(subtopologies)
-    )
+    pipelines = tuple(_pipeline(f"p{each.id}", each.id, nodes, home, tables) for each in subtopologies)
     for pipeline in pipelines:
         _check_processors(pipeline)
     return pipelines

@@ -56,7 +56,7 @@ def test_replace_thread_tries_the_same_record_again_until_its_budget_is_used_up(
         client.ask("handler", "SHUTDOWN_CLIENT")
     assert refused.value.kind == "IllegalStateException"
     before = client.threads()
-    written_at = cluster.produce(spec["source"], WORDS)
+    written_at = cluster.produce(spec["source"], WORDS, partition=0)  # the first thread has it
     cluster.wait_until_counted()
     cluster.wait_until_running()
     assert [call["attempt"] for call in client.handled()] == [1, 2]

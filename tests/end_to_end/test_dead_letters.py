@@ -56,7 +56,7 @@ def run(
         checkpoints=str(directory),
     )
     engine = SparkEngine(settings)
-    return engine, engine.start(engine.compile(pipeline, partitions), ends.append)
+    return engine, engine.start(engine.compile(pipeline, partitions), range(100), ends.append)
 
 
 def test_poison_goes_to_the_dead_letter_queue_and_a_flood_of_it_ends_the_pipeline(

@@ -104,7 +104,7 @@ class EngineWorld:
         return [self.engine.compile(pipeline, partitions) for pipeline in writers_first(topology.pipelines)]
 
     def start(self, compiled: CompiledPipeline) -> RunningPipeline:
-        return self.engine.start(compiled, self.ends.put)
+        return self.engine.start(compiled, range(100), self.ends.put)
 
     def wait_for_end(self, timeout_s: float = 90.0) -> BaseException | None:
         """What ended the query. Kafka's admin client may ask for a deleted topic for a minute (`SOON`)."""

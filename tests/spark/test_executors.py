@@ -111,7 +111,7 @@ _ASKED = textwrap.dedent(
     reports = []
 
     def start():
-        return world.engine.start(compiled, world.ends.put, reports.append)
+        return world.engine.start(compiled, range(100), world.ends.put, reports.append)
 
     def written():
         return sum(each.written["asked-out"].records for each in reports if "asked-out" in each.written)

@@ -54,7 +54,7 @@ def test_their_stores_and_topics_are_apart(mixed):
 
 def test_no_pipeline_runs_them(mixed, only_global):
     """A topology of global tables alone has none, and is legal."""
-    assert [(each.name, each.subtopology) for each in mixed.pipelines] == [("p0", 1), ("p1", 3)]
+    assert [(each.name, each.subtopology) for each in mixed.pipelines] == [("p1", 1), ("p3", 3)]
     running = {node for pipeline in mixed.pipelines for node in pipeline.nodes}
     assert len(running) == len(mixed.nodes) - 2
     assert only_global.pipelines == ()
@@ -86,7 +86,7 @@ def test_a_description_has_them_as_data(mixed):
 def test_explain_lists_them_after_the_pipelines(mixed):
     """Who wonders why Spark does not read a topic finds it here."""
     text = mixed.explain()
-    assert text.startswith("Pipelines:\n  Pipeline: p0 (subtopology 1)\n")
+    assert text.startswith("Pipelines:\n  Pipeline: p1 (subtopology 1)\n")
     assert text.endswith(
         "Global tables:\n"
         "  Global table: KTABLE-SOURCE-0000000001 (each client reads all of it into its store, without "

@@ -92,7 +92,7 @@ def test_pipelines_partition_every_program(seed, size, joins):
     """Each subtopology is run once; all that is read and written is so by the query that runs it."""
     topology = Topology(replay(random_program(random.Random(seed), size, joins=joins))._drafts.build())
     pipelines = topology.pipelines
-    assert [f"p{number}" for number in range(len(pipelines))] == [pipeline.name for pipeline in pipelines]
+    assert [f"p{each.subtopology}" for each in pipelines] == [pipeline.name for pipeline in pipelines]
     ran = [pipeline.subtopology for pipeline in pipelines]
     assert ran == [subtopology.id for subtopology in topology.subtopologies]
     for pipeline in pipelines:

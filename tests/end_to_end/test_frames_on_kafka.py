@@ -157,9 +157,9 @@ def test_a_writer_and_a_table_live_with_their_client(world: World, spark: SparkS
     pipelines = {
         each.name: each for thread in client.metadata_for_local_threads() for each in thread.pipelines
     }
-    assert set(pipelines) == {"p0", "p1"}
-    assert pipelines["p1"].running
-    assert {at.topic for at in pipelines["p1"].position} == {f"{world.name('app')}-warehouse-repartition"}
+    assert set(pipelines) == {"p0", "p2"}
+    assert pipelines["p2"].running
+    assert {at.topic for at in pipelines["p2"].position} == {f"{world.name('app')}-warehouse-repartition"}
     assert client.health.ready
 
     # A failure of the writer reaches the handler, and its micro-batch is repeated with the same records.
@@ -167,7 +167,7 @@ def test_a_writer_and_a_table_live_with_their_client(world: World, spark: SparkS
     world.produce(source, orders_of(("bob", 4)))
     wait_for(warehouse, (4, "Rome"), (4, "Rome"), after=3)
     ((error, context),) = failures
-    assert context.pipeline == "p1"
+    assert context.pipeline == "p2"
     assert isinstance(error.__cause__, ConnectionRefusedError)
     numbers = [number for number, _ in warehouse.batches]
     assert numbers[-1] == numbers[-2]

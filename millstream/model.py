@@ -15,11 +15,11 @@ __all__ = [
     "PARTS_HEADER",
     "PARTS_OF_NULL",
     "BatchReport",
-    "FirstBatch",
     "HostInfo",
     "KafkaRecord",
     "KeyValue",
     "LagInfo",
+    "OpeningTasks",
     "PipelineMetadata",
     "SessionWindow",
     "StoreKind",
@@ -258,15 +258,14 @@ class TaskMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstBatch:
-    """The batch that a pipeline has not ended yet since its query started here.
+class OpeningTasks:
+    """The tasks of a pipeline that do not run yet: they start, or restore their state.
 
-    `seconds` is the time since then; `waiting`, how many records were unread when the batch began, or None:
-    it has not begun, or repeats one that was interrupted.
+    `tasks` is their number; `left`, how many records they still have to restore, as far as that is known.
     """
 
-    seconds: float
-    waiting: int | None = None
+    tasks: int
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +276,8 @@ class PipelineMetadata:
     source partition, and `finished` the offsets up to which all results are written; None: up to `position`.
     `lag` is the number of unread records; None if it is unknown. `dropped` counts the
     records dropped by a record-level handler's 'continue' since this query started. `lost_executors`
-    describes the executors that its Spark cluster has lost in the last ten minutes. `first_batch` is None
-    once a batch of this query has ended, or there was nothing to read.
+    describes the executors that its Spark cluster has lost in the last ten minutes. `opening` is None
+    once all of its tasks run.
     """
 
     name: str
@@ -292,7 +291,7 @@ class PipelineMetadata:
     dropped: int = 0
     lost_executors: tuple[str, ...] = ()
     finished: dict[TopicPartition, int] | None = None
-    first_batch: FirstBatch | None = None
+    opening: OpeningTasks | None = None
 
 
 @dataclass(frozen=True, slots=True)

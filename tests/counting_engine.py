@@ -30,7 +30,7 @@ from millstream.errors import PipelineException, StreamsException, TaskMigratedE
 from millstream.kafka.clients import admin_config, build, producer_config, restore_consumer_config
 from millstream.kafka.records import read_records
 from millstream.kafka.topics import KafkaTopics
-from millstream.model import BatchReport, FirstBatch, KafkaRecord, PipelineMetadata
+from millstream.model import BatchReport, KafkaRecord, OpeningTasks, PipelineMetadata
 from millstream.model import TopicPartition as At
 from millstream.ports import CompiledPipeline, PipelineEnd
 from millstream.query.metadata import default_partition
@@ -161,8 +161,6 @@ class CountingPipeline:
         self._topics = topics
         self._on_end = on_end
         self._on_batch = on_batch
-        self._began = time.monotonic()
-        self._first: FirstBatch | None = FirstBatch(0.0)
         self._records = 0
         self._batches = -1
         self._ends: dict[At, int] = {}
@@ -191,6 +189,7 @@ class CountingPipeline:
         """What it has counted so far."""
         running = not self._ended.is_set()
         position = self._position()
+        opening = len(self._wanted - self._tasks.keys())
         return PipelineMetadata(
             self._name,
             running,
@@ -198,7 +197,7 @@ class CountingPipeline:
             batch_id=self._batches,
             position=position,
             lag={at: max(0, end - position.get(at, 0)) for at, end in self._ends.items()} or None,
-            first_batch=self._first and FirstBatch(time.monotonic() - self._began) if running else None,
+            opening=OpeningTasks(opening) if running and opening else None,
         )
 
     def _run(self) -> None:
@@ -209,10 +208,8 @@ class CountingPipeline:
                 self._ends = {at: end for at, end in self._ends.items() if at.partition in self._tasks}
                 for counting in tuple(self._tasks.values()):
                     ends = self._ends_now(counting)
-                    if ends is not None:
-                        if any(end > counting.position[at] for at, end in ends.items()):
-                            self._count(counting, ends)
-                        self._first = None
+                    if ends and any(end > counting.position[at] for at, end in ends.items()):
+                        self._count(counting, ends)
                 self._stopping.wait(_EVERY_S)
         except Exception as raised:  # whatever ended it is passed to the thread that owns it
             error = None if self._stopping.is_set() else self._translated(raised)
@@ -278,7 +275,6 @@ class CountingPipeline:
         counting.commit(written, ends)
         self._records += len(records)
         self._batches += 1
-        self._first = None
         read = {at: end - starts[at] for at, end in ends.items()}
         self._on_batch(BatchReport(self._name, self._batches, read=read))
 

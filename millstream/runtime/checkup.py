@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from millstream.clock import Clock
 from millstream.errors import MissingSourceTopicException
-from millstream.model import LagInfo
+from millstream.model import LagInfo, OpeningTasks, PipelineMetadata
 from millstream.query.provider import PartRole
 from millstream.runtime.health import HealthView, Waiting
 from millstream.runtime.state.client_state import ClientState
@@ -64,9 +64,7 @@ def health_view(
         pipelines_total=len(every),
         pipelines_owned=len(state.roster.work.pipelines),
         pipelines_running=len({each.name for each in pipelines if each.running}),
-        first_batches={
-            each.name: each.first_batch for each in pipelines if each.running and each.first_batch is not None
-        },
+        opening_tasks=_opening(pipelines),
         unowned=tuple(name for name in every if agreed is not None and name not in taken),
         last_failure=records[-1] if records else None,
         restoring=restoring,
@@ -79,3 +77,15 @@ def health_view(
         failure=None if state.failure is None else state.failure.error,
         paused=state.paused,
     )
+
+
+def _opening(pipelines: Iterable[PipelineMetadata]) -> dict[str, OpeningTasks]:
+    """The tasks that do not run yet, of all threads."""
+    found: dict[str, OpeningTasks] = {}
+    for each in pipelines:
+        if each.running and each.opening is not None:
+            before = found.get(each.name, OpeningTasks(0))
+            found[each.name] = OpeningTasks(
+                before.tasks + each.opening.tasks, before.left + each.opening.left
+            )
+    return found

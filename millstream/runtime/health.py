@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from millstream.display import badge, block, facts, note, title
-from millstream.model import FirstBatch
+from millstream.model import OpeningTasks
 from millstream.runtime.state.failure import in_short
 from millstream.runtime.state.history import FailureRecord
 from millstream.states import State
@@ -105,8 +105,7 @@ class HealthView:
         waiting: the threads that wait for a retry, by name, whether or not they are among `threads`.
         pipelines_total: how many the topology has; `pipelines_owned`: how many this client has to run;
             `pipelines_running`: how many of these have a query that runs.
-        first_batches: the pipelines that run here and have not ended a batch since they were started, nor
-            found that there was nothing to read.
+        opening_tasks: the tasks of pipelines that run here and do not run themselves yet.
         unowned: pipelines that no client and no thread has, as far as this client knows.
         restoring: the stores that cannot be read yet, each with its lag in records; None: not known yet.
         opening: for how many seconds each thread has been opening its stores, if it is.
@@ -126,7 +125,7 @@ class HealthView:
     pipelines_total: int = 0
     pipelines_owned: int = 0
     pipelines_running: int = 0
-    first_batches: Mapping[str, FirstBatch] = field(default_factory=dict)
+    opening_tasks: Mapping[str, OpeningTasks] = field(default_factory=dict)
     unowned: tuple[str, ...] = ()
     last_failure: FailureRecord | None = None
     restoring: Mapping[str, int | None] = field(default_factory=dict)
@@ -274,14 +273,13 @@ def _not_all_run(view: HealthView) -> str:
     )
 
 
-def _first_batches(view: HealthView) -> str:
+def _opening_tasks(view: HealthView) -> str:
     shown = [
-        f"pipeline {name} has not finished its first batch: "
-        + ("" if batch.waiting is None else f"{batch.waiting:,} record{_s(batch.waiting)} waiting, ")
-        + f"{batch.seconds:.0f} s"
-        for name, batch in sorted(view.first_batches.items())
+        f"{each.tasks} task{_s(each.tasks)} of pipeline {name} {'is' if each.tasks == 1 else 'are'} starting"
+        + (f", with {each.left:,} record{_s(each.left)} left to restore" if each.left else "")
+        for name, each in sorted(view.opening_tasks.items())
     ]
-    more = f"; and {len(shown) - 3} more" if len(shown) > 3 else ""
+    more = f"; and {len(shown) - 3} more pipelines" if len(shown) > 3 else ""
     return "; ".join(shown[:3]) + more
 
 
@@ -355,7 +353,7 @@ _ROWS: tuple[_Row, ...] = (
     _Row("degraded", True, False, lambda view: view.pipelines_running < view.pipelines_owned, _not_all_run),
     _Row("degraded", True, False, lambda view: bool(view.unowned), _unowned),
     _Row("degraded", True, False, lambda view: view.query_server_failure is not None, _serves_nobody),
-    _Row("starting", True, False, lambda view: bool(view.first_batches), _first_batches),
+    _Row("starting", True, False, lambda view: bool(view.opening_tasks), _opening_tasks),
     _Row("degraded", True, True, lambda view: len(view.live_threads) < view.wanted_threads, _too_few),
     _Row("running", True, True, lambda view: True, _running),
 )
@@ -376,9 +374,8 @@ def _details(view: HealthView) -> dict[str, Any]:
             "running": view.pipelines_running,
             "unowned": sorted(view.unowned),
         },
-        "first_batches": {
-            name: {"waiting": batch.waiting, "seconds": round(batch.seconds, 1)}
-            for name, batch in view.first_batches.items()
+        "opening_tasks": {
+            name: {"tasks": each.tasks, "left": each.left} for name, each in view.opening_tasks.items()
         },
         "restoring": dict(view.restoring),
         "opening": {name: round(seconds) for name, seconds in view.opening.items()},

@@ -134,7 +134,7 @@ def test_a_pipeline_runs_until_it_is_stopped_and_its_end_is_told_once(world: Wor
         running = world.engine.start(world.compiled, [0], world.ends.put)
         found = running.metadata()
         assert (found.name, found.running) == ("p0", True)
-        wait_until(lambda: running.metadata().first_batch is None, "there is nothing to read", 60)  # noqa: B023
+        wait_until(lambda: running.metadata().opening is None, "its tasks run", 60)  # noqa: B023
         running.stop()
         assert world.ends.get(timeout=20) == PipelineEnd("p0", None)
         running.stop()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.errors import IllegalStateException, PipelineException, StreamsException
-from millstream.model import BatchReport, FirstBatch, PipelineMetadata, TopicPartition
+from millstream.model import BatchReport, OpeningTasks, PipelineMetadata, TopicPartition
 from millstream.ports import (
     ChangelogBatch,
     CompiledPipeline,
@@ -420,7 +420,7 @@ class FakeEngine:
         compiled, started, stopped: names of pipelines, in the order of events. One that runs several times,
             with other partitions, is there as often.
         refreshed: names of tables, in the order of events; changed: how many of their rows have changed then.
-        first_batches: by pipeline, the first batch that it has not ended; `progress` ends it.
+        opening: by pipeline, the tasks that do not run yet; with `progress` they do.
         compile_error, start_error: raised by the next call.
         gate: `start` waits for it; clear it to delay Spark.
         stop_gate: `stop` of a pipeline waits for it, and so does `assign` if it takes partitions away; clear
@@ -431,7 +431,7 @@ class FakeEngine:
         self.compiled: list[str] = []
         self.started: list[str] = []
         self.stopped: list[str] = []
-        self.first_batches: dict[str, FirstBatch] = {}
+        self.opening: dict[str, OpeningTasks] = {}
         self.refreshed: list[str] = []
         self.changed: dict[str, int] = {}
         self.compile_error: BaseException | None = None
@@ -528,7 +528,7 @@ class FakeEngine:
         with self._changed:
             running = self._one(name)
             running.position, running.batch_id = {**running.position, **position}, batch_id
-            self.first_batches.pop(name, None)
+            self.opening.pop(name, None)
 
     def report(self, report: BatchReport) -> None:
         """Let a running pipeline report."""
@@ -628,5 +628,5 @@ class FakePipeline:
             running=self in self._engine._running,
             batch_id=self.batch_id,
             position=dict(self.position),
-            first_batch=self._engine.first_batches.get(self.name),
+            opening=self._engine.opening.get(self.name),
         )

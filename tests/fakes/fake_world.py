@@ -20,7 +20,7 @@ from fake_ports import (
 
 from millstream.clock import Clock, SystemClock
 from millstream.config import StreamsConfig
-from millstream.model import BatchReport, FirstBatch, TaskId
+from millstream.model import BatchReport, OpeningTasks, TaskId
 from millstream.ports import (
     BytesStore,
     ChangelogBatch,
@@ -95,7 +95,7 @@ class _WorldsEngine(FakeEngine):
     def __init__(self, world: FakeWorld) -> None:
         super().__init__()
         self.gate, self.stop_gate = world.gate, world.stop_gate
-        self.first_batches = world.first_batches
+        self.opening = world.opening
         self.client_id = ""
         self._world = world
 
@@ -124,7 +124,7 @@ class FakeWorld:
         topics: the cluster; connections: its clients' connections, in the order of opening.
         log: the changelogs, in memory.
         engine: the fake of Spark, for the last client that requested one; engines counts the requests.
-        gate, stop_gate, first_batches: for all engines, see FakeEngine. Closing a connection also
+        gate, stop_gate, opening: for all engines, see FakeEngine. Closing a connection also
             waits for stop_gate, so a client in which nothing is running can be delayed while it closes.
         spark_gate: a request for an engine waits for it; clear it to make Spark start slowly. spark_asked:
             set when an engine was requested.
@@ -147,7 +147,7 @@ class FakeWorld:
         self.spark_gate.set()
         self.spark_asked = threading.Event()
         self.engine_made = threading.Event()
-        self.first_batches: dict[str, FirstBatch] = {}
+        self.opening: dict[str, OpeningTasks] = {}
         self.engine = _WorldsEngine(self)
         self.engines = 0
         self.overlaps: list[Overlap] = []

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import PipelineException, StreamsException
-from millstream.model import FirstBatch, TaskId, TopicPartition
+from millstream.model import OpeningTasks, TaskId, TopicPartition
 from millstream.runtime.health import Health, HealthView, Waiting, assess
 from millstream.runtime.state.failure import Failure, Response
 from millstream.runtime.state.history import FailureRecord
@@ -178,22 +178,22 @@ ROWS = {
         ("degraded", True, False),
         "0 of the 1 pipeline of this client run",
     ),
-    "a first batch has not ended": (
-        view(first_batches={"p0": FirstBatch(40.2, 154_000)}),
+    "tasks restore their state": (
+        view(opening_tasks={"p0": OpeningTasks(2, 154_000)}),
         ("starting", True, False),
-        "pipeline p0 has not finished its first batch: 154,000 records waiting, 40 s",
+        "2 tasks of pipeline p0 are starting, with 154,000 records left to restore",
     ),
-    "first batches have not ended": (
+    "tasks of many pipelines start": (
         view(
-            first_batches={
-                "p1": FirstBatch(0.3),
-                "p0": FirstBatch(7.0, 1),
-                **{f"p{number}": FirstBatch(1.0) for number in (2, 3, 4)},
+            opening_tasks={
+                "p1": OpeningTasks(1),
+                "p0": OpeningTasks(1, 1),
+                **{f"p{number}": OpeningTasks(3) for number in (2, 3, 4)},
             },
         ),
         ("starting", True, False),
-        "pipeline p0 has not finished its first batch: 1 record waiting, 7 s; pipeline p1 has not finished "
-        "its first batch: 0 s; pipeline p2 has not finished its first batch: 1 s; and 2 more",
+        "1 task of pipeline p0 is starting, with 1 record left to restore; 1 task of pipeline p1 is "
+        "starting; 3 tasks of pipeline p2 are starting; and 2 more pipelines",
     ),
     "nobody has a pipeline": (
         view(pipelines_running=1, pipelines_owned=1, unowned=("p1",)),
@@ -272,7 +272,7 @@ def test_health_is_ready_for_json() -> None:
         missing_topics=("lines",),
         failure=ERROR,
         lost="fenced",
-        first_batches={"p0": FirstBatch(40.23, 7)},
+        opening_tasks={"p0": OpeningTasks(2, 7)},
     )
     text = json.dumps(assess(facts).as_dict())
     assert "secret" not in text
@@ -295,7 +295,7 @@ def test_health_is_ready_for_json() -> None:
                 }
             },
             "pipelines": {"total": 2, "owned": 2, "running": 2, "unowned": ["p1"]},
-            "first_batches": {"p0": {"waiting": 7, "seconds": 40.2}},
+            "opening_tasks": {"p0": {"tasks": 2, "left": 7}},
             "restoring": {"counts": 7},
             "opening": {"t1": 1},
             "paused": False,
@@ -343,8 +343,8 @@ VIEWS = st.builds(
     pipelines_total=st.integers(0, 2),
     pipelines_owned=st.integers(0, 2),
     pipelines_running=st.integers(0, 2),
-    first_batches=st.dictionaries(
-        st.sampled_from(["p0", "p1"]), st.builds(FirstBatch, st.floats(0, 9), st.none() | st.integers(0, 9))
+    opening_tasks=st.dictionaries(
+        st.sampled_from(["p0", "p1"]), st.builds(OpeningTasks, st.integers(1, 9), st.integers(0, 9))
     ),
     unowned=st.sampled_from([(), ("p1",)]),
     last_failure=st.none() | st.just(RECORD),
@@ -370,7 +370,7 @@ def test_whatever_the_view_health_is_no_nonsense(seen: HealthView) -> None:
         assert seen.live_threads
         assert seen.member
         assert not any((seen.waiting, seen.restoring, seen.missing_topics, seen.unowned))
-        assert not seen.first_batches
+        assert not seen.opening_tasks
         assert seen.pipelines_running >= seen.pipelines_owned
     if seen.client_state is State.RUNNING and not seen.live_threads and not seen.waiting:
         assert not health.live

@@ -30,7 +30,7 @@ from millstream.errors import (
     StreamsException,
 )
 from millstream.metrics.prometheus import CONTENT_TYPE
-from millstream.model import FirstBatch, TopicPartition
+from millstream.model import OpeningTasks, TopicPartition
 from millstream.query.composite import QueryableStoreTypes
 from millstream.query.metadata import HostInfo, default_partition
 from millstream.query.parameters import StoreQueryParameters
@@ -196,9 +196,9 @@ def test_health_is_told_while_stores_are_restored(make: Make, world: FakeWorld) 
         assert counts.get("key-7") == 7
 
 
-def test_a_client_is_ready_once_its_pipelines_have_ended_a_batch(make: Make, world: FakeWorld) -> None:
+def test_a_client_is_ready_once_its_tasks_run(make: Make, world: FakeWorld) -> None:
     """A rolling update waits for that. The client is alive all the time, and its stores answer."""
-    world.first_batches["p0"] = FirstBatch(40.0, 154_000)
+    world.opening["p0"] = OpeningTasks(2, 154_000)
     client = make("A")
     client.start()
     client.wait_until_running(SOON)
@@ -207,7 +207,7 @@ def test_a_client_is_ready_once_its_pipelines_have_ended_a_batch(make: Make, wor
     assert get(url, "/readyz") == (503, {"ready": False, "status": "starting"})
     assert get(url, "/healthz")[0] == 200
     health = get(url, "/v1/health")[1]
-    assert health["reason"] == "pipeline p0 has not finished its first batch: 154,000 records waiting, 40 s"
+    assert health["reason"] == ("2 tasks of pipeline p0 are starting, with 154,000 records left to restore")
     with RemoteStore(url, "counts") as counts:
         assert counts.get("key-7") == 7
     world.engine.progress("p0", {TopicPartition("lines", 0): 50})

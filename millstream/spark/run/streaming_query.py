@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.errors import PipelineException
 from millstream.foreign import ESCAPED
-from millstream.model import PipelineMetadata, TopicPartition
+from millstream.model import OpeningTasks, PipelineMetadata, TopicPartition
 from millstream.ports import PipelineEnd
 from millstream.spark.jvm.session import how_jvm_ended
 from millstream.spark.run.dropped import DropWatch, wait_and_watch
@@ -205,6 +205,7 @@ class QueryPipeline:
             self._last = replace(
                 self._last,
                 running=False,
+                opening=None,
                 records_per_second=0.0,
                 batch_ms=0,
                 dropped=self._dropped,
@@ -259,7 +260,8 @@ def _with_read(reported: PipelineMetadata, made: TaskProgress) -> PipelineMetada
     position = {at: max(offset, finished.get(at, 0)) for at, offset in {**finished, **made.read}.items()}
     lag = {at: max(0, end - position.get(at, 0)) for at, end in made.ends.items()} if made.ends else None
     records = max(reported.records, made.records)
-    return replace(reported, position=position, finished=finished, records=records, lag=lag)
+    opening = OpeningTasks(made.opening, made.left) if made.opening else None
+    return replace(reported, position=position, finished=finished, records=records, lag=lag, opening=opening)
 
 
 def _json(progress: Any) -> dict[str, Any]:

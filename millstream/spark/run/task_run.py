@@ -77,12 +77,15 @@ class TaskProgress:
         read: the next offset of each partition.
         committed: the next offset that is not done with.
         ends: where the partitions end, as far as that is known.
+        opening: how many tasks do not run yet; left: how many records these still have to restore.
     """
 
     records: int
     read: Mapping[TopicPartition, int]
     committed: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    opening: int = 0
+    left: int = 0
 
 
 def task_rows(spark: SparkSession, name: str) -> DataFrame:
@@ -212,7 +215,8 @@ class TaskRun:
         """How far its tasks are."""
         told = json.loads(self._runs.progress(self._id))
         read, committed, ends = (_by_partition(told[name]) for name in ("read", "committed", "ends"))
-        return TaskProgress(told["records"], read, committed, ends)
+        opening, left = told.get("opening", 0), told.get("left", 0)
+        return TaskProgress(told["records"], read, committed, ends, opening, left)
 
     def reports(self, seen: tuple[int, str] | None) -> list[Mapping[str, Any]]:
         """What has happened since the last call, as Spark's progress reports have it of batches: one report,

@@ -180,7 +180,9 @@ class CountingPipeline:
         """Before its next batch."""
         self._wanted = wanted = frozenset(partitions)
         with self._moved:
-            return self._moved.wait_for(lambda: wanted.issuperset(self._tasks), _MOVE_S)
+            return self._moved.wait_for(
+                lambda: self._ended.is_set() or wanted.issuperset(self._tasks), _MOVE_S
+            )
 
     def finish(self) -> None:
         """A batch ends soon anyway."""
@@ -228,6 +230,8 @@ class CountingPipeline:
         with self._moved:
             self._moved.notify_all()
         for number in sorted(self._wanted - self._tasks.keys()):
+            if number not in self._wanted or self._stopping.is_set():
+                continue  # it has moved on while another one was taken over
             counting = self._task(number)
             counting.take_over()
             self._tasks[number] = counting
@@ -237,6 +241,8 @@ class CountingPipeline:
             if self._ended.is_set():
                 return
             self._ended.set()
+        with self._moved:
+            self._moved.notify_all()
         self._on_end(PipelineEnd(self._name, error))
 
     def _ends_now(self, counting: Counting) -> dict[At, int] | None:

@@ -37,6 +37,8 @@ _VISIBLE_EVERY_S = 0.02
 """How often a topic that was just created is looked for, until the broker shows it."""
 _SINCE_3_6 = "message.timestamp.after.max.ms"
 """Brokers before Kafka 3.6 do not know it, and take any time."""
+_STALE = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
+"""A broker has restarted, and the client asks it as the leader that it was before, for minutes."""
 _SETTLE_S = 1.0
 """How long brokers are asked again for a topic that the controller does not report."""
 _CANNOT_BE = (
@@ -387,6 +389,8 @@ class KafkaTopics:
                     heard_at = heard_at or self._heard(partitions)
                     if heard_at is not None and time.monotonic() - heard_at > _SETTLE_S:
                         break
+                elif code in _STALE:
+                    self._heard(partitions)  # which makes the client look at the leaders again
                 elif code not in RETRIABLE:
                     break
             except _AskAgain as error:

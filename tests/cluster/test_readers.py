@@ -68,7 +68,7 @@ def test_eight_readers_while_tasks_migrate_threads_are_replaced_and_the_client_c
     def replace() -> None:
         handled = len(owner.handled())
         flag.write_bytes(b"x")
-        cluster.produce(spec["source"], ["poison"])
+        cluster.produce(spec["source"], ["poison"], partition=0)
         wait_until(lambda: len(owner.handled()) > handled, owner.told("the handler is asked"))
         settled(owner)
 

@@ -77,7 +77,7 @@ def test_replace_thread_tries_the_same_record_again_until_its_budget_is_used_up(
     wait_until(lambda: cluster.committed(spec["source"]) == all_of_it, "Kafka's tools see all committed", 30)
 
     flag.write_text("*")
-    cluster.produce(spec["source"], [POISON])
+    cluster.produce(spec["source"], [POISON], partition=0)
     client.reached("ERROR")
     # The budget began anew: all partitions are past what failed before, also the one with nothing new.
     assert [call["attempt"] for call in client.handled()] == [1, 2, 1, 2, 3, 4]

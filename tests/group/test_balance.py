@@ -183,6 +183,18 @@ def test_many_tasks_of_many_clients_are_balanced() -> None:
     assert moved(before, now) == []
 
 
+@pytest.mark.parametrize("has_state", [False, True])
+def test_one_more_among_many_clients_gets_its_share_and_nothing_else_moves(has_state: bool) -> None:
+    """10,000 tasks over 100 clients, and then over 101: of the 100 that each has, one or two are given."""
+    tasks = [TaskId(number % 10, number // 10) for number in range(10_000)]
+    members: Members = {f"m{number}": client(number) for number in range(100)}
+    stateless, stateful = ((), tasks) if has_state else (tasks, ())
+    before = check(members, stateless, stateful, 0)
+    grown = {**after(members, before), "new": client(1000)}
+    now = check(grown, stateless, stateful, 0)
+    assert len(moved(before, now)) == fewest_moves(grown, before) == len(now["new"].active)
+
+
 def test_of_two_that_claim_a_task_the_first_by_process_id_keeps_it() -> None:
     """A zombie and its successor may both believe that they hold it."""
     holds = {TaskId(0, 0): LATEST_OFFSET}
@@ -221,6 +233,15 @@ def test_the_tasks_of_a_subtopology_are_spread() -> None:
     tasks = tasks_of("0_0", "0_1", "1_0", "1_1")
     work = check({"A": client(1), "B": client(2)}, (), tasks, 0)
     assert all({task.subtopology for task in work[name].active} == {0, 1} for name in "AB")
+
+
+def test_tasks_are_in_the_order_of_their_numbers() -> None:
+    """2_0 before 10_0, and 0_2 before 0_10."""
+    tasks = tasks_of(*(f"0_{number}" for number in range(12)), *(f"{number}_0" for number in range(1, 12)))
+    for stateful in ((), tasks, tasks[::2]):
+        stateless = [task for task in tasks if task not in stateful]
+        shuffled = random.Random(1).sample(stateless, len(stateless))
+        assert check({"A": client(1)}, shuffled, stateful, 0)["A"].active == tasks
 
 
 # --- whatever the group ----------------------------------------------------------------------------------

@@ -396,7 +396,7 @@ def test_what_a_writer_fails_with_names_the_pipeline(spark: SparkSession) -> Non
         TopologyTestDriver(builder.build(), spark=spark) as driver,
         pytest.raises(
             PipelineException,
-            match=r"pipeline p1: its query failed: a Python function raised ConnectionRefusedError: the w",
+            match=r"pipeline p2: its query failed: a Python function raised ConnectionRefusedError: the w",
         ),
     ):
         pipe(driver, ("1", "ann", 5))

@@ -168,9 +168,10 @@ class QueryPipeline:
         # On a thread of its own: a call into a hanging JVM does not return.
         threading.Thread(target=ask, name=f"pipeline-{self._name}-assign", daemon=True).start()
         try:
-            return answers.get(timeout=self._stop_seconds)
+            done = answers.get(timeout=self._stop_seconds)
         except queue.Empty:
-            return False
+            done = False
+        return done or self._ended.is_set()  # its failure is on its way to the thread that owns it
 
     def finish(self) -> None:
         """Have its tasks commit; a batch of `to_spark()` ends soon anyway."""

@@ -192,6 +192,7 @@ public final class Tasks {
         }
         left.forEach(RunningTask::startToClose);
         left.forEach(RunningTask::close);
+        tasks.told();
         synchronized (tasks.opensGlobals) {
             if (tasks.globals != null) {
                 tasks.globals.close();

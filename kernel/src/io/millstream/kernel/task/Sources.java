@@ -66,7 +66,8 @@ final class Sources {
      */
     void begin(Map<TopicPartition, OffsetAndMetadata> committed, Set<TopicPartition> anew) {
         Set<TopicPartition> others = new HashSet<>(consumer.assignment());
-        anew.forEach(source -> seek(source, consumer.beginningOffsets(List.of(source)).get(source)));
+        consumer.beginningOffsets(anew).forEach(this::seek);
+        askForEnds(anew);
         others.removeAll(anew);
         committed.forEach((source, at) -> {
             others.remove(source);
@@ -88,6 +89,7 @@ final class Sources {
             }
             seek(source, offset(source, policy, cause));
         }
+        askForEnds(which);
     }
 
     private void seek(TopicPartition source, long offset) {
@@ -117,6 +119,15 @@ final class Sources {
         throw new NoOffsetException("task " + name + ": where to read " + source + " is not known: " + why
                 + ", and auto.offset.reset is " + policy + "; set it to earliest or latest, or set the offset with "
                 + "kafka-consumer-groups --reset-offsets", cause);
+    }
+
+    /**
+     * A consumer takes whatever offset of a partition it has asked for last for its end
+     * (OffsetFetcherUtils.updateSubscriptionState). So after it was asked for another one it is asked for the end:
+     * otherwise it believes that there is nothing to wait for.
+     */
+    private void askForEnds(Set<TopicPartition> which) {
+        consumer.endOffsets(which);
     }
 
     // --- records ---------------------------------------------------------------------------------------

@@ -67,7 +67,8 @@ class Event:
     generation: int = 0
 
 
-_AGREED = re.compile(r"stream-client \[(.+)\] generation (\d+): pipelines (.*), tasks ")
+_AGREED = re.compile(r"stream-client \[(.+)\] generation (\d+): tasks (.*), standbys (?!.*, not yet )")
+"""Without those that others still run: `not yet` follows."""
 
 
 class Agreements(logging.Handler):
@@ -91,8 +92,8 @@ class Agreements(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         at = time.time()
         if found := _AGREED.match(record.getMessage()):
-            client, generation, pipelines = found.groups()
-            self._tell(client, Event(at, "work", pipelines, int(generation)))
+            client, generation, tasks = found.groups()
+            self._tell(client, Event(at, "work", tasks, int(generation)))
 
 
 # --- for the benchmark -----------------------------------------------------------------------------------

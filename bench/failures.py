@@ -169,8 +169,8 @@ def _rejoins(lab: Lab, times: int, tell: Progress) -> _Figures:
 
 
 def _shutdown(lab: Lab) -> _Figures:
-    """Two clients, a process each; the first has the pipeline and Spark."""
-    source, output, flag = lab.topic("in", PARTITIONS), lab.topic("out", PARTITIONS), lab.path("flag")
+    """Two clients, a process each; the first has the task and Spark."""
+    source, output, flag = lab.topic("in", 1), lab.topic("out", PARTITIONS), lab.path("flag")
     with _pair(lab, source, output, flag, {}) as (first, second), Tail(lab, output) as tail:
         with Sender(lab, source) as sender:
             sender.send("first", "good")
@@ -190,7 +190,7 @@ def _shutdown(lab: Lab) -> _Figures:
 
 
 def _fail_over(lab: Lab, *, kill: bool, warm: bool) -> _Figures:
-    source, output = lab.topic("in", PARTITIONS), lab.topic("out", PARTITIONS)
+    source, output = lab.topic("in", 1), lab.topic("out", PARTITIONS)
     extra: dict[str, object] = {"keep.spark.warm": True} if warm else {}
     label = f"{'kill -9' if kill else 'close()'}, {'warm' if warm else 'cold'}"
     found: _Figures = {}
@@ -206,7 +206,7 @@ def _fail_over(lab: Lab, *, kill: bool, warm: bool) -> _Figures:
                 first.kill()
             else:
                 first.say("close")
-            assigned = second.wait("work", "p0", after=begun).at
+            assigned = second.wait("work", "0_0", after=begun).at
             arrived = tail.wait_after(assigned, second.is_up)
             time.sleep(_PAUSE_S)
         found[f"{label}: assigned to first output"] = [arrived - assigned]
@@ -219,18 +219,18 @@ def _fail_over(lab: Lab, *, kill: bool, warm: bool) -> _Figures:
 
 
 def _idle(child: Child) -> _Figures:
-    """What a client with tasks only costs while nothing happens."""
+    """What a client without tasks costs while nothing happens."""
     process = psutil.Process(child.pid)
     if process.children(recursive=True):
-        raise RuntimeError("a client without a pipeline started a process")
+        raise RuntimeError("a client without a task started a process")
     time.sleep(_PAUSE_S)
     before, begun = process.cpu_times(), time.monotonic()
     time.sleep(_IDLE_S)
     after, ended = process.cpu_times(), time.monotonic()
     used = after.user + after.system - before.user - before.system
     return {
-        "idle CPU of a client with tasks only, % of a core": [100 * used / (ended - begun)],
-        "memory of a client with tasks only, MB": [process.memory_info().rss / 2**20],
+        "idle CPU of a client without tasks, % of a core": [100 * used / (ended - begun)],
+        "memory of a client without tasks, MB": [process.memory_info().rss / 2**20],
     }
 
 
@@ -238,7 +238,7 @@ def _idle(child: Child) -> _Figures:
 def _pair(
     lab: Lab, source: str, output: str, flag: Path | None, second_only: dict[str, object]
 ) -> Iterator[tuple[Child, Child]]:
-    """Two RUNNING clients of one application: the first with the pipeline, the second with tasks only."""
+    """Two RUNNING clients of one application: the first with the only task, the second with none."""
     application = lab.name("app")
     children: list[Child] = []
     try:
@@ -260,7 +260,7 @@ def _pair(
             children.append(child)
             child.wait("running")
         first, second = children
-        first.wait("work", "p0")
+        first.wait("work", "0_0")
         yield first, second
     finally:
         for child in children:

@@ -380,3 +380,24 @@ def test_sides_that_do_not_fit_are_refused_with_a_sentence(world: World) -> None
     told = r"keys of the same type on both sides, but the keys of KSTREAM-\S+ are int, the keys of KTABLE-"
     with pytest.raises(TopologyException, match=told):
         start_and_wait(client)
+
+
+def test_no_record_of_a_backlog_overtakes_the_table_that_it_looks_up(world: World) -> None:
+    """More records than one poll hands over wait in front of the table's rows, which are older."""
+    sizes = {"rows": 400, "orders": 6_000}
+    builder, outputs = StreamsBuilder(), []
+    for number in range(2):
+        rows, orders, out = (world.topic(f"{name}-{number}", 4) for name in ("rows", "orders", "out"))
+        for topic, at in ((orders, 2_000), (rows, 1_000)):
+            size = sizes["rows" if topic == rows else "orders"]
+            records = [(b"k%d" % (each % sizes["rows"]), b"%d" % each) for each in range(size)]
+            world.produce(topic, records, timestamp=at)
+        found = builder.stream(orders, STRINGS).left_join(builder.table(rows, STRINGS), lambda _, row: row)
+        found.to(out)
+        outputs.append(out)
+    client = world.client(builder.build(), consumer_max_poll_records=100)
+    for out in outputs:
+        records = world.consume(out, sizes["orders"])
+        assert len(records) == sizes["orders"]
+        assert [record for record in records if record.value is None] == []
+    assert client.close(timedelta(seconds=30))

@@ -114,6 +114,12 @@ class Engine(Protocol):
         the engine. `on_batch` is quick, and raises nothing.
         """
 
+    def prepare(self, compiled: CompiledPipeline) -> None:
+        """Start its query without tasks; the next `start` takes it, and so its tasks begin sooner."""
+
+    def forget_prepared(self) -> None:
+        """Stop what was prepared: the topics are not what they were."""
+
     def refresh(self, table: FrameTable) -> int:
         """Read a table's DataFrame again, and write the changes to its topic, all or nothing.
 

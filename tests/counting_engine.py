@@ -131,6 +131,12 @@ class CountingEngine:
     def warm_up(self, topic: str | None) -> None:
         """Nothing is cold here."""
 
+    def prepare(self, compiled: CompiledPipeline) -> None:
+        """Tasks begin at once."""
+
+    def forget_prepared(self) -> None:
+        """Nothing is."""
+
     def close(self) -> None:
         """Stop what runs. Idempotent."""
         self._closed = True

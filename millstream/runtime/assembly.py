@@ -452,10 +452,18 @@ class Assembly:
         found = next(each for each in self._topology.queries if each.name == pipeline)
         return topics_of(found, self._config.application_id, topics)
 
-    def warm_up(self) -> None:
-        """Start Spark and compile, although there is no pipeline to run yet. Raises like starting one."""
+    def warm_up(self, coming: Collection[str]) -> None:
+        """Start Spark and compile, although there is no pipeline to run yet. Raises like starting one.
+
+        Args:
+            coming: the pipelines that are to get tasks; if there are none, any may.
+        """
         topic = next(iter(self._topology.source_topics), None)
-        self._ready().warm_up(topic)
+        self._ready().warm_up(topic, coming)
+
+    def forget_prepared(self) -> None:
+        if self._pipelines is not None:
+            self._pipelines.forget_prepared()
 
     def refresh(self, table: FrameTable) -> int:
         """As `Engine.refresh`; waits for Spark. Raises like starting a pipeline."""

@@ -220,10 +220,12 @@ class Participation:
 
     def keep_warm(self) -> None:
         """Start Spark on a thread of its own, although there is no pipeline to run yet."""
+        agreed = self._owner.state.group.agreed
+        coming = () if agreed is None else agreed.warming
 
         def warm_up() -> None:
             try:
-                self._assembly.warm_up()
+                self._assembly.warm_up(sorted({task.pipeline for task in coming}))
             except Exception:
                 # Nothing depends on it: other clients go on with the tasks that were to come.
                 self._warm_again_at = time.monotonic() + _WARM_AGAIN_S

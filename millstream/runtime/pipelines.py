@@ -125,14 +125,27 @@ class Pipelines:
             self._raise_if_closing()
             raise
 
-    def warm_up(self, topic: str | None) -> None:
+    def warm_up(self, topic: str | None, coming: Collection[str]) -> None:
         """Start Spark, compile everything and rehearse, so that a pipeline can be taken over quickly.
 
         A pipeline may start meanwhile. Raises like `start`.
+
+        Args:
+            coming: the pipelines that are to get tasks; if there are none, any may.
         """
-        engine, _ = self._ready()
+        engine, compiled = self._ready()
         engine.warm_up(topic)
+        for name in coming or compiled:
+            self._raise_if_closing()
+            engine.prepare(compiled[name])
         self._warmed_up = True
+
+    def forget_prepared(self) -> None:
+        """The topics are not what they were. Returns soon."""
+        with self._changed:
+            engine = self._engine
+        if engine is not None:
+            engine.forget_prepared()
 
     @property
     def is_warm(self) -> bool:

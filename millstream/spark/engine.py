@@ -40,7 +40,7 @@ from millstream.spark.compile.sink import refusal_options
 from millstream.spark.compile.source import kafka_options, read_topic
 from millstream.spark.compile.spark_query import compile_query, topic_of
 from millstream.spark.compile.task_compiler import CompileContext, CompiledTask, compile_task
-from millstream.spark.jvm.executors import Executors, slots_of
+from millstream.spark.jvm.executors import Executors, is_cluster, slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession, scratch_path
 from millstream.spark.rehearsal import rehearse
@@ -138,6 +138,7 @@ class SparkEngine:
         self._contexts: dict[str, CompileContext] = {}
         self._again: dict[str, CompiledTask] = {}
         """For pipelines that run several times at once, the further plans, by the names of their runs."""
+        self._prepared: dict[str, _Prepared] = {}
         self._closing = closing or threading.Event()
         # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
@@ -348,6 +349,24 @@ class SparkEngine:
             return  # executors come and go; there is no point in warming them
         rehearse(self.spark, kafka_options(self._consumer_options), topic, self._closing)
 
+    def prepare(self, compiled: CompiledPipeline) -> None:
+        pipeline, plan = compiled.pipeline, compiled.plan
+        if not isinstance(plan, CompiledTask) or pipeline.frame_tables:
+            return  # a DataFrame is read again when its pipeline gets tasks
+        prepared = _Prepared()
+        prepared.running = self._start_task(pipeline, plan, (), prepared.ended, prepared.reported)
+        with self._lock:
+            before = self._prepared.pop(pipeline.name, None)
+            self._prepared[pipeline.name] = prepared
+        if before is not None:
+            before.stop()
+
+    def forget_prepared(self) -> None:
+        with self._lock:
+            prepared, self._prepared = tuple(self._prepared.values()), {}
+        for each in prepared:
+            each.stop()
+
     def start(
         self,
         compiled: CompiledPipeline,
@@ -355,6 +374,11 @@ class SparkEngine:
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None] = lambda report: None,
     ) -> RunningPipeline:
+        with self._lock:
+            prepared = self._prepared.pop(compiled.pipeline.name, None)
+        if prepared is not None and (running := prepared.taken(on_end, on_batch)) is not None:
+            running.assign(partitions)
+            return running
         if isinstance(compiled.plan, CompiledTask):
             return self._start_task(compiled.pipeline, compiled.plan, partitions, on_end, on_batch)
         return self._start_query(compiled.pipeline, compiled.plan, on_end, on_batch)
@@ -422,6 +446,7 @@ class SparkEngine:
                 plan.times,
                 plan.fillings,
                 partitions,
+                0 if plan.in_batches else self._spares(),
             )
             self._take_slots(name, number, run.tasks)
             writer = task_writer(plan.rows, scratch, in_batches=plan.in_batches)
@@ -486,6 +511,14 @@ class SparkEngine:
                 self._again[run] = self._plan(pipeline, self._contexts[pipeline.name], run)
             return self._again[run]
 
+    def _spares(self) -> int:
+        """How many tasks of a query may wait for partitions: none where a slot is a core."""
+        if is_cluster(str(self.spark.conf.get("spark.master", ""))):
+            return 0
+        with self._lock:
+            taken = sum(self._in_slots.values()) + _SPARES * (len(self._in_slots) + len(self._prepared))
+        return _SPARES if 2 * (taken + _SPARES) < slots_of(self.spark, self._closing) else 0
+
     def _take_slots(self, name: str, number: int, tasks: int) -> None:
         """Note how many tasks of a query run as long as it does.
 
@@ -511,6 +544,7 @@ class SparkEngine:
     def close(self) -> None:
         with self._lock:
             running, self._running = self._running, []
+            self._prepared.clear()
         for pipeline in running:
             pipeline.stop()
         self._watch.stop(0.0)
@@ -518,6 +552,44 @@ class SparkEngine:
         self._session.close()
 
 
+class _Prepared:
+    """A query that has started before it has tasks: whoever takes it hears of its end and its reports."""
+
+    running: RunningPipeline
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self._on_end: Callable[[PipelineEnd], None] | None = None
+        self._on_batch: Callable[[BatchReport], None] = lambda report: None
+
+    def ended(self, end: PipelineEnd) -> None:
+        with self._lock:
+            self._has_ended = True
+            on_end = self._on_end
+        if on_end is not None:
+            on_end(end)
+        elif end.error is not None:
+            log.info("pipeline %s, which was to be ready for tasks, has ended: %s", end.pipeline, end.error)
+
+    def reported(self, report: BatchReport) -> None:
+        self._on_batch(report)
+
+    def taken(
+        self, on_end: Callable[[PipelineEnd], None], on_batch: Callable[[BatchReport], None]
+    ) -> RunningPipeline | None:
+        """The query; None: it has ended."""
+        with self._lock:
+            if self._has_ended:
+                return None
+            self._on_end, self._on_batch = on_end, on_batch
+            return self.running
+
+    def stop(self) -> None:
+        self.running.stop()
+
+
+_SPARES = 16
 _WATCH_SECONDS = 5.0
 _THAW_SECONDS = 5.0
 """How much later than planned the watch may look, on a busy machine."""

@@ -451,6 +451,13 @@ class FakeEngine:
         assert not self.closed, "the engine is closed"
         self.warmed_up = True
 
+    def prepare(self, compiled: CompiledPipeline) -> None:
+        """A query starts at once."""
+        assert not self.closed, "the engine is closed"
+
+    def forget_prepared(self) -> None:
+        """Nothing is."""
+
     @property
     def is_alive(self) -> bool:
         """Until `die` or `close`."""

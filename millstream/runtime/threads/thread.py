@@ -69,6 +69,9 @@ class Resources(Updaters, Protocol):
     def reads(self, pipeline: str, topics: Iterable[str]) -> bool:
         """Whether the pipeline's sources read any of these topics, by name or by a pattern."""
 
+    def forget_prepared(self) -> None:
+        """What was prepared for tasks to come does not fit the topics any more."""
+
 
 class Application(Protocol):
     """A stream thread's view of its application."""
@@ -317,6 +320,7 @@ class StreamThread(StoreThread[ThreadState]):
                 self._drop(topics, number)
             case Grow(topics):
                 # The tasks of a query read the partitions that there were when it began.
+                self._resources.forget_prepared()
                 self._stop_pipelines(
                     tuple(name for name in self._running if self._resources.reads(name, topics))
                 )
@@ -372,6 +376,7 @@ class StreamThread(StoreThread[ThreadState]):
 
     def _drop(self, topics: tuple[str, ...], number: int) -> None:
         """Restart the pipelines that read these topics, which then continue without them."""
+        self._resources.forget_prepared()
         for name in self.share.pipelines:
             lost = self._resources.read_by_pattern(name, topics)
             if not lost or (name in self._running and self._lost_before[name] >= number):

@@ -104,9 +104,9 @@ _COMPILED_LATER = (
     "-XX:Tier4CompileThreshold=45000",
 )
 
-_SLOTS = 256
+_SLOTS = 1024
 """A slot is a thread that is created when a task needs it. There must be more slots than tasks, which last as
-long as their query; and topics may get more partitions."""
+long as their query; further ones wait for tasks to come; and topics may get more partitions."""
 
 _ARGUMENTS: Mapping[str, str] = {
     "--master": "spark.master",

@@ -129,6 +129,7 @@ class TaskRun:
         times: Sequence[Any],
         fillings: Mapping[str, Any],
         partitions: Collection[int],
+        spares: int = 0,
     ) -> None:
         """Tell the kernel what is about to start.
 
@@ -137,6 +138,8 @@ class TaskRun:
             times, fillings: the timestamp extractors of sources, and the processors that fill global tables
                 (CompiledTask).
             partitions: those that its tasks are.
+            spares: how many of Spark's tasks wait for partitions that come later, so that no other one is
+                disturbed.
 
         Raises:
             Py4JJavaError: a topic is missing, or the cluster cannot be reached.
@@ -179,7 +182,9 @@ class TaskRun:
         filling = java_class(spark._jvm, "java.util.HashMap")()
         for topic, program in fillings.items():
             filling.put(topic, program)
-        begun = self._runs.begin(name, json.dumps(plan), extractors, filling, self._listed(partitions))
+        begun = self._runs.begin(
+            name, json.dumps(plan), extractors, filling, self._listed(partitions), spares
+        )
         self.tasks = int(begun)
 
     def assign(self, partitions: Collection[int], patience_s: float) -> bool:

@@ -19,10 +19,10 @@ record Lot(int number, TreeSet<Integer> partitions, int ended) implements Serial
     /**
      * The next one.
      *
-     * @param batch the batch that runs now
+     * @param toEnd the last batch that cannot take all of it
      */
-    Lot next(Collection<Integer> wanted, int batch) {
-        return new Lot(number + 1, new TreeSet<>(wanted), partitions.containsAll(wanted) ? ended : batch);
+    Lot next(Collection<Integer> wanted, int toEnd) {
+        return new Lot(number + 1, new TreeSet<>(wanted), Math.max(ended, toEnd));
     }
 
     boolean has(int partition) {

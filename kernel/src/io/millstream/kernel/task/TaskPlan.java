@@ -269,8 +269,12 @@ public record TaskPlan(
 
     /** Those of these partitions that a topic has. */
     List<Integer> existing(List<Integer> partitions) {
-        int count = topics.values().stream().mapToInt(Integer::intValue).max().orElse(0);
-        return partitions.stream().filter(each -> isInMemory() || each < count).toList();
+        return partitions.stream().filter(each -> isInMemory() || each < count()).toList();
+    }
+
+    /** How many tasks its topics make, of all clients. */
+    int count() {
+        return topics.values().stream().mapToInt(Integer::intValue).max().orElse(0);
     }
 
     /** The name of a task, as Kafka Streams writes it. */

@@ -9,6 +9,8 @@ import org.apache.spark.util.TaskCompletionListener;
 
 /** The rows of one task, in one batch of Spark. */
 final class TaskReader implements SupportsRealTimeRead<InternalRow> {
+    /** In place of a partition: the reader waits for one that comes while the batch runs. */
+    static final int SPARE = -1;
     /** The maximum time until the end of a batch is noticed. */
     private static final long SLICE_MS = 20;
 
@@ -21,11 +23,12 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     private static final long MARGIN_MS = 1_000;
 
     private final Tasks tasks;
-    /** Null if it is another client's by now. */
-    private final RunningTask task;
+    private final TaskPlan plan;
+    /** Null if it is another client's by now, or none has come yet. */
+    private RunningTask task;
 
     private final int number;
-    private final int partition;
+    private int partition;
     private RecordRow row;
     private final int batch;
     private boolean isDone;
@@ -36,11 +39,20 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     /** @param lot of which it is */
     TaskReader(TaskPlan plan, int partition, int number, int batch, long epoch, Lot lot) {
         this.batch = batch;
+        this.plan = plan;
         this.tasks = Tasks.of(plan.run());
         this.number = number;
-        this.partition = partition;
         tasks.know(lot);
-        this.task = tasks.take(plan, partition, epoch);
+        if (partition == SPARE) {
+            this.partition = SPARE;
+        } else {
+            take(partition, epoch);
+        }
+    }
+
+    private void take(int which, long epoch) {
+        partition = which;
+        task = tasks.take(plan, partition, epoch);
         if (task == null) {
             return;
         }
@@ -52,10 +64,16 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
 
     @Override
     public RecordStatus nextWithTimeout(Long startMs, Long timeoutMs) {
+        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+        if (partition == SPARE) {
+            int found = tasks.claim(batch, timeoutMs - MARGIN_MS);
+            if (found != SPARE) {
+                take(found, 0);
+            }
+        }
         if (task == null) {
             return RecordStatus.newStatusWithoutArrivalTime(false);
         }
-        long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
         while (true) {
             long left = TimeUnit.NANOSECONDS.toMillis(until - System.nanoTime());
             boolean isEnding = isEnding() || left <= MARGIN_MS; // Spark looks at the clock itself, too

@@ -32,14 +32,22 @@ public final class TaskRuns {
      * @param times the timestamp extractors of sources that have not Kafka's default
      * @param fillings the processors that fill global tables, by their topics
      * @param partitions those that its tasks are; the others are another client's
+     * @param spares how many readers may wait for further partitions
      * @return how many tasks it has: there may be no topic with so many partitions
      */
     public static int begin(
-            String name, String plan, List<Times> times, Map<String, Program> fillings, List<Integer> partitions)
+            String name,
+            String plan,
+            List<Times> times,
+            Map<String, Program> fillings,
+            List<Integer> partitions,
+            int spares)
             throws InterruptedException {
         TaskPlan made = TaskPlan.of(plan, times, fillings);
         TaskPlan counted = made.isInMemory() ? made : counted(made);
-        Tasks.of(counted.run()).assign(counted.existing(partitions), 0);
+        Tasks tasks = Tasks.of(counted.run());
+        tasks.spares = spares;
+        tasks.assign(counted.existing(partitions), 0);
         if (!counted.isInMemory()) {
             Endpoint.open();
         }

@@ -147,18 +147,18 @@ public final class TaskTable implements TableProvider {
 
         @Override
         public Offset latestOffset() {
-            holdIfOver();
+            hold();
             return new Count(++number);
         }
 
-        /** After the last batch the query waits to be stopped. */
-        private void holdIfOver() {
-            if (!tasks.isEnding()) {
-                return;
-            }
-            tasks.settle();
+        /** Before the first task the query waits for it, and after the last batch to be stopped. */
+        private void hold() {
             try {
-                Thread.sleep(HELD_MS);
+                tasks.awaitWork();
+                if (tasks.isEnding()) {
+                    tasks.settle();
+                    Thread.sleep(HELD_MS);
+                }
             } catch (InterruptedException stopped) {
                 Thread.currentThread().interrupt();
                 InterruptedIOException wanted = new InterruptedIOException("the query is being stopped");
@@ -180,13 +180,15 @@ public final class TaskTable implements TableProvider {
 
         @Override
         public InputPartition[] planInputPartitions(Offset start) {
-            tasks.begin();
+            Lot lot = tasks.begin(plan);
             Map<Integer, Long> epochs = tasks.remote.epochs();
-            Lot lot = tasks.lot();
             List<InputPartition> parts = new ArrayList<>();
             for (int each : lot.partitions()) {
                 long epoch = epochs.getOrDefault(each, 0L);
                 parts.add(new Part(plan, each, parts.size(), tasks.batch(), epoch, lot, location(each)));
+            }
+            for (int spares = tasks.free(); spares > 0; spares--) {
+                parts.add(new Part(plan, TaskReader.SPARE, parts.size(), tasks.batch(), 0, lot, null));
             }
             return parts.toArray(InputPartition[]::new);
         }

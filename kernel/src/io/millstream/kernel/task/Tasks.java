@@ -54,6 +54,13 @@ public final class Tasks {
     /** The partitions of this run; written with the lock of `idle`. */
     private volatile Lot lot = Lot.NONE;
 
+    /** Those of them that a reader of the running batch has, and how many further readers it has; likewise. */
+    private final Set<Integer> bound = new TreeSet<>();
+
+    private int free;
+    /** How many readers wait for partitions that come, in batches that last; the driver's. */
+    volatile int spares;
+
     /** Those that are being closed, as they are not in it any more. */
     private final Set<RunningTask> closing = ConcurrentHashMap.newKeySet();
 
@@ -163,6 +170,7 @@ public final class Tasks {
             return false;
         }
         tasks.isEnding = true;
+        tasks.told();
         tasks.remote.send(tasks.wishes());
         return tasks.settled.await(patienceMs, TimeUnit.MILLISECONDS);
     }
@@ -241,7 +249,10 @@ public final class Tasks {
     boolean assign(Collection<Integer> partitions, long patienceMs) throws InterruptedException {
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
         synchronized (idle) {
-            lot = lot.next(partitions, batch);
+            bound.retainAll(partitions);
+            long more = partitions.stream().filter(each -> !bound.contains(each)).count();
+            lot = lot.next(partitions, more > free ? batch : 0);
+            idle.notifyAll();
         }
         release();
         remote.send(wishes());
@@ -304,8 +315,68 @@ public final class Tasks {
         return batch;
     }
 
-    void begin() {
-        batch++;
+    /** A batch begins: which partitions it has. */
+    Lot begin(TaskPlan plan) {
+        synchronized (idle) {
+            batch++;
+            bound.clear();
+            bound.addAll(lot.partitions());
+            free = Math.min(spares, plan.count());
+            return lot;
+        }
+    }
+
+    /** How many readers of the running batch have no partition yet. */
+    int free() {
+        synchronized (idle) {
+            return free;
+        }
+    }
+
+    /**
+     * A partition that has come since the batch began, for one of its spare readers, which waits for it; -1 if there is
+     * none, because the batch ends or the time is up.
+     */
+    int claim(int ofBatch, long patienceMs) {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
+        synchronized (idle) {
+            while (!isOver && !isEnding && ofBatch > lot.ended()) {
+                for (int each : lot.partitions()) {
+                    if (!bound.contains(each) && !isHeld(each)) {
+                        bound.add(each);
+                        free--;
+                        return each;
+                    }
+                }
+                long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
+                if (left <= 0) {
+                    break;
+                }
+                try {
+                    idle.wait(left);
+                } catch (@SuppressWarnings("unused") InterruptedException stopped) {
+                    Thread.currentThread().interrupt();
+                    return -1;
+                }
+            }
+            return -1;
+        }
+    }
+
+    /** Whether another reader has not given it up yet. */
+    private boolean isHeld(int partition) {
+        return Stream.of(used.values(), opening, closing)
+                .flatMap(Collection::stream)
+                .anyMatch(task -> task.partition == partition);
+    }
+
+    /** Waits while there is nothing to read, and no reader could wait for it. */
+    void awaitWork() throws InterruptedException {
+        synchronized (idle) {
+            while (!isOver && !isEnding && lot.partitions().isEmpty() && spares == 0) {
+                idle.wait();
+            }
+        }
     }
 
     /**

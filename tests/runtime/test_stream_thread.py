@@ -146,6 +146,9 @@ class FakeSupplies:
     def reads(self, pipeline: str, topics: Iterable[str]) -> bool:
         return pipeline == "p0"
 
+    def forget_prepared(self) -> None:
+        """Nothing is prepared here."""
+
     def diagnosed(self, error: StreamsException) -> StreamsException:
         return error
 

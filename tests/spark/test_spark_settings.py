@@ -27,7 +27,7 @@ def test_the_users_word_goes_before_our_defaults_and_the_configuration_before_bo
     """For what Spark starts with. There are more slots than tasks, whatever the number of cores."""
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert launch_settings("app", {}, {}, our_workers=True) == {
-        "spark.master": "local[256]",
+        "spark.master": "local[1024]",
         "spark.default.parallelism": "3",
         "spark.app.name": "app",
         "spark.driver.memory": "2g",

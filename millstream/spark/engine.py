@@ -359,13 +359,13 @@ class SparkEngine:
             before = self._prepared.pop(pipeline.name, None)
             self._prepared[pipeline.name] = prepared
         if before is not None:
-            before.stop()
+            before.running.stop()
 
     def forget_prepared(self) -> None:
         with self._lock:
             prepared, self._prepared = tuple(self._prepared.values()), {}
         for each in prepared:
-            each.stop()
+            each.running.stop()
 
     def start(
         self,
@@ -376,9 +376,10 @@ class SparkEngine:
     ) -> RunningPipeline:
         with self._lock:
             prepared = self._prepared.pop(compiled.pipeline.name, None)
-        if prepared is not None and (running := prepared.taken(on_end, on_batch)) is not None:
-            running.assign(partitions)
-            return running
+        if prepared is not None:
+            if prepared.running.assign(partitions) and prepared.taken(on_end, on_batch):
+                return prepared.running
+            prepared.running.stop()
         if isinstance(compiled.plan, CompiledTask):
             return self._start_task(compiled.pipeline, compiled.plan, partitions, on_end, on_batch)
         return self._start_query(compiled.pipeline, compiled.plan, on_end, on_batch)
@@ -577,16 +578,11 @@ class _Prepared:
 
     def taken(
         self, on_end: Callable[[PipelineEnd], None], on_batch: Callable[[BatchReport], None]
-    ) -> RunningPipeline | None:
-        """The query; None: it has ended."""
+    ) -> bool:
+        """Whether it still runs: from now on its taker is told."""
         with self._lock:
-            if self._has_ended:
-                return None
             self._on_end, self._on_batch = on_end, on_batch
-            return self.running
-
-    def stop(self) -> None:
-        self.running.stop()
+            return not self._has_ended
 
 
 _SPARES = 16

@@ -189,6 +189,23 @@ def test_closing_stops_what_runs_and_is_the_end(world: World) -> None:
     holds_for(0.1, world.ends.empty, "its end is told once")
 
 
+def test_what_is_prepared_is_taken_by_the_next_start(world: World) -> None:
+    """Its failure is told as any other's. What nobody takes can be forgotten, and ends with the engine."""
+    world.engine.prepare(world.compiled)
+    world.engine.prepare(world.compiled)
+    running = world.engine.start(world.compiled, [0, 1], world.ends.put)
+    wait_until(lambda: running.metadata().opening is None, "its tasks run", 60)
+    world.fail()
+    assert isinstance(world.ends.get(timeout=60).error, PipelineException)
+    world.engine.prepare(world.compiled)
+    world.engine.forget_prepared()
+    world.engine.start(world.compiled, [0], world.ends.put).stop()
+    assert world.ends.get(timeout=20) == PipelineEnd("p0", None)
+    world.engine.prepare(world.compiled)
+    world.engine.close()
+    holds_for(0.1, world.ends.empty, "nobody is told of what was only prepared")
+
+
 def test_warming_up_starts_nothing(world: World) -> None:
     """This holds with and without a topic, and a pipeline then starts as usual."""
     world.engine.warm_up(None)

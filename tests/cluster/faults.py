@@ -26,6 +26,7 @@ import resource
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -38,6 +39,8 @@ from pathlib import Path
 
 import psutil
 from cluster_world import ClientProcess, Cluster
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from proof import JOINS, PROGRAMS, WINDOWS, Proof
 from spark_start import ArchiveMaking, java_options
 from waiting import wait_until
@@ -235,6 +238,36 @@ class World:
         for client in self.cluster.clients:
             found.update(client.counts())
         return found == self.proof.words
+
+
+def _stacks_of(process: psutil.Process) -> str:
+    """What the threads of a JVM do, if it can be asked."""
+    asker = Path(process.exe()).with_name("jcmd")
+    if "java" not in process.name() or not asker.exists():
+        return ""
+    asked = [str(asker), str(process.pid), "Thread.print"]
+    return subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout
+
+
+def _offsets(cluster: Cluster) -> list[str]:
+    """Of each partition: where it ends, where its committed records end, and where the group goes on."""
+    admin = AdminClient({"bootstrap.servers": cluster.servers})
+    parts = [
+        TopicPartition(topic.topic, number)
+        for topic in admin.list_topics(timeout=10).topics.values()
+        for number in topic.partitions
+    ]
+    ends: list[dict[tuple[str, int], int]] = []
+    for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
+        asked = admin.list_offsets(dict.fromkeys(parts, OffsetSpec.latest()), isolation_level=level)
+        ends.append({(at.topic, at.partition): each.result(10).offset for at, each in asked.items()})
+    group = ConsumerGroupTopicPartitions(cluster.application_id)
+    [found] = admin.list_consumer_group_offsets([group]).values()
+    committed = {(at.topic, at.partition): at.offset for at in found.result(10).topic_partitions or ()}
+    return [
+        f"{topic}-{number}: {end}, {ends[1][topic, number]}, {committed.get((topic, number))}"
+        for (topic, number), end in sorted(ends[0].items())
+    ]
 
 
 # --- faults ------------------------------------------------------------------------------------------------
@@ -549,8 +582,9 @@ class Campaign:
         self.logs.mkdir(parents=True, exist_ok=True)
         for client in world.cluster.clients:
             with suppress(AssertionError, OSError):
-                stacks = client.stacks()
-                (self.logs / f"{name}-{client.name}.log").write_text(f"{client.log()}\n{stacks}")
+                stacks = [client.stacks(), *map(_stacks_of, client.family())]
+                (self.logs / f"{name}-{client.name}.log").write_text("\n".join([client.log(), *stacks]))
+        (self.logs / f"{name}-offsets.txt").write_text("\n".join(_offsets(world.cluster)))
 
     def summary(self) -> str:
         counts = Counter(outcome.verdict for outcome in self.outcomes)

@@ -66,6 +66,7 @@ def test_kill_9_leaves_each_result_once_in_files(kafka: EmbeddedKafka, tmp_path:
         produce(200)
         wait_until(partial(_has_more_than, priced, before), "it writes", 60)
         children = app.children()
+        produce(200)
         app.process.send_signal(signal.SIGKILL)
         app.process.wait(10)
         assert not psutil.wait_procs(children, timeout=10)[1]
@@ -82,7 +83,7 @@ def test_kill_9_leaves_each_result_once_in_files(kafka: EmbeddedKafka, tmp_path:
     assert len({(row["partition"], row["offset"]) for row in rows}) == len(rows)
     assert {row["price"] for row in rows} <= {0, 1, 2, 7}
     last = {row["number"]: row["price"] for row in rows}
-    assert (last["n400"], last["n401"]) == (2, 7)
+    assert (last["n800"], last["n801"]) == (2, 7)
     assert app.process.stdin is not None
     app.process.stdin.close()
     assert app.process.wait(30) == 0

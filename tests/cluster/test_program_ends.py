@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,7 +27,8 @@ def _end_by(client: ClientProcess, number: int, *, all_of_them: bool) -> int:
     """Send a signal to a client's process, or to its processes; the exit code. Nothing of it stays behind."""
     family = client.family()
     for each in family if all_of_them else family[:1]:
-        each.send_signal(number)
+        with suppress(psutil.NoSuchProcess):  # a worker that had nothing to do ends by itself
+            each.send_signal(number)
     code = client.process.wait(60)
     assert not psutil.wait_procs(family[1:], timeout=10)[1], client.end_of_log()
     return code

@@ -87,11 +87,14 @@ def test_a_child_ends_with_the_benchmark(tmp_path: Path) -> None:
 
 
 def test_what_the_group_gave_a_client_is_read_from_its_log() -> None:
-    """The line is the one that `coordination.py` words, and the client logs."""
+    """The line is the one that `coordination.py` words, and the client logs. What another client still runs is
+    not its yet."""
     told: list[tuple[str, Event]] = []
     with Agreements(lambda client, event: told.append((client, event))):
-        logging.getLogger("millstream.runtime.client").info(
-            "%s %s", "stream-client [a-1]", "generation 3: pipelines p0, p1, tasks 0_0, standbys none"
-        )
+        for said in (
+            "generation 3: tasks 0_0, 0_1, standbys none, not yet 0_1",
+            "generation 4: tasks 0_0, 0_1, standbys 1_0, 1_1",
+        ):
+            logging.getLogger("millstream.runtime.client").info("%s %s", "stream-client [a-1]", said)
     [(client, event)] = told
-    assert (client, event.what, event.detail, event.generation) == ("a-1", "work", "p0, p1", 3)
+    assert (client, event.what, event.detail, event.generation) == ("a-1", "work", "0_0, 0_1", 4)

@@ -576,9 +576,7 @@ class _Prepared:
     def reported(self, report: BatchReport) -> None:
         self._on_batch(report)
 
-    def taken(
-        self, on_end: Callable[[PipelineEnd], None], on_batch: Callable[[BatchReport], None]
-    ) -> bool:
+    def taken(self, on_end: Callable[[PipelineEnd], None], on_batch: Callable[[BatchReport], None]) -> bool:
         """Whether it still runs: from now on its taker is told."""
         with self._lock:
             self._on_end, self._on_batch = on_end, on_batch

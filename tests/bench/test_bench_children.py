@@ -87,8 +87,8 @@ def test_a_child_ends_with_the_benchmark(tmp_path: Path) -> None:
 
 
 def test_what_the_group_gave_a_client_is_read_from_its_log() -> None:
-    """The line is the one that `coordination.py` words, and the client logs. What another client still runs is
-    not its yet."""
+    """The line is the one that `coordination.py` words, and the client logs. What another client still runs
+    is not its yet."""
     told: list[tuple[str, Event]] = []
     with Agreements(lambda client, event: told.append((client, event))):
         for said in (

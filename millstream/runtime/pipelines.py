@@ -135,10 +135,17 @@ class Pipelines:
         """
         engine, compiled = self._ready()
         engine.warm_up(topic)
-        for name in coming or compiled:
+        for name, each in compiled.items():
             self._raise_if_closing()
-            engine.prepare(compiled[name])
+            if not coming or name in coming:
+                self._prepare(engine, each)
         self._warmed_up = True
+
+    def _prepare(self, engine: Engine, compiled: CompiledPipeline) -> None:
+        try:
+            engine.prepare(compiled)
+        except StreamsException as error:  # whoever starts it meets the same, and decides about it
+            log.info("pipeline %s is not ready for tasks yet: %s", compiled.pipeline.name, error)
 
     def forget_prepared(self) -> None:
         """The topics are not what they were. Returns soon."""

@@ -376,10 +376,8 @@ class SparkEngine:
     ) -> RunningPipeline:
         with self._lock:
             prepared = self._prepared.pop(compiled.pipeline.name, None)
-        if prepared is not None:
-            if prepared.running.assign(partitions) and prepared.taken(on_end, on_batch):
-                return prepared.running
-            prepared.running.stop()
+        if prepared is not None and prepared.taken(partitions, on_end, on_batch):
+            return prepared.running
         if isinstance(compiled.plan, CompiledTask):
             return self._start_task(compiled.pipeline, compiled.plan, partitions, on_end, on_batch)
         return self._start_query(compiled.pipeline, compiled.plan, on_end, on_batch)
@@ -517,8 +515,8 @@ class SparkEngine:
         if is_cluster(str(self.spark.conf.get("spark.master", ""))):
             return 0
         with self._lock:
-            taken = sum(self._in_slots.values()) + _SPARES * (len(self._in_slots) + len(self._prepared))
-        return _SPARES if 2 * (taken + _SPARES) < slots_of(self.spark, self._closing) else 0
+            taken = sum(self._in_slots.values()) + _SPARES * len(self._in_slots)
+        return _SPARES if 2 * taken < slots_of(self.spark, self._closing) else 0
 
     def _take_slots(self, name: str, number: int, tasks: int) -> None:
         """Note how many tasks of a query run as long as it does.
@@ -576,11 +574,24 @@ class _Prepared:
     def reported(self, report: BatchReport) -> None:
         self._on_batch(report)
 
-    def taken(self, on_end: Callable[[PipelineEnd], None], on_batch: Callable[[BatchReport], None]) -> bool:
-        """Whether it still runs: from now on its taker is told."""
-        with self._lock:
-            self._on_end, self._on_batch = on_end, on_batch
-            return not self._has_ended
+    def taken(
+        self,
+        partitions: Collection[int],
+        on_end: Callable[[PipelineEnd], None],
+        on_batch: Callable[[BatchReport], None],
+    ) -> bool:
+        """Give it these partitions, and have its taker told from now on; False: it has ended, or is stopped
+        because it could not take them."""
+        taken = False
+        try:
+            if self.running.assign(partitions):
+                with self._lock:
+                    self._on_end, self._on_batch = on_end, on_batch
+                    taken = not self._has_ended
+        finally:
+            if not taken:
+                self.running.stop()
+        return taken
 
 
 _SPARES = 16

@@ -242,8 +242,10 @@ class World:
 
 def _stacks_of(process: psutil.Process) -> str:
     """What the threads of a JVM do, if it can be asked."""
+    if "java" not in process.name():
+        return ""
     asker = Path(process.exe()).with_name("jcmd")
-    if "java" not in process.name() or not asker.exists():
+    if not asker.exists():
         return ""
     asked = [str(asker), str(process.pid), "Thread.print"]
     return subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout
@@ -581,7 +583,7 @@ class Campaign:
     def _keep_logs(self, world: World, name: str) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         for client in world.cluster.clients:
-            with suppress(AssertionError, OSError):
+            with suppress(AssertionError, OSError, psutil.Error):
                 stacks = [client.stacks(), *map(_stacks_of, client.family())]
                 (self.logs / f"{name}-{client.name}.log").write_text("\n".join([client.log(), *stacks]))
         (self.logs / f"{name}-offsets.txt").write_text("\n".join(_offsets(world.cluster)))

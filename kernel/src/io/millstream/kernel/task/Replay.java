@@ -169,6 +169,6 @@ final class Replay implements AutoCloseable {
     @Override
     public void close() {
         LOG.info("task {}: {} records of tables read again", task, count);
-        reader.close(Duration.ZERO); // without waiting for the answer to its last fetch
+        reader.close();
     }
 }

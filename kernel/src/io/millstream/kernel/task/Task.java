@@ -49,9 +49,6 @@ import org.slf4j.LoggerFactory;
 final class Task extends RunningTask {
     private static final Logger LOG = LoggerFactory.getLogger(Task.class);
     private static final long CLOSING_MS = 2_000;
-    /** For consumers, which otherwise wait for the answer to their last fetch. */
-    private static final Duration AT_ONCE = Duration.ZERO;
-
     private static final long REFRESH = TimeUnit.DAYS.toNanos(1);
     /** How long one partition's records are waited for at a time while others have some. */
     private static final long AWAITED_MS = 10;
@@ -127,8 +124,7 @@ final class Task extends RunningTask {
             producer = plan.isExactlyOnce() ? committer : opened(producer(null));
             sources = sources(now);
             boolean hasVersions;
-            Consumer<byte[], byte[]> reader = consumer(true);
-            try {
+            try (Consumer<byte[], byte[]> reader = consumer(true)) {
                 calls.retried("read committed offsets", () -> readCommitted(reader));
                 notes = OffsetNotes.read(metadata());
                 TaskDirectory directory = directory();
@@ -144,14 +140,12 @@ final class Task extends RunningTask {
                 Map<TopicPartition, Long> versioned = versioned(reader);
                 hasVersions = !versioned.isEmpty();
                 ends = Replay.ends(plan, partition, state, committed, versioned);
-            } finally {
-                reader.close(AT_ONCE);
             }
             begin(now);
             if (ends != null) {
                 // What is aborted was read at least once, but is in no changelog.
-                Consumer<byte[], byte[]> again = consumer(plan.isExactlyOnce() || hasVersions);
-                replay = opened(new Replay(name, again, ends, Times.clock(plan.times())));
+                Consumer<byte[], byte[]> reader = consumer(plan.isExactlyOnce() || hasVersions);
+                replay = opened(new Replay(name, reader, ends, Times.clock(plan.times())));
                 calls.retried("find the beginnings of its tables", replay::begin);
             }
             watch.add(this);
@@ -262,7 +256,14 @@ final class Task extends RunningTask {
     }
 
     private Consumer<byte[], byte[]> consumer(boolean isCommitted) {
-        return new KafkaConsumer<>(consumerSettings(isCommitted));
+        return new KafkaConsumer<>(consumerSettings(isCommitted)) {
+            /** Otherwise it waits for the answer to its last fetch. */
+            @Override
+            @SuppressWarnings("super")
+            public void close() {
+                close(Duration.ZERO);
+            }
+        };
     }
 
     private void checkIds() {
@@ -741,9 +742,7 @@ final class Task extends RunningTask {
         for (AutoCloseable each : opened) {
             try {
                 if (each instanceof Producer<?, ?> one) {
-                    one.close(one == committer ? Duration.ofMillis(CLOSING_MS) : AT_ONCE);
-                } else if (each instanceof Consumer<?, ?> one) {
-                    one.close(AT_ONCE);
+                    one.close(one == committer ? Duration.ofMillis(CLOSING_MS) : Duration.ZERO);
                 } else {
                     each.close();
                 }

@@ -269,7 +269,8 @@ public record TaskPlan(
 
     /** Those of these partitions that a topic has. */
     List<Integer> existing(List<Integer> partitions) {
-        return partitions.stream().filter(each -> isInMemory() || each < count()).toList();
+        int count = count();
+        return partitions.stream().filter(each -> isInMemory() || each < count).toList();
     }
 
     /** How many tasks its topics make, of all clients. */

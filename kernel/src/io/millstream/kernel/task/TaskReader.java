@@ -42,16 +42,14 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
         this.plan = plan;
         this.tasks = Tasks.of(plan.run());
         this.number = number;
+        this.partition = partition;
         tasks.know(lot);
-        if (partition == SPARE) {
-            this.partition = SPARE;
-        } else {
-            take(partition, epoch);
+        if (partition != SPARE) {
+            take(epoch);
         }
     }
 
-    private void take(int which, long epoch) {
-        partition = which;
+    private void take(long epoch) {
         task = tasks.take(plan, partition, epoch);
         if (task == null) {
             return;
@@ -66,9 +64,9 @@ final class TaskReader implements SupportsRealTimeRead<InternalRow> {
     public RecordStatus nextWithTimeout(Long startMs, Long timeoutMs) {
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
         if (partition == SPARE) {
-            int found = tasks.claim(batch, timeoutMs - MARGIN_MS);
-            if (found != SPARE) {
-                take(found, 0);
+            partition = tasks.claim(batch, timeoutMs - MARGIN_MS);
+            if (partition != SPARE) {
+                take(0);
             }
         }
         if (task == null) {

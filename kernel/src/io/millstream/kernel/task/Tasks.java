@@ -334,8 +334,8 @@ public final class Tasks {
     }
 
     /**
-     * A partition that has come since the batch began, for one of its spare readers, which waits for it; -1 if there is
-     * none, because the batch ends or the time is up.
+     * A partition that has come since the batch began, for one of its spare readers, which waits for it; SPARE if there
+     * is none, because the batch ends or the time is up.
      */
     int claim(int ofBatch, long patienceMs) {
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
@@ -356,10 +356,10 @@ public final class Tasks {
                     idle.wait(left);
                 } catch (@SuppressWarnings("unused") InterruptedException stopped) {
                     Thread.currentThread().interrupt();
-                    return -1;
+                    return TaskReader.SPARE;
                 }
             }
-            return -1;
+            return TaskReader.SPARE;
         }
     }
 

@@ -46,12 +46,14 @@ class CompiledPipeline:
     """A pipeline that has been compiled: every lambda traced, every serde known.
 
     `store_serdes` gives the (key serde, value serde) of each store that the pipeline fills.
-    `plan` is private to the engine.
+    `plan` is private to the engine. `closed` gives the stores that cannot go on where Kafka Streams has
+    stopped, and why.
     """
 
     pipeline: Pipeline
     store_serdes: Mapping[str, tuple[Serde, Serde]]
     plan: Any = None
+    closed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

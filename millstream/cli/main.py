@@ -25,6 +25,7 @@ from millstream.cli.registry import registry
 from millstream.cli.reset import reset
 from millstream.cli.run import run
 from millstream.cli.show import describe, explain, graph
+from millstream.cli.takeover import takeover
 from millstream.cli.top import top
 from millstream.cli.topic_commands import produce, tail
 from millstream.cli.ui import ui
@@ -39,7 +40,7 @@ app = typer.Typer(
 )
 
 _COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    "A program": (run, describe, explain, graph),
+    "A program": (run, describe, explain, graph, takeover),
     "An application": (top, ui, status, stores, failures, pause, resume, threads, lag, reset),
     "Topics": (topics, tail, produce),
     "This machine": (doctor, prepare, demo, kafka, registry, completion),

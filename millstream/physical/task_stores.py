@@ -37,6 +37,8 @@ class TaskStore:
         derived: whether what it has follows from other stores, from topics that are read as tables, or from
             all records of its changelog.
         versioned: whether each put is logged.
+        form: how its changelog is that of Kafka Streams and no more (kernel: TaskPlan.Store); "" if a header
+            has the parts of values.
     """
 
     name: str
@@ -46,6 +48,7 @@ class TaskStore:
     source: str = ""
     derived: bool = False
     versioned: bool = False
+    form: str = ""
 
 
 class TaskStores:
@@ -65,23 +68,24 @@ class TaskStores:
         """The number of the store of an operator's item; -1 for one without state."""
         if not has_state(node):
             return -1
-        changelog, is_derived = "", False
+        store, is_derived = None, False
         if isinstance(node, Side):
             name = node.label
             if isinstance(node.join, StreamJoin):
-                changelog = changelog_topic(self._application_id, name)
-            is_derived = not changelog and is_restored(node.parents[0])
+                store = node.join.this_stored if node.is_left else node.join.other_stored
+            is_derived = store is None and is_restored(node.parents[0])
         elif isinstance(node, StreamTableJoin | ForeignKeyLookup | StreamJoin):
             store = node.outer_stored if isinstance(node, StreamJoin) else node.stored
             name = f"{node.name}-waiting" if store is None else store.name
-            if store is not None and store.logged and not isinstance(node, StreamJoin):
-                changelog = changelog_topic(self._application_id, name)
         elif node.store is None:
             name = node.name
         else:
             is_whole = isinstance(node, Aggregate | Cogroup) and node.windows is None
             return self.of_topology(node.store, is_whole=is_whole)
-        return self._add(TaskStore(name, changelog, False, derived=is_derived))
+        is_logged = store is not None and store.logged
+        changelog = changelog_topic(self._application_id, name) if is_logged else ""
+        form = "values" if isinstance(node, ForeignKeyLookup) else ""
+        return self._add(TaskStore(name, changelog, False, derived=is_derived, form=form))
 
     def of_topology(self, store: Store, *, is_whole: bool = False) -> int:
         """The number of a store of the topology.
@@ -107,6 +111,10 @@ class TaskStores:
             versioned=False,
         )
         return number
+
+    def set_form(self, number: int, form: str) -> None:
+        """Have the changelog of a store be Kafka Streams' own."""
+        self._all[number] = replace(self._all[number], form=form)
 
     def local(self) -> int:
         """The number of the store for what follows from the others, which is not logged."""

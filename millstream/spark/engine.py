@@ -206,7 +206,7 @@ class SparkEngine:
     def _compiled_task(self, pipeline: Pipeline, context: CompileContext) -> CompiledPipeline:
         plan = self._plan(pipeline, context, self._run(pipeline.name, 0))
         self._contexts[pipeline.name] = context
-        return CompiledPipeline(pipeline, plan.store_serdes, plan)
+        return CompiledPipeline(pipeline, plan.store_serdes, plan, plan.closed)
 
     def _plan(self, pipeline: Pipeline, context: CompileContext, run: str) -> CompiledTask:
         return compile_task(pipeline, context, partial(task_rows, self.spark, run))

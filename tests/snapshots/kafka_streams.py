@@ -69,10 +69,14 @@ class KafkaStreams:
     def ask(self, cases: Iterable[str]) -> list[str]:
         """The traces of these cases, as they stand in a file."""
         asked = "".join(f"{case}\n" for case in cases)
-        return self._run(
-            ["-cp", self._class_path, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", self._runner.stem],
-            asked,
-        )
+        return self._run(self._running(), asked)
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command that runs the program with arguments."""
+        return [str(self._java), *QUICK, *self._running(), *arguments]
+
+    def _running(self) -> list[str]:
+        return ["-cp", self._class_path, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", self._runner.stem]
 
     def _run(self, arguments: Sequence[str], asked: str) -> list[str]:
         command = [str(self._java), *QUICK, *arguments]

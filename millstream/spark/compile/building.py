@@ -113,6 +113,8 @@ class Building:
     outputs: dict[Node, Output] = field(default_factory=dict)
     """The outputs of pinned lanes."""
     store_serdes: dict[str, tuple[Serde, Serde]] = field(default_factory=dict)
+    closed: dict[str, str] = field(default_factory=dict)
+    """The stores that cannot go on where Kafka Streams has stopped, and why."""
     choices: dict[Node, str] = field(default_factory=dict)
     """For branches, the columns with the number of the branch that a row takes."""
     carried: dict[Node, tuple[str, ...]] = field(default_factory=dict)

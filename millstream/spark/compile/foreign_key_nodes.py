@@ -17,7 +17,6 @@ The left table is kept once, for the first and for the last of these. The bytes 
 An answer goes to the partition that the request names, however the left table is partitioned.
 
 Source: org.apache.kafka.streams.kstream.internals.foreignkeyjoin.
-Differs: the hash is MD5, which Spark has, and not Murmur3.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from millstream.spark.compile.kernel_operators import JoinColumns
 from millstream.spark.compile.record_failures import computable, computed, of_before, writable
 from millstream.spark.compile.sink import Output
 from millstream.spark.compile.trace import as_column
+from millstream.spark.jvm.java_names import kernel_column
 from millstream.topology.nodes import (
     ForeignKeyChanges,
     ForeignKeyJoin,
@@ -262,7 +262,7 @@ def _hash(building: Building, table: Node, flow: Flow, found: JoinColumns, value
     lane = Lane(found.key, value, None, found.key_serde, found.table_serde)
     _, serde = _serdes_of(building, table, flow, lane)
     content = serde_columns.to_bytes(serde, F.col(value), flow.type_of(value), f"{table.name}: the value")
-    return F.unhex(F.md5(content))
+    return kernel_column("InternalBytes", "hash", content)
 
 
 def _framed(begins: tuple[bytes, bytes], hashed: Column, code: Column, content: Column) -> Column:

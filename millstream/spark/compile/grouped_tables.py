@@ -21,7 +21,7 @@ from millstream.spark.compile.mergeable import Part
 from millstream.topology.functions import describe_function
 from millstream.topology.nodes import Aggregate, ColumnAggregation
 
-__all__ = ["change", "changes", "of_both", "retractable", "unframed"]
+__all__ = ["change", "changes", "of_both", "retractable"]
 
 
 def changes(new: tuple[Column, Column], old: tuple[Column, Column], nothing: Column) -> Column:
@@ -96,18 +96,3 @@ def change(value: Column, old: Column) -> Column:
         return F.concat(length, F.coalesce(content, F.lit(bytearray())))
 
     return F.concat(framed(old), framed(value))
-
-
-def unframed(content: Column) -> tuple[Column, Column]:
-    """The new value and the old one in bytes, of a change that `change` has made."""
-
-    def length_at(place: Column) -> Column:
-        return serde_columns.read_number("integer", F.substring(content, place, F.lit(4)))
-
-    def value_at(place: Column) -> Column:
-        length = length_at(place)
-        return F.when(length >= 0, F.substring(content, place + 4, length))
-
-    first = F.lit(1)
-    second = first + 4 + F.greatest(length_at(first), F.lit(0))
-    return value_at(second), value_at(first)

@@ -33,7 +33,7 @@ from millstream.spark.compile.pending import (
     windowed_key,
 )
 from millstream.spark.compile.trace import translated
-from millstream.spark.jvm.java_names import java_class
+from millstream.spark.jvm.java_names import kernel_column
 from millstream.spark.worker.folding import Folding, FoldSerdes
 from millstream.spark.worker.programs import python_program
 from millstream.topology.functions import describe_function
@@ -433,11 +433,11 @@ def key_bytes(item: Item, df: DataFrame) -> Column:
 
 
 def packed(headers: Column) -> Column:
-    return Column(_of_kernel("Headers").packed(headers._jc))
+    return kernel_column("Headers", "packed", headers)
 
 
 def unpacked(content: Column) -> Column:
-    return Column(_of_kernel("Headers").unpacked(content._jc))
+    return kernel_column("Headers", "unpacked", content)
 
 
 def described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
@@ -456,7 +456,3 @@ def described(item: Item, items: Sequence[Item]) -> dict[str, Any]:
 def holding(node: Suppress, of: int) -> dict[str, Any]:
     """The description, for the kernel, of a suppress node that holds back the updates of item `of`."""
     return {"core": "suppress", "name": node.name, "of": of, "settings": limits_of(node)}
-
-
-def _of_kernel(name: str) -> Any:
-    return java_class(SparkSession.active()._jvm, f"io.millstream.kernel.task.{name}")

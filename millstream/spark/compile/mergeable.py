@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millstream.spark.compile.flow import Names
-from millstream.spark.jvm.java_names import java_class
+from millstream.spark.jvm.java_names import java_class, kernel_column
 from millstream.spark.run.failures import without_plan
 
 __all__ = ["MERGEABLE", "Mergeable", "NotMergeableError", "Part", "take_apart"]
@@ -61,11 +61,23 @@ class Mergeable:
         parts: its parts.
         result: the expression over columns named like the parts.
         type: of the result.
+        back: for each part that the result says, how to find it there.
+        hidden: the functions whose result does not say theirs.
     """
 
     parts: list[Part] = field(default_factory=list)
     result: Column = field(default_factory=lambda: F.lit(None))
     type: T.DataType = field(default_factory=T.NullType)
+    back: dict[str, Callable[[Column], Column]] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
+
+    def parts_of(self, result: Column) -> Column | None:
+        """The parts that have made a result, as a struct; None if it does not say them all."""
+        if any(part.name not in self.back for part in self.parts):
+            return None
+        return F.struct(
+            *(self.back[part.name](result).cast(part.type).alias(part.name) for part in self.parts)
+        )
 
 
 # --- when the topology is compiled -----------------------------------------------------------------------
@@ -78,7 +90,7 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
         NotMergeableError: it contains a function whose partial results the kernel cannot merge.
     """
     taken = Mergeable()
-    cutter = _Cutter(df, names, taken.parts)
+    cutter = _Cutter(df, names, taken)
     taken.result = cutter.column(cutter.rebuilt(_node(expression)))
     if not taken.parts:
         raise NotMergeableError(f"it has none of the aggregate functions that can be: {MERGEABLE}")
@@ -99,12 +111,15 @@ def take_apart(df: DataFrame, expression: Column, keys: list[str], names: Names)
 class _Cutter:
     """Walks Spark's tree of an unresolved expression (org.apache.spark.sql.internal.ColumnNode)."""
 
-    def __init__(self, df: DataFrame, names: Names, parts: list[Part]) -> None:
+    def __init__(self, df: DataFrame, names: Names, taken: Mergeable) -> None:
         spark: SparkSession = df.sparkSession
         self._df = df
         self._names = names
-        self._parts = parts
+        self._parts = taken.parts
+        self._taken = taken
         self._jvm: Any = spark._jvm
+        self._path: tuple[str, ...] | None = ()
+        """The fields of the result in which the node at hand is, as it is; None: it is computed further."""
 
     def column(self, node: Any) -> Column:
         return Column(java_class(self._jvm, "org.apache.spark.sql.Column")(node))
@@ -120,13 +135,19 @@ class _Cutter:
 
     def _rebuilt(self, node: Any) -> Any:
         kind = node.getClass().getSimpleName()
+        path, self._path = self._path, None
         if kind == "UnresolvedFunction":
             name = node.functionName().lower()
             if name in _CUTS:
+                self._path = path
                 return _node(self._cut(node))
             if self._aggregates(name):
                 raise NotMergeableError(f"{name}() cannot be merged from partial results")
-            children = [self.rebuilt(child) for child in _items(node.arguments())]
+            children = []
+            for child in _items(node.arguments()):
+                is_field = name == "struct" and child.getClass().getSimpleName() == "Alias"
+                self._path = (*path, _items(child.name())[0]) if is_field and path is not None else None
+                children.append(self.rebuilt(child))
             return self._new_node("UnresolvedFunction")(
                 node.functionName(),
                 self._jvm.PythonUtils.toSeq(children),
@@ -136,6 +157,7 @@ class _Cutter:
                 node.origin(),
             )
         if kind == "Alias":
+            self._path = path
             return self._new_node("Alias")(
                 self.rebuilt(node.child()), node.name(), node.metadata(), node.origin()
             )
@@ -165,7 +187,16 @@ class _Cutter:
         if node.isDistinct() and name != "count":
             raise NotMergeableError(f"{name}(DISTINCT …) cannot be merged from partial results")
         whole = self._type(self.column(node))
-        return (_cut_distinct if node.isDistinct() else _CUTS[name])(self, name, arguments, whole)
+        path, before = self._path, len(self._parts)
+        cut = (_cut_distinct if node.isDistinct() else _CUTS[name])(self, name, arguments, whole)
+        if path is not None and name in _SAID and not node.isDistinct():
+            (part,) = self._parts[before:]
+            self._taken.back[part.name] = _field(
+                path, is_in_struct=name in _IN_A_STRUCT and part.type != whole
+            )
+        else:
+            self._taken.hidden.add(f"{name}()")
+        return cut
 
     def _aggregates(self, name: str) -> bool:
         """Whether this is one of Spark's aggregate functions."""
@@ -250,6 +281,32 @@ _SAME = {
 """The functions whose partial result is itself a result, and the rules that merge it."""
 
 
+_IN_A_STRUCT = ("first", "first_value", "any_value", "last", "last_value")
+_SAID = (
+    "count",
+    "count_if",
+    "sum",
+    "product",
+    "collect_list",
+    "array_agg",
+    "collect_set",
+    *_SAME,
+    *_IN_A_STRUCT,
+)
+"""The functions whose result says their part."""
+
+
+def _field(path: tuple[str, ...], *, is_in_struct: bool) -> Callable[[Column], Column]:
+    """Finds what is at a path of a result."""
+
+    def found(result: Column) -> Column:
+        for name in path:
+            result = result.getField(name)
+        return F.struct(result.alias("value")) if is_in_struct else result
+
+    return found
+
+
 def _cut_by(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:
     value, order = arguments
     type_ = T.StructType([T.StructField("by", cutter._type(F.max(order))), T.StructField("value", whole)])
@@ -308,8 +365,7 @@ def _cut_sketch(cutter: _Cutter, name: str, arguments: list[Column], whole: T.Da
 
 
 def _sketch(value: Column, size: int) -> Column:
-    jvm: Any = SparkSession.active()._jvm
-    return Column(java_class(jvm, "io.millstream.kernel.task.Sketch").of(value._jc, size))
+    return kernel_column("Sketch", "of", value, size)
 
 
 def _cut_union(cutter: _Cutter, name: str, arguments: list[Column], whole: T.DataType) -> Column:

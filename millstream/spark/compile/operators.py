@@ -52,6 +52,7 @@ from millstream.spark.compile.mergeable import NotMergeableError
 from millstream.spark.compile.pending import Pending
 from millstream.spark.compile.record_failures import count_failures, needs_letters
 from millstream.spark.compile.sink import LETTER, Output, headers_of, letter_of
+from millstream.spark.compile.store_values import alone_of, values_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.run.dropped import LATE, PAST, SKIPPED
 from millstream.topology import nodes
@@ -88,7 +89,7 @@ def build_task_operator(building: Building, step: Operator) -> None:
     df, description = _input(building, flow, items)
     program = program_of(items, df.sparkSession, building.context.patience_ms)
     new = behind(building, flow, operator(df, description, program))
-    results = _results(building, items, new)
+    results, called = _results(building, items, new)
     for late in results.late:
         count_failures(building, late.item.pending.node, new, late.flag, LATE, late.what)
     building.flow = new
@@ -97,10 +98,9 @@ def build_task_operator(building: Building, step: Operator) -> None:
     for waited, lane in results.outputs[1].items():
         node = building.stands_for.get(waited, waited)
         building.put(node, new, lane, results.stored.get(waited))
-    nothing = F.lit(None).cast("binary")
-    values = [building.stored.get(item.pending.node, nothing) for item in items]
+    values = values_of(building, items, called)
     building.operators.append(
-        new.df.select(*(value.alias(f"item{place}") for place, value in enumerate(values)))
+        new.df.select(*(value.alias(f"x{place}") for place, value in enumerate(values)))
     )
     _put_joins(building, results)
 
@@ -251,6 +251,8 @@ def _of_store(building: Building, item: Item) -> dict[str, Any]:
     told = not derived and is_table and bool(building.uses.get(node))
     at_once = item.at_once or versioned  # no cache is over such stores
     found = {"store": store, "derived": derived, "told": told, "versioned": versioned, "at_once": at_once}
+    if alone := alone_of(building, item):
+        return {**found, "settings": {**item.settings, **alone}}
     if isinstance(node, TableFilter) and is_quiet(node):
         return {**found, "settings": {**item.settings, "quiet": 1}}
     return found
@@ -275,7 +277,8 @@ def _with_logged(
     return df, (item.pending.belongs & (F.col(CONTROL) == 0)) | logged
 
 
-def _results(building: Building, items: Sequence[Item], new: Flow) -> Results:
+def _results(building: Building, items: Sequence[Item], new: Flow) -> tuple[Results, Mapping[str, str]]:
+    """The results, and what the operator's own columns are called."""
     renamed = {name: building.names.new(name[0]) for name in _OWN}
     new.df = new.df.withColumnsRenamed(renamed)
     called = {**renamed, "key": renamed["result_key"]}
@@ -306,7 +309,7 @@ def _results(building: Building, items: Sequence[Item], new: Flow) -> Results:
             results.joined[item.pending.node] = found
         else:
             put_lanes(item, number, behind, results, called, has_kinds=True)
-    return results
+    return results, called
 
 
 def _node() -> Any:

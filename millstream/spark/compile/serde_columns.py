@@ -146,6 +146,13 @@ def column_type(serde: Serde) -> T.DataType | None:
     return None if isinstance(serde, CustomSerde | WindowedSerde) else _CODECS[serde.name].column
 
 
+def is_of_spark(serde: Serde) -> bool:
+    """Whether Spark reads and writes its bytes without calling Python."""
+    if isinstance(serde, CustomSerde):
+        return serde.to_column is not None and serde.from_column is not None
+    return not isinstance(serde, ListSerde | WindowedSerde) or is_of_spark(serde.inner)
+
+
 def from_bytes(serde: Serde, data: Column, where: Column) -> Column:
     """The value of these bytes; NULL stays NULL.
 

@@ -124,6 +124,7 @@ class CompiledTask:
     in_batches: bool
     stores: tuple[TaskStore, ...]
     store_serdes: Mapping[str, tuple[Serde, Serde]]
+    closed: Mapping[str, str]
     times: tuple[Any, ...]
     asking: Asking | None = None
     """Calls the user's own handlers; None: there are none."""
@@ -162,6 +163,7 @@ def compile_task(pipeline: Pipeline, context: CompileContext, read: Callable[[],
             has_python(rows) or has_clock(rows),
             building.stores.all(),
             dict(building.store_serdes),
+            dict(building.closed),
             tuple(building.times),
             asking(building),
             building.processes_records,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from millstream.physical.kernel_joins import takes_null_keys
@@ -26,7 +26,7 @@ from millstream.spark.compile.processor_nodes import pickled
 from millstream.spark.compile.record_failures import computed, kept
 from millstream.spark.compile.record_handlers import attempt
 from millstream.spark.compile.topic_nodes import source_serdes
-from millstream.spark.jvm.java_names import java_class
+from millstream.spark.jvm.java_names import kernel_column
 from millstream.spark.worker.processing import Processing
 from millstream.topology.nodes import FrameRead, GlobalRead, GlobalTable, StreamGlobalTableJoin
 from millstream.topology.pipeline import global_reads
@@ -81,7 +81,7 @@ def visit_stream_global_table_join(building: Building, node: StreamGlobalTableJo
     check_keys(node, type_, serde_columns.column_type(rows.key_serde))
     key_serde = building.settle(rows.key_serde, None, None, type_)
     key = serde_columns.to_bytes(key_serde, F.col(selected_key), type_, f"{node.name}: the key")
-    found = flow.with_column("g", _lookup(rows.number, flow.own(lane, key)))
+    found = flow.with_column("g", kernel_column("Globals", "lookup", rows.number, flow.own(lane, key)))
     row = serde_columns.from_bytes(
         rows.value_serde,
         F.col(found),
@@ -95,8 +95,3 @@ def visit_stream_global_table_join(building: Building, node: StreamGlobalTableJo
     made = join_values(node, flow, lane, F.col(lane.value), F.col(right))
     lane, value = computed(building, node, node.joiner, flow, lane, "v", made)
     building.put(node, flow, replace(lane, value=value, value_serde=None, written=None))
-
-
-def _lookup(number: int, key: Column) -> Column:
-    jvm: Any = SparkSession.active()._jvm
-    return Column(java_class(jvm, "io.millstream.kernel.task.Globals").lookup(number, key._jc))

@@ -26,13 +26,12 @@ from millstream.spark.compile.flow import (
     Lane,
 )
 from millstream.spark.compile.frame_columns import place_of_record
-from millstream.spark.compile.grouped_tables import change, unframed
 from millstream.spark.compile.plans import has_clock
 from millstream.spark.compile.record_failures import ask, computed, count_failures, drop, kept, writable
 from millstream.spark.compile.record_handlers import SERIALIZATION_FAILED, attempt
 from millstream.spark.compile.sink import Output
 from millstream.spark.compile.timestamp_columns import stamp, stamp_by_task
-from millstream.spark.jvm.java_names import java_class
+from millstream.spark.jvm.java_names import java_class, kernel_column
 from millstream.spark.run.dropped import UNTIMED
 from millstream.spark.worker.handler_calls import FailurePlace
 from millstream.topology import nodes
@@ -205,9 +204,10 @@ def _read_changes(building: Building, node: Repartition, key_serde: Serde, value
     )
     key = flow.with_column("k", serde_columns.once(key_serde, read_key))
     where = F.concat(where, F.lit(" value"))
+    content = flow.own(read, F.col(read.value))
     both = (
         serde_columns.once(value_serde, serde_columns.from_bytes(value_serde, each, where))
-        for each in unframed(flow.own(read, F.col(read.value)))
+        for each in (kernel_column("InternalBytes", which, content) for which in ("newOf", "oldOf"))
     )
     value, old = (flow.with_column("v", each) for each in both)
     building.put(
@@ -235,7 +235,7 @@ def _repartition(building: Building, node: Repartition, pinned: Node) -> None:
         old_type = flow.type_of(lane.old)
         where = f"{node.name}: the old value"
         old = serde_columns.to_bytes(value_serde, F.col(lane.old), old_type, where)
-        output = replace(output, value=change(output.value, old))
+        output = replace(output, value=kernel_column("InternalBytes", "change", output.value, old))
     building.pin(pinned, flow, lane, output)
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["java_class", "know_classes"]
+from pyspark.sql import Column, SparkSession
+
+__all__ = ["java_class", "kernel_column", "know_classes"]
 
 _SHORT = {
     "functions": "org.apache.spark.sql.functions",
@@ -33,6 +35,13 @@ def java_class(jvm: Any, name: str) -> Any:
     if known is None:
         known = vars(jvm)[name] = getattr(jvm, name)
     return known
+
+
+def kernel_column(name: str, function: str, *arguments: Any) -> Column:
+    """What a function of the kernel's tasks makes of columns."""
+    found = java_class(SparkSession.active()._jvm, f"io.millstream.kernel.task.{name}")
+    given = (each._jc if isinstance(each, Column) else each for each in arguments)
+    return Column(getattr(found, function)(*given))
 
 
 def know_classes(jvm: Any) -> None:

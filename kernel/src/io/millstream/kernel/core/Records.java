@@ -35,7 +35,9 @@ public final class Records extends Windowed {
     Window put(byte[] key, long at, Object[] record) {
         clock.streamTime = Math.max(clock.streamTime, at);
         Slice slice = slice(key, at);
-        Window window = new Window(at, ofTime(slice, at).size(), at, record.clone());
+        List<Window> same = ofTime(slice, at);
+        long number = same.isEmpty() ? 0 : same.get(same.size() - 1).end + 1; // Kafka Streams counts otherwise
+        Window window = new Window(at, number, at, record.clone());
         add(slice, window);
         table.mark(slice);
         return window;

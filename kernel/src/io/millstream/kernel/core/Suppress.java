@@ -150,9 +150,10 @@ public final class Suppress extends Core {
         Slice slice = table.slice(name, 0);
         if (slice.windows.isEmpty()) {
             Window window = new Window(start, end, at, parts.copy(value));
+            window.updated = limits.untilClose ? end : at;
             window.gone = gone;
             table.add(slice, window);
-            held.add(due(window), name, 0);
+            held.add(window.updated, name, 0);
             clock.own[RECORDS]++;
         } else {
             Window window = slice.windows.get(0);
@@ -180,14 +181,9 @@ public final class Suppress extends Core {
         }
     }
 
-    /** Of an update that is held back: its `updated` stays the time of the first one. */
-    private long due(Window window) {
-        return limits.untilClose ? window.end : window.updated;
-    }
-
     @Override
     public boolean derive(byte[] name, Window window) {
-        held.add(due(window), name, 0);
+        held.add(window.updated, name, 0);
         return true;
     }
 
@@ -195,7 +191,7 @@ public final class Suppress extends Core {
         table.makeRoom();
         byte[] name = entry.key();
         Slice slice = table.slice(name, 0);
-        if (slice.windows.isEmpty() || due(slice.windows.get(0)) != entry.time()) {
+        if (slice.windows.isEmpty() || slice.windows.get(0).updated != entry.time()) {
             return; // it was released before
         }
         Window window = slice.windows.get(0);

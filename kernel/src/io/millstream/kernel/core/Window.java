@@ -12,7 +12,7 @@ public final class Window {
     public final long end;
     /** The largest timestamp of its records; for a row of a table, the time since which it is what it is. */
     public long at;
-    /** For a row of a table, or a session, that changes: the time of the update. */
+    /** For a row of a table, or a session, that changes: the time of the update; for a held update: when it is due. */
     public long updated;
     /** Partial results, as {@link Parts} merges them. */
     public Object[] parts;
@@ -22,6 +22,10 @@ public final class Window {
     public Object[] before;
     /** For a record of a join: whether it has no match yet, but one may come. */
     public boolean waits;
+    /** Whether it did when it was last written. */
+    public boolean waited;
+    /** Whether another program may have written it, so that nothing is known but its value. */
+    public boolean isOfOthers;
     /** For a version of a row: whether a later one already existed when it came. */
     public boolean isPast;
     /** Those of the record that changed it last in this batch; a held update keeps them. */

@@ -10,20 +10,37 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataType;
 
-/** What an item keeps of a window, in bytes: its parts. */
+/** What an item keeps of a window, in bytes: its parts, or a value that says them. */
 final class Content {
+    private static final byte[] NOTHING = {};
     private final Packing[] packings;
     /** For each part, whether it is a fold; and the number of the item whose functions compute it. */
     private final boolean[] folded;
 
     private final int fold;
     private final Folds folds;
+    /** Null if nobody reads what is kept. */
+    private final Values values;
+    /** Its name in messages. */
+    private final String place;
+
     private final ByteArrayOutputStream bytes = new ByteArrayOutputStream(256);
     private final DataOutputStream out = new DataOutputStream(bytes);
 
-    Content(List<DataType> types, List<String> rules, int fold, Folds folds) {
+    /** The values of a store, in bytes, which others read and may have written. */
+    interface Values {
+        byte[] of(byte[] key, Window window);
+
+        /** The parts that make a value; null if it does not say them. */
+        InternalRow parts(byte[] key, Window window, byte[] value, int count);
+    }
+
+    Content(List<DataType> types, List<String> rules, int fold, Folds folds, Values values, String place) {
+        this.values = values;
+        this.place = place;
         packings = new Packing[types.size()];
         folded = new boolean[packings.length];
         for (int i = 0; i < packings.length; i++) {
@@ -52,19 +69,31 @@ final class Content {
         return folded[part] ? folds.initial(fold, key) : null;
     }
 
+    byte[] write(Layout layout, byte[] key, Window window) {
+        return write(layout, window, layout.kept == Layout.Kept.PARTS || values == null ? null : result(key, window));
+    }
+
+    /** The value of a window that others read. */
+    byte[] result(byte[] key, Window window) {
+        return values.of(key, window);
+    }
+
     byte[] write(Layout layout, Window window, byte[] result) {
         try {
             bytes.reset();
             if (layout.more != null) {
                 layout.more.write(window, out);
             }
-            write(window.parts);
+            if (layout.kept != Layout.Kept.VALUE) {
+                write(window.parts);
+            }
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
         byte[] written = bytes.toByteArray();
         long at = layout.timestamp(window);
-        return (layout.isTable ? new Entry(at, written, result) : new Entry(at, null, written)).bytes();
+        return (layout.kept == Layout.Kept.PARTS ? new Entry(at, null, written) : new Entry(at, written, result))
+                .bytes();
     }
 
     private void write(Object[] parts) throws IOException {
@@ -75,14 +104,22 @@ final class Content {
 
     Window read(Layout layout, byte[] key, ByteBuffer name, byte[] kept) {
         Entry entry = Entry.of(kept);
-        byte[] written = layout.isTable ? entry.parts() : entry.result();
-        try (DataInputStream in = Packing.from(written)) {
-            Window window = layout.window(name, entry.timestamp(), new Object[packings.length]);
-            if (layout.more != null) {
+        Window window = layout.window(name, entry.timestamp(), new Object[packings.length]);
+        byte[] written = layout.kept == Layout.Kept.PARTS ? entry.result() : entry.parts();
+        window.isOfOthers = written == null; // its record in the changelog says no more than its value
+        boolean isSaid = written == null || layout.kept == Layout.Kept.VALUE;
+        InternalRow said = isSaid && entry.result() != null ? said(key, window, entry.result()) : null;
+        try (DataInputStream in = Packing.from(written == null ? NOTHING : written)) {
+            if (written != null && layout.more != null) {
                 layout.more.read(window, in);
             }
             for (int i = 0; i < packings.length; i++) {
-                Object part = packings[i].read(in);
+                Object part = null;
+                if (!isSaid) {
+                    part = packings[i].read(in);
+                } else if (said != null) {
+                    part = packings[i].read(said, i);
+                }
                 window.parts[i] = folded[i] ? folds.kept(fold, key, (byte[]) part) : part;
             }
             return window;
@@ -91,27 +128,13 @@ final class Content {
         }
     }
 
-    /** Parts without a window. */
-    byte[] write(long at, Object[] parts) {
-        try {
-            bytes.reset();
-            write(parts);
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
+    private InternalRow said(byte[] key, Window window, byte[] value) {
+        InternalRow parts = values == null ? null : values.parts(key, window, value, packings.length);
+        if (parts == null) {
+            throw new IllegalStateException(place + ": its store has a value that another program has written, such as "
+                    + "Kafka Streams, and this aggregation needs more than its result to go on; `millstream takeover` "
+                    + "says which stores can be taken over; reset the application to compute them anew");
         }
-        return new Entry(at, null, bytes.toByteArray()).bytes();
-    }
-
-    Window read(byte[] kept) {
-        Entry entry = Entry.of(kept);
-        Object[] parts = new Object[packings.length];
-        try (DataInputStream in = Packing.from(entry.result())) {
-            for (int i = 0; i < parts.length; i++) {
-                parts[i] = packings[i].read(in);
-            }
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
-        }
-        return new Window(0, 0, entry.timestamp(), parts);
+        return parts;
     }
 }

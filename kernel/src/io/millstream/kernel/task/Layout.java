@@ -21,23 +21,35 @@ abstract class Layout {
     final int suffix;
     /** The span of time of a slice. */
     final long span;
-    /** Whether the parts are kept as such, beside a result; otherwise the value is bytes that nobody else reads. */
-    final boolean isTable;
+    /** What an entry has. */
+    final Kept kept;
     /** Whether expired entries are forgotten by the changelog itself, because it is kept for a time. */
     final boolean isExpiring;
 
     /** Null for nothing. */
     final More more;
 
-    private Layout(int suffix, long span, boolean isTable, boolean isExpiring, More more) {
+    /** What an entry has of a window. */
+    enum Kept {
+        /** Its parts, and the result, which others read. */
+        TABLE,
+        /** The value that others read, which says its parts. */
+        VALUE,
+        /** Its parts, which nobody else reads. */
+        PARTS
+    }
+
+    private Layout(int suffix, long span, Kept kept, boolean isExpiring, More more) {
         this.suffix = suffix;
         this.span = Math.max(1, span);
-        this.isTable = isTable;
+        this.kept = kept;
         this.isExpiring = isExpiring;
         this.more = more;
     }
 
-    static Layout of(OperatorPlan.Item item) {
+    /** @param isOfValues whether the entries have values that say their parts, where that can be */
+    static Layout of(OperatorPlan.Item item, boolean isOfValues) {
+        Kept kept = isOfValues ? Kept.VALUE : Kept.PARTS;
         String core = item.core();
         return switch (core) {
             case "whole", "latest" -> new OfRows();
@@ -52,10 +64,10 @@ abstract class Layout {
                 yield new OfWindows(SlidingWindows.span(size), 1, 0, start -> start + size);
             }
             case "sessions" -> new OfSessions(SessionWindows.span(item.setting("gap"), item.setting("grace")));
-            case "records" -> new OfRecords((item.setting("before") + item.setting("after")) / 2, true);
-            case "waiting" -> new OfRecords(1, false);
+            case "records" -> new OfRecords((item.setting("before") + item.setting("after")) / 2, kept, true);
+            case "waiting" -> new OfRecords(1, Kept.PARTS, false);
             case "versions" -> new OfVersions(Versions.span(item.setting("history")));
-            case "suppress" -> new OfUpdates();
+            case "suppress" -> new OfUpdates(kept);
             default -> {
                 if (!item.isDaily()) {
                     throw new IllegalArgumentException("no layout of '" + core + "'");
@@ -105,7 +117,7 @@ abstract class Layout {
     /** One row for each key. */
     private static final class OfRows extends Layout {
         OfRows() {
-            super(0, 1, true, false, null);
+            super(0, 1, Kept.TABLE, false, null);
         }
 
         @Override
@@ -134,7 +146,7 @@ abstract class Layout {
         private final long count;
 
         OfWindows(long span, long advance, long origin, LongUnaryOperator ends) {
-            super(Long.BYTES + Integer.BYTES, span, true, true, null);
+            super(Long.BYTES + Integer.BYTES, span, Kept.TABLE, true, null);
             this.advance = advance;
             this.origin = origin;
             this.ends = ends;
@@ -173,7 +185,7 @@ abstract class Layout {
     /** As in Kafka Streams' session stores: the key, the end, and the start. */
     private static final class OfSessions extends Layout {
         OfSessions(long span) {
-            super(2 * Long.BYTES, span, true, true, null);
+            super(2 * Long.BYTES, span, Kept.TABLE, true, null);
         }
 
         @Override
@@ -201,10 +213,13 @@ abstract class Layout {
         }
     }
 
-    /** The key, the time, and a number among the records of this time; and whether it waits for a match. */
+    /**
+     * As in Kafka Streams' stores of records: the key, the time, and a number that those of this time do not share; and
+     * whether it waits for a match.
+     */
     private static final class OfRecords extends Layout {
-        OfRecords(long span, boolean isExpiring) {
-            super(Long.BYTES + Integer.BYTES, span, false, isExpiring, new IsWaiting());
+        OfRecords(long span, Kept kept, boolean isExpiring) {
+            super(Long.BYTES + Integer.BYTES, span, kept, isExpiring, new IsWaiting());
         }
 
         @Override
@@ -239,7 +254,7 @@ abstract class Layout {
     /** The key, and the end of the version; that of the last one is {@link Versions#NEVER}. */
     private static final class OfVersions extends Layout {
         OfVersions(long span) {
-            super(Long.BYTES, span, false, false, null);
+            super(Long.BYTES, span, Kept.PARTS, false, null);
         }
 
         @Override
@@ -260,8 +275,8 @@ abstract class Layout {
 
     /** Held back updates, whose keys end with their windows' ends and starts. */
     private static final class OfUpdates extends Layout {
-        OfUpdates() {
-            super(0, 1, false, false, new Held());
+        OfUpdates(Kept kept) {
+            super(0, 1, kept, false, new Held());
         }
 
         @Override
@@ -278,26 +293,6 @@ abstract class Layout {
         @Override
         byte[][] names(byte[] key, long slice) {
             return new byte[][] {key};
-        }
-    }
-
-    private static final class Held implements More {
-        @Override
-        public void write(Window window, DataOutputStream out) throws IOException {
-            out.writeLong(window.updated);
-            out.writeBoolean(window.gone);
-            out.writeInt(window.headers == null ? -1 : window.headers.length);
-            if (window.headers != null) {
-                out.write(window.headers);
-            }
-        }
-
-        @Override
-        public void read(Window window, DataInputStream in) throws IOException {
-            window.updated = in.readLong();
-            window.gone = in.readBoolean();
-            int headers = in.readInt();
-            window.headers = headers < 0 ? null : in.readNBytes(headers);
         }
     }
 }

@@ -8,7 +8,10 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 
-/** Entries of the state as records of changelogs: the value is the result, and the parts are in a header. */
+/**
+ * Entries of the state as records of changelogs: the value is the result, as in Kafka Streams; the parts are in a
+ * header, if they say more.
+ */
 final class Logged {
     private static final int IS_NULL = 1;
 
@@ -20,13 +23,18 @@ final class Logged {
      * @param value as the state has it; null for a deletion
      * @param at the time of a deletion
      */
-    static ProducerRecord<byte[], byte[]> record(String changelog, int partition, byte[] key, byte[] value, long at) {
+    static ProducerRecord<byte[], byte[]> record(
+            TaskPlan.Store store, int partition, byte[] key, byte[] value, long at) {
+        if (Held.isFormOf(store)) {
+            return Held.record(store, partition, key, value, at);
+        }
+        String changelog = store.changelog();
         if (value == null) {
             return new ProducerRecord<>(changelog, partition, Math.max(0, at), key, null);
         }
         Entry entry = Entry.of(value);
         List<Header> headers = null;
-        if (entry.parts() != null) {
+        if (entry.parts() != null && !store.isOfValues()) {
             byte[] parts = new byte[1 + entry.parts().length];
             parts[0] = (byte) (entry.result() == null ? IS_NULL : 0);
             System.arraycopy(entry.parts(), 0, parts, 1, entry.parts().length);

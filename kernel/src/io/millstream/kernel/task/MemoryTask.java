@@ -313,7 +313,7 @@ public final class MemoryTask extends RunningTask {
         }
         long[] ends = new long[plan.stores().size()];
         state.changes((store, key, value, at) ->
-                log(Logged.record(plan.stores().get(store).changelog(), partition, key, value, at)));
+                log(Logged.record(plan.stores().get(store), partition, key, value, at)));
         state.committed(ends);
         figures.read(records - counted);
         counted = records;

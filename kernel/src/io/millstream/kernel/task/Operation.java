@@ -241,10 +241,19 @@ final class Operation implements Operator {
         JoinedRow own = new JoinedRow();
         for (int i = 0; i < size; i++) {
             OperatorPlan.Item item = plan.items.get(i);
-            int number = i;
-            Slices.Values values = stored == null
-                    ? null
-                    : (key, window) -> stored.of(number, own.apply(rows.stored(number, key, window), nothing));
+            boolean isHeldBack = item.of() >= 0;
+            int number = isHeldBack ? item.of() : i; // that is whose values it has
+            Content.Values values = stored == null ? null : new Content.Values() {
+                @Override
+                public byte[] of(byte[] key, Window window) {
+                    return stored.of(number, own.apply(rows.stored(number, key, window), nothing));
+                }
+
+                @Override
+                public InternalRow parts(byte[] key, Window window, byte[] value, int count) {
+                    return stored.parts(number, own.apply(rows.given(number, key, window, value), nothing), count);
+                }
+            };
             shelves[i] = new Shelf(state, item, spec.number, i, spec.stores.get(i), spec.local, all, values);
             results[i] = new Results(rows, plan, i);
             isBare[i] = item.setting("bare") != 0;

@@ -4,18 +4,20 @@ import io.millstream.kernel.core.References;
 import io.millstream.kernel.core.Window;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
-/** References in the state of a task: each is an entry, under the length of the key, the key, and the name. */
+/**
+ * References in the state of a task: each is an entry, under the length of the key, the key, and the name; with the
+ * request that has made it. Sources: CombinedKeySchema, SubscriptionWrapperSerde.
+ */
 final class ReferenceRanges implements References.Kept {
     private final State state;
     private final int store;
-    private final Content content;
 
-    ReferenceRanges(State state, int store, Content content) {
+    ReferenceRanges(State state, int store) {
         this.state = state;
         this.store = store;
-        this.content = content;
     }
 
     private static byte[] name(byte[] key, byte[] behind) {
@@ -30,7 +32,7 @@ final class ReferenceRanges implements References.Kept {
     public void put(byte[] key, byte[] name, Window reference) {
         byte[] entry = name(key, name);
         if (reference != null) {
-            state.put(store, entry, content.write(reference.at, reference.parts));
+            state.put(store, entry, new Entry(reference.at, null, (byte[]) reference.parts[0]).bytes());
         } else if (state.get(store, entry) != null) {
             state.put(store, entry, null);
         }
@@ -40,19 +42,11 @@ final class ReferenceRanges implements References.Kept {
     public List<Window> all(byte[] key) {
         List<Window> found = new ArrayList<>();
         byte[] from = name(key, new byte[0]);
-        state.range(store, from, after(from), (name, kept) -> found.add(content.read(kept)));
+        state.range(store, from, State.after(from), (name, kept) -> {
+            Entry entry = Entry.of(kept);
+            Object[] parts = {entry.result(), Arrays.copyOfRange(name, from.length, name.length), true};
+            found.add(new Window(0, 0, entry.timestamp(), parts));
+        });
         return found;
-    }
-
-    /** The first bytes behind all that begin with a prefix; null if there are none. */
-    private static byte[] after(byte[] prefix) {
-        for (int last = prefix.length - 1; last >= 0; last--) {
-            if (prefix[last] != (byte) 0xFF) {
-                byte[] after = java.util.Arrays.copyOf(prefix, last + 1);
-                after[last]++;
-                return after;
-            }
-        }
-        return null;
     }
 }

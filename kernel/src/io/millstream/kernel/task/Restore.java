@@ -4,6 +4,7 @@ import io.millstream.kernel.FailPoint;
 import java.time.Duration;
 import java.util.AbstractMap;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -100,7 +101,7 @@ public final class Restore {
         reader.assign(stores.keySet());
         calls.retried("find the ends of its changelogs", () -> {
             begins.putAll(reader.beginningOffsets(stores.keySet()));
-            ends.putAll(reader.endOffsets(stores.keySet()));
+            ends.putAll(watch.ends(stores.keySet()));
             ends.putAll(read);
         });
         String wrong = misplaced();
@@ -183,6 +184,10 @@ public final class Restore {
             state.restored(store, position);
             return;
         }
+        if (Held.isFormOf(plan.stores().get(store))) {
+            keepHeld(store, records, position);
+            return;
+        }
         List<Map.Entry<byte[], byte[]>> entries = new ArrayList<>();
         for (ConsumerRecord<byte[], byte[]> record : records) {
             if (record.key() == null) { // of a source
@@ -193,6 +198,29 @@ public final class Restore {
         boolean isOfProcessors = !plan.stores().get(store).layout().isEmpty(); // nothing follows from them
         outdate(!entries.isEmpty() && !isOfProcessors);
         state.restored(store, entries, position);
+    }
+
+    /** One by one, because a deletion may not say the whole name of what is kept. */
+    private void keepHeld(int store, List<ConsumerRecord<byte[], byte[]>> records, long position) {
+        outdate(!records.isEmpty());
+        for (ConsumerRecord<byte[], byte[]> record : records) {
+            var entry = Held.entry(plan.stores().get(store), record, (key, start) -> find(store, key, start));
+            if (entry != null) {
+                state.restored(store, List.of(entry), state.position(store));
+            }
+        }
+        state.restored(store, List.of(), position);
+    }
+
+    /** The name of a window that is held back. */
+    private byte[] find(int store, byte[] key, byte[] start) {
+        byte[][] found = new byte[1][];
+        state.range(store, key, State.after(key), (name, value) -> {
+            boolean isSame = name.length == key.length + 2 * Long.BYTES
+                    && Arrays.equals(name, name.length - start.length, name.length, start, 0, start.length);
+            found[0] = isSame ? name : found[0];
+        });
+        return found[0];
     }
 
     /** Notes, before the first entries are kept, that what follows from them is missing. */

@@ -109,6 +109,14 @@ final class Results implements Output, Matches {
             put(row, tag, window.parts, false);
             return row.computed();
         }
+
+        /** The row of a value that was read, which is in the place of headers. */
+        InternalRow given(int tag, byte[] key, Window window, byte[] value) {
+            ResultRow row = new ResultRow(width)
+                    .of(tag, Constants.KIND_UPDATE, key, window.start, window.end, window.at);
+            row.headers = value;
+            return row.computed();
+        }
     }
 
     Results(Rows rows, OperatorPlan plan, int tag) {

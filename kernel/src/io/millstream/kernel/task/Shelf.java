@@ -55,14 +55,18 @@ final class Shelf {
             int store,
             int local,
             Folds folds,
-            Slices.Values values) {
+            Content.Values values) {
         this.item = item;
         this.state = state;
         this.store = store;
-        this.content = new Content(item.types(), item.rules(), item.of() < 0 ? number : item.of(), folds);
+        this.content = new Content(
+                item.types(), item.rules(), item.of() < 0 ? number : item.of(), folds, values, item.place());
         boolean hasSlices = item.hasState() && !List.of("pairs", "references").contains(item.core());
         boolean forgetsNull = item.core().equals("latest");
-        slices = hasSlices ? new Slices(state, store, Layout.of(item), content, values, forgetsNull) : null;
+        Alone alone = item.settings().containsKey("outer")
+                ? new Alone(state, item.link("outer"), item.setting("outer_left") != 0)
+                : null;
+        slices = hasSlices ? new Slices(state, store, Layout.of(item, state.store(store).isOfValues()), content, alone, forgetsNull) : null;
         boolean isTimed = item.hasState() && item.isWindowed();
         clock = isTimed ? new Clock() : null;
         State pages = local < 0 ? null : state;
@@ -92,7 +96,7 @@ final class Shelf {
     References references(Supplier<TableView> rows, Matches matches) {
         return new References(
                 task(table(null, true, Table.CAPACITY), null),
-                new ReferenceRanges(state, store, content),
+                new ReferenceRanges(state, store),
                 rows,
                 matches);
     }

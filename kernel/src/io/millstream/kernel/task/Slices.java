@@ -21,24 +21,19 @@ final class Slices implements SliceState {
     private final int store;
     private final Layout layout;
     private final Content content;
-    private final Values values;
+    /** Null if no records wait for a match, or only this store says so. */
+    private final Alone alone;
     /** Whether a key whose first part is null has no entry. */
     private final boolean forgetsNull;
 
     private final boolean wasEmpty;
 
-    /** The values of a store, in bytes. */
-    interface Values {
-        byte[] of(byte[] key, Window window);
-    }
-
-    /** @param values null if nobody reads them */
-    Slices(State state, int store, Layout layout, Content content, Values values, boolean forgetsNull) {
+    Slices(State state, int store, Layout layout, Content content, Alone alone, boolean forgetsNull) {
         this.state = state;
         this.store = store;
         this.layout = layout;
         this.content = content;
-        this.values = values;
+        this.alone = alone;
         this.forgetsNull = forgetsNull;
         this.wasEmpty = state.isEmpty(store);
     }
@@ -81,7 +76,13 @@ final class Slices implements SliceState {
     }
 
     private Window window(byte[] key, byte[] name, byte[] kept) {
-        return content.read(layout, key, ByteBuffer.wrap(name, key.length, name.length - key.length), kept);
+        Window window =
+                content.read(layout, key, ByteBuffer.wrap(name, key.length, name.length - key.length), kept);
+        if (alone != null && window.isOfOthers) {
+            window.waits = alone.has(key, window.start, Entry.of(kept).result());
+        }
+        window.waited = window.waits;
+        return window;
     }
 
     /** The window of an entry, and the key before its suffix. */
@@ -101,26 +102,27 @@ final class Slices implements SliceState {
         boolean isAnyForgotten = false;
         for (Window window : windows) {
             if (window.isDirty()) {
-                byte[] value = isForgotten(window) ? null : value(key, window);
+                byte[] value = isForgotten(window) ? null : content.write(layout, key, window);
                 isAnyForgotten |= value == null;
                 state.put(store, layout.name(key, window), value, Math.max(window.at, window.updated));
             }
+        }
+        if (alone != null) {
+            alone.settle(key, windows, content);
         }
         if (isAnyForgotten) {
             windows.removeIf(window -> window.isDirty() && isForgotten(window));
         }
     }
 
-    private byte[] value(byte[] key, Window window) {
-        return content.write(layout, window, layout.isTable && values != null ? values.of(key, window) : null);
-    }
-
     /** Logs the value of a key in a store whose versions are kept. */
     void log(byte[] key, Window window) {
-        byte[] result = isForgotten(window) ? null : values.of(key, window);
+        byte[] result = isForgotten(window) ? null : content.result(key, window);
         byte[] value = null;
         if (result != null) {
-            value = layout.isTable ? content.write(layout, window, result) : new Entry(window.at, null, result).bytes();
+            value = layout.kept == Layout.Kept.TABLE
+                    ? content.write(layout, window, result)
+                    : new Entry(window.at, null, result).bytes();
         }
         state.log(store, key, value, window.at);
     }
@@ -130,7 +132,7 @@ final class Slices implements SliceState {
         Object first = window.parts.length == 0 ? null : window.parts[0];
         return forgetsNull && first == null
                 || first instanceof Folded folded && folded.bytes() == null
-                || layout.isTable && Arrays.stream(window.parts).allMatch(Objects::isNull);
+                || layout.kept == Layout.Kept.TABLE && Arrays.stream(window.parts).allMatch(Objects::isNull);
     }
 
     @Override

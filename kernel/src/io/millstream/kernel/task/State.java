@@ -206,6 +206,10 @@ final class State implements AutoCloseable {
 
     // --- while records are processed -------------------------------------------------------------------
 
+    TaskPlan.Store store(int number) {
+        return parts.get(number).store;
+    }
+
     byte[] get(int store, byte[] key) {
         Part part = parts.get(store);
         byte[] changed = part.changes.get(key);
@@ -409,6 +413,18 @@ final class State implements AutoCloseable {
         part.readers.add(cursor);
         cursors.add(cursor);
         return cursor;
+    }
+
+    /** The first bytes behind all that begin with a prefix; null if there are none. */
+    static byte[] after(byte[] prefix) {
+        for (int last = prefix.length - 1; last >= 0; last--) {
+            if (prefix[last] != (byte) 0xFF) {
+                byte[] after = Arrays.copyOf(prefix, last + 1);
+                after[last]++;
+                return after;
+            }
+        }
+        return null;
     }
 
     /** How many entries there are, about. */

@@ -137,7 +137,7 @@ final class Task extends RunningTask {
                 restore = new Restore(plan, partition, watch, state, reader, committed);
                 restore.run(calls);
                 restore = null;
-                Map<TopicPartition, Long> versioned = versioned(reader);
+                Map<TopicPartition, Long> versioned = versioned();
                 hasVersions = !versioned.isEmpty();
                 ends = Replay.ends(plan, partition, state, committed, versioned);
             }
@@ -159,13 +159,13 @@ final class Task extends RunningTask {
     }
 
     /** The ends of the changelogs of stores with versions that come from these. */
-    private Map<TopicPartition, Long> versioned(Consumer<byte[], byte[]> reader) {
+    private Map<TopicPartition, Long> versioned() {
         List<TopicPartition> changelogs = plan.stores().stream()
                 .filter(store -> store.isVersioned() && store.isDerived())
                 .map(store -> new TopicPartition(store.changelog(), partition))
                 .toList();
         Map<TopicPartition, Long> found = new HashMap<>();
-        calls.retried("find the ends of changelogs", () -> found.putAll(reader.endOffsets(changelogs)));
+        calls.retried("find the ends of changelogs", () -> found.putAll(watch.ends(changelogs)));
         return found;
     }
 
@@ -630,7 +630,7 @@ final class Task extends RunningTask {
         calls.check();
         begin();
         state.changes((store, key, value, at) -> {
-            var record = Logged.record(plan.stores().get(store).changelog(), partition, key, value, at);
+            var record = Logged.record(plan.stores().get(store), partition, key, value, at);
             committer.send(record, (metadata, error) -> {
                 if (error == null) {
                     logged[store] = Math.max(logged[store], metadata.offset() + 1);

@@ -91,6 +91,8 @@ public record TaskPlan(
      * @param isDerived whether what it has follows from other stores, from topics that are read as tables, or from all
      *     records of its changelog
      * @param isVersioned whether each put is logged
+     * @param form how its changelog is that of Kafka Streams and no more: `values`; or `held`, `held windows` or `held
+     *     sessions` (see {@link Held}); empty if a header has the parts of values
      */
     public record Store(
             String name,
@@ -99,14 +101,20 @@ public record TaskPlan(
             String layout,
             String source,
             boolean isDerived,
-            boolean isVersioned)
+            boolean isVersioned,
+            String form)
             implements Serializable {
         Store(String name, String changelog, boolean isInMemory) {
-            this(name, changelog, isInMemory, "", "", false, false);
+            this(name, changelog, isInMemory, "", "", false, false, "");
         }
 
         boolean isLogged() {
             return !changelog.isEmpty();
+        }
+
+        /** Whether its entries have no parts, because their values say them. */
+        boolean isOfValues() {
+            return !form.isEmpty();
         }
     }
 
@@ -151,7 +159,8 @@ public record TaskPlan(
                         store.path("layout").asText(""),
                         store.path("source").asText(""),
                         store.path("derived").asBoolean(),
-                        store.path("versioned").asBoolean())));
+                        store.path("versioned").asBoolean(),
+                        store.path("form").asText(""))));
         List<Global> globals = new ArrayList<>();
         node.path("globals")
                 .forEach(each -> globals.add(new Global(

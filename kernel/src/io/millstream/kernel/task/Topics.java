@@ -1,5 +1,6 @@
 package io.millstream.kernel.task;
 
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -10,9 +11,14 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.DescribeTopicsResult;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.config.TopicConfig;
@@ -68,6 +74,19 @@ record Topics(String cluster, Map<String, Uuid> ids, Map<String, Integer> partit
         return isCompacted
                 ? Long.parseLong(config.get(TopicConfig.DELETE_RETENTION_MS_CONFIG).value())
                 : Long.MAX_VALUE;
+    }
+
+    /**
+     * The ends of changelogs, behind what is not committed, too: Kafka Streams may have been here a moment ago, and its
+     * last transaction, to which the committed offsets belong, need not be seen in each topic yet.
+     */
+    static Map<TopicPartition, Long> ends(Collection<TopicPartition> changelogs, Admin admin) {
+        Map<TopicPartition, OffsetSpec> asked = new HashMap<>();
+        changelogs.forEach(each -> asked.put(each, OffsetSpec.latest()));
+        ListOffsetsResult found = admin.listOffsets(asked, new ListOffsetsOptions(IsolationLevel.READ_UNCOMMITTED));
+        Map<TopicPartition, Long> ends = new HashMap<>();
+        changelogs.forEach(each -> ends.put(each, answer(found.partitionResult(each)).offset()));
+        return ends;
     }
 
     private static <T> T answer(KafkaFuture<T> future) {

@@ -1,6 +1,7 @@
 package io.millstream.kernel.task;
 
 import java.time.Duration;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -120,6 +121,11 @@ final class Watch implements AutoCloseable {
             }
         }
         return null;
+    }
+
+    /** The ends of changelogs. */
+    Map<TopicPartition, Long> ends(Collection<TopicPartition> changelogs) {
+        return Topics.ends(changelogs, admin);
     }
 
     /** For how long a changelog keeps deletions at least. */

@@ -20,7 +20,7 @@ public final class LaidOutMain {
 
     public static void main(String[] arguments) throws IOException {
         Random dice = new Random(1);
-        List<TaskPlan.Store> stores = List.of(new TaskPlan.Store("s", "log", true, arguments[0], "", false, false));
+        List<TaskPlan.Store> stores = List.of(new TaskPlan.Store("s", "log", true, arguments[0], "", false, false, ""));
         try (State state = new State(stores, null);
                 BufferedReader in =
                         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {

@@ -24,8 +24,8 @@ public final class StateMain {
 
     public static void main(String[] arguments) {
         List<TaskPlan.Store> stores = List.of(
-                new TaskPlan.Store("disk", "", false, "", "", true, false),
-                new TaskPlan.Store("memory", "", true, "", "", true, false));
+                new TaskPlan.Store("disk", "", false, "", "", true, false, ""),
+                new TaskPlan.Store("memory", "", true, "", "", true, false, ""));
         TaskPlan plan = new TaskPlan(
                 "run", "app", 0, Map.of(), Map.of(), Map.of(), Map.of(), true, 1, 0, false, arguments[0], stores,
                 List.of(), List.of(), List.of(), List.of(), 1, Map.of(), Map.of(), 1, 1, 4096, false, List.of(),

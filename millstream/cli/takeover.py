@@ -21,8 +21,8 @@ from millstream.model import TopicPartition
 if TYPE_CHECKING:
     from millstream.config import StreamsConfig
     from millstream.kafka.topics import KafkaTopics
-    from millstream.physical.takeover import StoreTakeover
     from millstream.topology.internal_topics import InternalTopics
+    from millstream.topology.store_takeovers import StoreTakeover
     from millstream.topology.topology import Topology
 
 __all__ = ["Takeover", "takeover", "takeover_as_dict", "takeover_text"]
@@ -87,9 +87,9 @@ def _found(topology: Topology, config: StreamsConfig, topics: KafkaTopics) -> Ta
     Raises:
         StreamsException: there is nothing to take over, or the program is wrong.
     """
-    from millstream.physical.takeover import store_takeovers, unknown_changelogs
     from millstream.runtime.wiring import real_parts
     from millstream.topology.internal_topics import plan_internal_topics
+    from millstream.topology.store_takeovers import store_takeovers, unknown_changelogs
 
     needs, problems = look(topology, config, topics, None)
     problems += [f"{each.name}: {each.problem}" for each in needs if each.problem]
@@ -107,13 +107,14 @@ def _found(topology: Topology, config: StreamsConfig, topics: KafkaTopics) -> Ta
             f"{','.join(config.bootstrap_servers)}: it has read nothing yet, or this is the wrong cluster or "
             "application.id"
         )
-    stores = store_takeovers(topology, internal, _closed(topology, config, internal))
+    names = topics.names()
+    closed = _closed(topology, config, internal)
+    stores = store_takeovers(topology, internal, config.application_id, names, closed)
     groups = real_parts().groups(config)
     try:
         members = sorted(groups.members(config.application_id).values())
     finally:
         groups.close()
-    names = topics.names()
     return Takeover(
         config.application_id,
         committed,

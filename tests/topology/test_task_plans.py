@@ -237,14 +237,14 @@ def test_a_side_follows_from_its_table_if_that_comes_back(builder, logged, deriv
     assert side.derived == derived
 
 
-def test_a_stream_join_logs_both_sides(builder):
-    """What waits for a match follows from them."""
+def test_a_stream_join_logs_both_sides_and_what_waits_for_a_match(builder):
+    """The third store is Kafka Streams' alone: here each record knows whether it waits."""
     builder.stream("one").left_join(builder.stream("two"), both, FIVE, named="j").to("out")
     (plan,) = plans(builder)
     assert {store.name: store.changelog for store in stores_of(plan)} == {
         "KSTREAM-JOINTHIS-0000000004-store": "app-KSTREAM-JOINTHIS-0000000004-store-changelog",
         "KSTREAM-OUTEROTHER-0000000005-store": "app-KSTREAM-OUTEROTHER-0000000005-store-changelog",
-        "KSTREAM-OUTERSHARED-0000000004-store": "",
+        "KSTREAM-OUTERSHARED-0000000004-store": "app-KSTREAM-OUTERSHARED-0000000004-store-changelog",
     }
 
 

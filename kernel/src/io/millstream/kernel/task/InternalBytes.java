@@ -1,10 +1,8 @@
 package io.millstream.kernel.task;
 
-import com.google.common.hash.HashFunction;
-import com.google.common.hash.Hashing;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.Arrays;
+import org.apache.datasketches.hash.MurmurHash3;
 import org.apache.kafka.common.utils.ByteUtils;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.api.java.UDF1;
@@ -15,7 +13,8 @@ import org.apache.spark.sql.types.DataTypes;
 /** What Kafka Streams writes into topics between its tasks, as functions of columns. */
 public final class InternalBytes {
     /** Sources: SubscriptionSendProcessorSupplier, Murmur3. */
-    private static final HashFunction HASH = Hashing.murmur3_128(104_729);
+    private static final long SEED = 104_729;
+    private static final long[] OF_NOTHING = {0x9d2764a018e32942L, 0x8c3cf3b035938518L};
 
     private static final byte OLD = 0;
     private static final byte NEW = 1;
@@ -30,10 +29,10 @@ public final class InternalBytes {
     }
 
     static byte[] hash(byte[] value) {
-        ByteBuffer made = ByteBuffer.wrap(HASH.hashBytes(value).asBytes()).order(ByteOrder.LITTLE_ENDIAN);
+        long[] made = value.length == 0 ? OF_NOTHING : MurmurHash3.hash(value, SEED);
         return ByteBuffer.allocate(2 * Long.BYTES)
-                .putLong(made.getLong())
-                .putLong(made.getLong())
+                .putLong(made[0])
+                .putLong(made[1])
                 .array();
     }
 

@@ -66,7 +66,8 @@ final class Shelf {
         Alone alone = item.settings().containsKey("outer")
                 ? new Alone(state, item.link("outer"), item.setting("outer_left") != 0)
                 : null;
-        slices = hasSlices ? new Slices(state, store, Layout.of(item, state.store(store).isOfValues()), content, alone, forgetsNull) : null;
+        Layout layout = hasSlices ? Layout.of(item, state.store(store).isOfValues()) : null;
+        slices = hasSlices ? new Slices(state, store, layout, content, alone, forgetsNull) : null;
         boolean isTimed = item.hasState() && item.isWindowed();
         clock = isTimed ? new Clock() : null;
         State pages = local < 0 ? null : state;

@@ -17,7 +17,6 @@ from millstream.topology.topology import Topology
 
 __all__ = ["StoreTakeover", "store_takeovers", "unknown_changelogs"]
 
-_NO_COPY = "unless topology.optimization is reuse.ktable.source.topics there, it has a changelog of its own"
 _ITS_OWN = "Millstream's changelog has a form of its own there"
 
 
@@ -38,11 +37,16 @@ class StoreTakeover:
 
 
 def store_takeovers(
-    topology: Topology, internal: InternalTopics, closed: Mapping[str, str]
+    topology: Topology,
+    internal: InternalTopics,
+    application_id: str,
+    names: Collection[str],
+    closed: Mapping[str, str],
 ) -> tuple[StoreTakeover, ...]:
     """All stores of a topology, by name.
 
     Args:
+        names: the cluster's topics.
         closed: the stores whose values do not say enough, and why (ports.CompiledPipeline).
     """
     own, back = set(), {}
@@ -61,7 +65,9 @@ def store_takeovers(
     found = []
     for name, source in sorted(internal.stores.items()):
         if source.is_source:
-            found.append(StoreTakeover(name, source.topic or "", "", _NO_COPY))
+            copy = changelog_topic(application_id, name)
+            stale = f"its changelog there, {copy}, does not get what comes to the topic meanwhile"
+            found.append(StoreTakeover(name, source.topic or "", "", stale if copy in names else ""))
         elif source.topic is None:
             why = "it has no changelog, so it begins empty"
             found.append(StoreTakeover(name, "", why, why))

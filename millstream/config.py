@@ -146,6 +146,7 @@ class StreamsConfig(Mapping[str, Any]):
         if self.exactly_once:
             _check_exactly_once(self)
         _check_isolation(self)
+        _check_tags(self)
 
     # --- a mapping -----------------------------------------------------------------------------------------
 
@@ -311,6 +312,11 @@ class StreamsConfig(Mapping[str, Any]):
     def with_prefix(self, prefix: str) -> dict[str, Any]:
         """The options given with this prefix, without it: `with_prefix("topic.")`."""
         return {name[len(prefix) :]: value for name, value in self._given.items() if name.startswith(prefix)}
+
+    @property
+    def client_tags(self) -> dict[str, str]:
+        """Where this client is, by `client.tag.…`."""
+        return {name: as_text(value) for name, value in self.with_prefix("client.tag.").items()}
 
     def client_options(self, *prefixes: str) -> dict[str, Any]:
         """The options of one kind of Kafka's clients, in Kafka's names: `client_options("consumer.",
@@ -730,6 +736,30 @@ def _check_isolation(config: StreamsConfig) -> None:
             f"'isolation.level' is {shown}; a store would have other rows than a join with its table. Set it "
             f"once, as 'consumer.isolation.level'"
         )
+
+
+_MOST_TAGS, _MOST_TAG_CHARS, _MOST_TAG_VALUE_CHARS = 5, 20, 30
+
+
+def _check_tags(config: StreamsConfig) -> None:
+    """Source: StreamsConfig.verifyClientTagConfig."""
+    tags, wanted = config.client_tags, config["rack.aware.assignment.tags"]
+    for name, value in tags.items():
+        if len(name) > _MOST_TAG_CHARS or len(value) > _MOST_TAG_VALUE_CHARS:
+            raise ConfigException(
+                f"'client.tag.{name}' is {value!r}; a tag's name has at most {_MOST_TAG_CHARS} characters, "
+                f"and its value {_MOST_TAG_VALUE_CHARS}"
+            )
+    if max(len(tags), len(wanted)) > _MOST_TAGS:
+        raise ConfigException(
+            f"there are {max(len(tags), len(wanted))} tags of clients; the most is {_MOST_TAGS}"
+        )
+    for name in wanted:
+        if name not in tags:
+            raise ConfigException(
+                f"'rack.aware.assignment.tags' names {name!r}, but there is no 'client.tag.{name}', which "
+                "says where this client is"
+            )
 
 
 _EXACTLY_ONCE_NEEDS = (

@@ -638,9 +638,14 @@ _LATER = (
         _BALANCED,
         ("rack.aware.assignment.non_overlap_cost", Type.INT, None, _LOW),
         ("rack.aware.assignment.strategy", Type.STRING, "none", _LOW),
-        ("rack.aware.assignment.tags", Type.LIST, (), _LOW),
         ("rack.aware.assignment.traffic_cost", Type.INT, None, _LOW),
         ("task.assignor.class", Type.ANY, None, _MEDIUM),
+    ),
+    *_kept(
+        Effect.YES,
+        "The names of up to five `client.tag.…` settings that tell where a client is. A task and its "
+        "standbys go to clients for which these differ (KIP-708), as far as there are such.",
+        ("rack.aware.assignment.tags", Type.LIST, (), _LOW),
     ),
     *_kept(
         Effect.LATER,
@@ -758,7 +763,7 @@ PREFIXES: dict[str, str] = {
     "producer.": "a setting of Spark's sinks",
     "admin.": "a setting of the client that creates and describes topics",
     "topic.": "a setting of every internal topic",
-    "client.tag.": "describes this client, for placing standby tasks; not used yet",
+    "client.tag.": "where this client is, such as its zone; see rack.aware.assignment.tags",
     "schema.registry.": "a setting of the schema registry's client: the keys of its login, and ssl.*",
     "sasl.": "a login setting of every Kafka client",
     "ssl.": "an encryption setting of every Kafka client",

@@ -711,3 +711,14 @@ def test_each_application_has_a_folder_where_queries_of_to_spark_keep_their_prog
     """A path, or a URI that only Spark can reach."""
     for given, there in (("/mnt/cp/", "/mnt/cp/app"), ("hdfs://nn:8020/cp", "hdfs://nn:8020/cp/app")):
         assert StreamsConfig({**BASE, "checkpoint.location": given}).checkpoints == there
+
+
+def test_tags_say_where_a_client_is() -> None:
+    """KIP-708: at most five, of limited length; those that keep standbys apart have to be there."""
+    given = config(**{"client.tag.zone": "eu-1", "rack.aware.assignment.tags": "zone"})
+    assert given.client_tags == {"zone": "eu-1"}
+    assert given["rack.aware.assignment.tags"] == ("zone",)
+    assert "no 'client.tag.zone'" in refusal({"rack.aware.assignment.tags": "zone"})
+    assert "at most 20 characters" in refusal({f"client.tag.{'x' * 21}": "a"})
+    assert "its value 30" in refusal({"client.tag.zone": "a" * 31})
+    assert "the most is 5" in refusal({f"client.tag.t{number}": "a" for number in range(6)})

@@ -194,9 +194,7 @@ def takeover_text(found: Takeover) -> str:
     lines += [f"{problem}" for problem in found.problems]
     if found.members:
         clients = counted(len(found.members), "client")
-        lines.append(
-            f"Its group still has {clients}: {', '.join(found.members)}. Stop the Java program first."
-        )
+        lines.append(f"Its group still has {clients}: {', '.join(found.members)}. Stop them first.")
     elif found.is_whole:
         lines.append("Start the program: everything goes on where it has stopped.")
     else:

@@ -57,6 +57,7 @@ class LeaderFacts:
         max_warmups: how many tasks are warmed up at a time before they move; 0: they move at once.
         missing_topics: source topics of its topology that are confirmed to be missing.
         topology: its own topology's fingerprint, as `MemberInfo.topology`.
+        tags: the names of the clients' tags that keep standbys apart.
     """
 
     tasks: tuple[TaskId, ...] = ()
@@ -65,6 +66,7 @@ class LeaderFacts:
     max_warmups: int = 0
     missing_topics: tuple[str, ...] = ()
     topology: str = ""
+    tags: tuple[str, ...] = ()
 
 
 class Memory:
@@ -145,7 +147,7 @@ def _decide(
     else:
         program = _program_of(facts, topology, same)
         fit = _possible(same, program, memory)
-        answers.update(_share(program, fit, facts.max_warmups))
+        answers.update(_share(program, fit, facts))
         several = Counter(info.process_id for info in fit.values())
         memory.known = {info.process_id: each for each, info in fit.items() if several[info.process_id] == 1}
         memory.side = next((info.topology for info in fit.values()), memory.side)
@@ -367,9 +369,9 @@ def _program_of(facts: LeaderFacts, topology: str, fit: Mapping[str, MemberInfo]
     return Program(tuple(sorted(held)), tuple(sorted(held)))
 
 
-def _share(program: Program, fit: Mapping[str, MemberInfo], max_warmups: int) -> dict[str, Assignment]:
-    target = balance(fit, program)
-    work, warming = warmed_up_first(fit, target, program, max_warmups)
+def _share(program: Program, fit: Mapping[str, MemberInfo], facts: LeaderFacts) -> dict[str, Assignment]:
+    target = balance(fit, program, facts.tags)
+    work, warming = warmed_up_first(fit, target, program, facts.max_warmups)
     withheld = _withheld(work, fit)
     hosts: dict[str, tuple[tuple[TaskId, ...], tuple[TaskId, ...]]] = {}
     members: dict[str, tuple[TaskId, ...]] = {}

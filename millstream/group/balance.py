@@ -10,10 +10,12 @@ The rules, in order of priority:
    is readable where it is moves only once it is readable at its destination (`warmed_up_first`).
 4. Unassigned work goes where it starts fastest: a task to the member whose state is most advanced; then to
    members that keep Spark warm, and to the member with the most room.
+5. The standbys of a task, and the task itself, are where the tags of clients differ, as far as there are such
+   clients (KIP-708).
 
-Everything is sorted first, so the order of the input does not matter: two leaders that see the same members
-decide the same. (Loads are compared as floats: for numbers this small, quotients are equal exactly when the
-fractions are.)
+The time it takes is about linear in the number of tasks. Everything is sorted first, so the order of the
+input does not matter: two leaders that see the same members decide the same. (Loads are compared as floats:
+for numbers this small, quotients are equal exactly when the fractions are.)
 """
 
 from __future__ import annotations
@@ -47,10 +49,13 @@ class Work:
     standby: tuple[TaskId, ...] = ()
 
 
-def balance(members: Mapping[str, MemberInfo], program: Program) -> Mapping[str, Work]:
+def balance(
+    members: Mapping[str, MemberInfo], program: Program, tags: Sequence[str] = ()
+) -> Mapping[str, Work]:
     """The work of each member, by member id.
 
-    With no thread in the whole group nothing is assigned.
+    With no thread in the whole group nothing is assigned. `tags`: the names of those that keep standbys
+    apart.
     """
     able = [member for member in by_process(members) if members[member].threads > 0]
     ids = sorted(set(program.tasks))
@@ -63,7 +68,8 @@ def balance(members: Mapping[str, MemberInfo], program: Program) -> Mapping[str,
     busy = {member: len(active[member]) for member in able}
     for member, tasks in _place_tasks(keeping, able, sorted({*ids} - stateful), busy).items():
         active[member] += tasks
-    standby = _place_standbys(members, able, sorted(stateful), active, program.standby_replicas)
+    apart = _Apart(members, able, tags)
+    standby = _place_standbys(members, able, sorted(stateful), active, program.standby_replicas, apart)
     return {
         member: Work(tuple(sorted(active.get(member, ()))), tuple(sorted(standby.get(member, ()))))
         for member in members
@@ -87,7 +93,8 @@ def _place_tasks(
     """The tasks of each member, of these; `busy`: how many others each has."""
     threads = {member: members[member].threads for member in able}
     holder = _first_claimant(able, {member: members[member].active_tasks for member in able})
-    heir = {task: _furthest(members, able, task) for task in ids if task not in holder}
+    having = _having(members, able)
+    heir = {task: _furthest(members, having.get(task, ()), task) for task in ids if task not in holder}
     held = _gathered(able, ids, holder)
     inherited = _gathered(able, ids, {task: member for task, member in heir.items() if member is not None})
     firm = {member: busy[member] + len(held[member]) for member in able}
@@ -106,12 +113,12 @@ def _place_tasks(
         rank = {task: number for _, own in _by_subtopology(held[member]) for number, task in enumerate(own)}
         ordered = sorted(
             held[member],
-            key=lambda task: (_has_other_state(members, able, member, task), rank[task], task),
+            key=lambda task: (having.get(task) not in (None, [member]), rank[task], task),
         )
         kept[member] = ordered[: places[member]]
     open_ids = []
     for task in _without(ids, kept):
-        able_to = [member for member in able if len(kept[member]) < places[member]]
+        able_to = [member for member in having.get(task, ()) if len(kept[member]) < places[member]]
         best = _furthest(members, able_to, task)
         if best is not None:
             kept[best].append(task)
@@ -121,19 +128,23 @@ def _place_tasks(
     for member in able:
         for task in kept[member]:
             of_kind[member, task.subtopology] = of_kind.get((member, task.subtopology), 0) + 1
-    for task in open_ids:
-        free = [member for member in able if len(kept[member]) < places[member]]
+    for subtopology, open_tasks in _by_subtopology(open_ids):
         # The tasks of one subtopology are spread: they tend to be busy at the same time.
-        chosen = min(
-            free,
-            key=lambda member: (
-                of_kind.get((member, task.subtopology), 0) / threads[member],
+        def load(member: str, subtopology: int = subtopology) -> tuple[float, ...]:
+            return (
+                of_kind.get((member, subtopology), 0) / threads[member],
                 (len(kept[member]) - places[member]) / threads[member],
                 not members[member].warm,
-            ),
-        )
-        kept[chosen].append(task)
-        of_kind[chosen, task.subtopology] = of_kind.get((chosen, task.subtopology), 0) + 1
+            )
+
+        free = _Least([member for member in able if len(kept[member]) < places[member]], load)
+        for task in open_tasks:
+            chosen = free.take()
+            assert chosen is not None
+            kept[chosen].append(task)
+            of_kind[chosen, subtopology] = of_kind.get((chosen, subtopology), 0) + 1
+            if len(kept[chosen]) < places[chosen]:
+                free.put(chosen)
     return kept
 
 
@@ -175,27 +186,54 @@ def _room(
     quotient, left = divmod(things, sum(threads.values()))
     extra = dict.fromkeys(able, 0)
 
-    def share(member: str) -> float:
-        return extra[member] / threads[member]
+    def give(wanting: Callable[[str], bool], order: Callable[[str], tuple[float, ...]]) -> None:
+        nonlocal left
+        least = _Least(
+            [member for member in able if extra[member] < threads[member] and wanting(member)], order
+        )
+        while left and (chosen := least.take()) is not None:
+            extra[chosen] += 1
+            left -= 1
+            if extra[chosen] < threads[chosen] and wanting(chosen):
+                least.put(chosen)
 
     for want in wants:
-        while left:
-            short = [
-                member
-                for member in able
-                if extra[member] < threads[member]
-                and quotient * threads[member] + extra[member] < want[member]
-            ]
-            if not short:
-                break
-            extra[min(short, key=share)] += 1
-            left -= 1
-    while left:
-        free = [member for member in able if extra[member] < threads[member]]
-        chosen = min(free, key=lambda member: (share(member), *prefers(member), -threads[member]))
-        extra[chosen] += 1
-        left -= 1
+        give(
+            lambda member, want=want: quotient * threads[member] + extra[member] < want[member],  # type: ignore[misc]
+            lambda member: (extra[member] / threads[member],),
+        )
+    give(
+        lambda member: True,
+        lambda member: (extra[member] / threads[member], *prefers(member), -threads[member]),
+    )
     return {member: quotient * threads[member] + extra[member] for member in able}
+
+
+class _Least:
+    """Members in the order of a load, which changes only for those that are not in it; then in their own."""
+
+    def __init__(self, members: Sequence[str], load: Callable[[str], tuple[float, ...]]) -> None:
+        self._load = load
+        self._place = {member: number for number, member in enumerate(members)}
+        self._heap = [(load(member), place, member) for member, place in self._place.items()]
+        heapify(self._heap)
+
+    def take(self, fits: Callable[[str], bool] = lambda member: True) -> str | None:
+        """The first one that fits, which is then not in it; None: there is none."""
+        passed = []
+        found = None
+        while self._heap and found is None:
+            entry = heappop(self._heap)
+            if fits(entry[2]):
+                found = entry[2]
+            else:
+                passed.append(entry)
+        for entry in passed:
+            heappush(self._heap, entry)
+        return found
+
+    def put(self, member: str) -> None:
+        heappush(self._heap, (self._load(member), self._place[member], member))
 
 
 def _first_claimant(able: Sequence[str], claims: Mapping[str, Iterable[T]]) -> dict[T, str]:
@@ -228,16 +266,18 @@ def _progress(member: MemberInfo, task: TaskId) -> int:
     return 2**63 if offset == LATEST_OFFSET else max(offset, -1)
 
 
-def _furthest(members: Mapping[str, MemberInfo], able: Sequence[str], task: TaskId) -> str | None:
-    """The member with the most of a task's state; of several, the first by process id."""
-    having = [member for member in able if task in members[member].tasks]
+def _having(members: Mapping[str, MemberInfo], able: Sequence[str]) -> dict[TaskId, list[str]]:
+    """The members with state of each task, in their order."""
+    having: dict[TaskId, list[str]] = {}
+    for member in able:
+        for task in members[member].tasks:
+            having.setdefault(task, []).append(member)
+    return having
+
+
+def _furthest(members: Mapping[str, MemberInfo], having: Iterable[str], task: TaskId) -> str | None:
+    """The member with the most of a task's state; of several, the first."""
     return max(having, key=lambda member: _progress(members[member], task), default=None)
-
-
-def _has_other_state(
-    members: Mapping[str, MemberInfo], able: Sequence[str], holder: str, task: TaskId
-) -> bool:
-    return any(task in members[member].tasks for member in able if member != holder)
 
 
 # --- standbys --------------------------------------------------------------------------------------------
@@ -249,34 +289,85 @@ def _place_standbys(
     ids: Sequence[TaskId],
     active: Mapping[str, Collection[TaskId]],
     replicas: int,
+    apart: _Apart,
 ) -> dict[str, set[TaskId]]:
-    """Place as many standbys of each task as wanted and possible, never where it is active; then even out."""
+    """Place as many standbys of each task as wanted and possible, never where it is active; then even out.
+
+    Those that tags keep apart come first; where there are too few such clients, the others do.
+    """
     wanted = min(replicas, len(able) - 1)
     owner = {task: member for member in able for task in active[member]}
     placed: dict[str, set[TaskId]] = {member: set() for member in able}
     if wanted <= 0:
         return placed
     threads = {member: members[member].threads for member in able}
-    short: dict[TaskId, int] = {}
-    for task in ids:
-        having = [member for member in able if task in members[member].tasks and member != owner[task]]
-        having.sort(key=lambda member: -_progress(members[member], task))
-        for member in having[:wanted]:
-            placed[member].add(task)
-        short[task] = wanted - len(having[:wanted])
-    for task in ids:
-        for _ in range(short[task]):
-            free = [member for member in able if member != owner[task] and task not in placed[member]]
-            chosen = min(
-                free,
-                key=lambda member: (
-                    (len(placed[member]) + 1) / threads[member],
-                    (len(placed[member]) + len(active[member]) + 1) / threads[member],
-                ),
-            )
-            placed[chosen].add(task)
-    _even_out(members, able, owner, placed, threads)
+    having = _having(members, able)
+    places = {task: [owner[task]] for task in ids}
+    """Where each task is, or is to be: first as an active one."""
+
+    def place(task: TaskId, member: str) -> None:
+        placed[member].add(task)
+        places[task].append(member)
+
+    def load(member: str) -> tuple[float, ...]:
+        standbys = len(placed[member]) + 1
+        return standbys / threads[member], (standbys + len(active[member])) / threads[member]
+
+    for are_apart in (True, False) if apart.is_used else (False,):
+        for task in ids:
+            found = sorted(having.get(task, ()), key=lambda member: -_progress(members[member], task))
+            for member in found:
+                is_open = len(places[task]) <= wanted and member not in places[task]
+                if is_open and not (are_apart and apart.collides(member, places[task])):
+                    place(task, member)
+        least = _Least(able, load)
+        for task in ids:
+            while len(places[task]) <= wanted:
+                chosen = least.take(
+                    lambda member, at=places[task], apart_=are_apart: (  # type: ignore[misc]
+                        member not in at and not (apart_ and apart.collides(member, at))
+                    )
+                )
+                if chosen is None:
+                    break
+                place(task, chosen)
+                least.put(chosen)
+    _even_out(members, able, owner, placed, threads, apart)
     return placed
+
+
+class _Apart:
+    """Which clients have tags in common, so that one failure may take them all (KIP-708).
+
+    A tag that has no more values than there are copies of a task cannot keep the next one apart, and counts
+    for nothing. Source: ClientTagAwareStandbyTaskAssignor.
+    """
+
+    def __init__(self, members: Mapping[str, MemberInfo], able: Sequence[str], tags: Sequence[str]) -> None:
+        self._members = members
+        self._counts = {tag: len({members[member].tags.get(tag) for member in able} - {None}) for tag in tags}
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._counts)
+
+    def draws_together(self, others: Collection[str], giver: str, taker: str) -> bool:
+        """Whether copies have fewer values of a tag if one of them moves."""
+        return any(
+            len({self._members[member].tags.get(tag) for member in (*others, taker)})
+            < len({self._members[member].tags.get(tag) for member in (*others, giver)})
+            for tag in self._counts
+        )
+
+    def collides(self, member: str, others: Collection[str]) -> bool:
+        """Whether it has a tag in common with one of others."""
+        own = self._members[member].tags
+        return any(
+            own.get(tag) is not None and own[tag] == self._members[other].tags.get(tag)
+            for tag, count in self._counts.items()
+            if count > len(others)
+            for other in others
+        )
 
 
 def _even_out(
@@ -285,12 +376,13 @@ def _even_out(
     owner: Mapping[TaskId, str],
     placed: Mapping[str, set[TaskId]],
     threads: Mapping[str, int],
+    apart: _Apart,
 ) -> None:
     """Move standbys, one at a time, from members with many to members with few, while that improves balance.
 
     Terminates, because each move lowers the sum over members of standbys squared divided by threads.
     """
-    movable = _Movable(members, owner, placed)
+    movable = _Movable(members, owner, placed, apart)
 
     def load(member: str) -> float:
         return len(placed[member]) / threads[member]
@@ -326,10 +418,12 @@ class _Movable:
         members: Mapping[str, MemberInfo],
         owner: Mapping[TaskId, str],
         placed: Mapping[str, set[TaskId]],
+        apart: _Apart,
     ) -> None:
         self._members = members
         self._owner = owner
         self._placed = placed
+        self._apart = apart
         self._queues: dict[tuple[str, str], list[tuple[int, int, TaskId]]] = {}
 
     def best(self, giver: str, taker: str) -> TaskId | None:
@@ -341,10 +435,17 @@ class _Movable:
             self._queues[giver, taker] = queue
         while queue:
             task = queue[0][2]
-            if task in self._placed[giver] and task not in self._placed[taker] and self._owner[task] != taker:
+            is_free = task not in self._placed[taker] and self._owner[task] != taker
+            if task in self._placed[giver] and is_free and not self._draws_together(task, giver, taker):
                 return task
             heappop(queue)  # `move` puts it back if it fits again
         return None
+
+    def _draws_together(self, task: TaskId, giver: str, taker: str) -> bool:
+        if not self._apart.is_used:
+            return False
+        others = [member for member, tasks in self._placed.items() if task in tasks and member != giver]
+        return self._apart.draws_together([self._owner[task], *others], giver, taker)
 
     def move(self, task: TaskId, giver: str, taker: str) -> None:
         """Move a task, and add it to the queues where it is new."""

@@ -83,6 +83,7 @@ class MemberInfo:
         process_id: kept in the state directory, so that a restarted client is recognized.
         threads: its capacity.
         running: the tasks that it runs or starts, or has not finished stopping.
+        tags: what its `client.tag.…` settings say of it (KIP-708).
         stopping: those among them that it is stopping; it cannot claim to keep them.
         tasks: the tasks that it has: LATEST_OFFSET for an active one, else the progress of the state.
         up_to_date: the tasks whose state is up to date, or nearly (`acceptable.recovery.lag`), and that could
@@ -112,6 +113,7 @@ class MemberInfo:
     program: Program | None = None
     stopping: frozenset[TaskId] = frozenset()
     up_to_date: frozenset[TaskId] = frozenset()
+    tags: Mapping[str, str] = field(default_factory=dict)
     unique_field: int = 0
     version: int = LATEST_SUPPORTED_VERSION
 
@@ -154,7 +156,7 @@ class MemberInfo:
             task_offset_sums=self.tasks,
             unique_field=(self.unique_field + 128) % 256 - 128,
             error_code=int(self.error_code),
-            client_tags={_PREFIX + key: value for key, value in tags.items()},
+            client_tags={**self.tags, **{_PREFIX + key: value for key, value in tags.items()}},
             version=self.version,
         )
 
@@ -192,6 +194,7 @@ class MemberInfo:
             program=_program(where, "work", _load(where, "work", tags["work"])) if "work" in tags else None,
             stopping=frozenset(_tag(where, tags, "stopping", _tasks)),
             up_to_date=frozenset(_tag(where, tags, "up_to_date", _tasks)),
+            tags={key: value for key, value in info.client_tags.items() if not key.startswith(_PREFIX)},
             unique_field=info.unique_field,
             version=info.version,
         )

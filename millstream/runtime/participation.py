@@ -340,6 +340,7 @@ class Participation:
             warm=self._assembly.is_warm,
             serdes=state.serdes,
             program=Program(facts.tasks, facts.stateful, facts.standby_replicas),
+            tags=self._assembly.config.client_tags,
         )
 
     def _facts(self) -> LeaderFacts:
@@ -352,6 +353,7 @@ class Participation:
             max_warmups=int(self._assembly.config["max.warmup.replicas"]),
             missing_topics=self.missing_topics(),
             topology=self._fingerprint,
+            tags=tuple(self._assembly.config["rack.aware.assignment.tags"]),
         )
 
     def _source_partitions(self, tasks: Iterable[TaskId]) -> Iterable[TopicPartition]:

@@ -6,13 +6,17 @@ input, and what they write has to be the same.
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -141,6 +145,19 @@ def written(world: World, topic: str) -> list[tuple[bytes | None, bytes | None, 
         consumer.close()
 
 
+def takeover_of(world: World, app: str, directory: Path) -> dict[str, Any]:
+    """What `millstream takeover` says."""
+    program = directory / "taking_over.py"
+    program.write_text(f"from snapshots.takeover_program import made\n\ntopology = made({app + '.'!r})\n")
+    command = [sys.executable, "-m", "millstream", "takeover", f"{program}:topology", "--json"]
+    command += ["--application-id", app, "--bootstrap-server", world.kafka.bootstrap_servers]
+    paths = {"PYTHONPATH": str(FOLDER.parent.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **paths})
+    assert done.returncode == 0, done.stdout + done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
 def last_values(records: list[tuple[bytes | None, bytes | None, int]]) -> dict[bytes | None, bytes | None]:
     return {key: value for key, value, _ in records}
 
@@ -172,14 +189,20 @@ def test_an_application_changes_hands_and_goes_on_as_if_it_had_not(
                 wait_until_all_is_read(world, app)
             described.append(description.replace(app, "app"))
         assert described[0] == described[1]
+        if turn == 0:
+            said = takeover_of(world, both, tmp_path)
+            assert said["whole"]
+            assert said["committed"] == {f"{both}.{name}": TURN for name in INPUTS}
+            assert all(store["goes_on"] and store["goes_back"] for store in said["stores"])
+            assert len(said["stores"]) == 21
         for name in OUTPUTS:
             expected, found = (written(world, f"{app}.{name}") for app in (alone, both))
             assert expected, name
             if name == "foreign":  # answers to a row, and to what it refers to, may come in another order
                 assert last_values(found) == last_values(expected), f"{name} after turn {turn}"
             elif name == "slow":
-                # What was let go and held back again between two commits, Kafka Streams restores with the time
-                # that it had before, and so lets it go too early: no two of its runs are the same.
+                # What was let go and held back again between two commits, Kafka Streams restores with the
+                # time that it had before, and so lets it go too early: no two of its runs are the same.
                 assert set(found) <= set(written(world, f"{both}.counts"))
                 assert len(set(found)) == len(found)
             else:

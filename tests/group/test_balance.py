@@ -596,3 +596,65 @@ def test_whatever_warms_up_each_task_has_one_place_and_in_the_end_its_own(
         }
     assert warmed_up_first(members, balance(members, whole), whole, most) == (work, {})
     assert work == balance(members, whole)
+
+
+# --- tags ------------------------------------------------------------------------------------------------
+
+
+def zones(count: int, of: int, replicas: int = 1, **more: Any) -> tuple[dict[str, MemberInfo], Program]:
+    """So many clients in so many zones, and sixty tasks with state."""
+    members = {
+        f"m{number}": client(number, tags={"zone": f"z{number % of}", **more}) for number in range(count)
+    }
+    return members, program((), [TaskId(0, number) for number in range(60)], replicas)
+
+
+def copies(work: Mapping[str, Work], task: TaskId) -> list[str]:
+    """Where a task and its standbys are."""
+    return [name for name, gets in work.items() if task in gets.active or task in gets.standby]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_copies_of_a_task_are_in_different_zones(replicas: int) -> None:
+    """Also when they are evened out, and when a client comes: what is apart stays where it is."""
+    members, wanted = zones(6, 3, replicas)
+    work = balance(members, wanted, ["zone"])
+    for task in wanted.tasks:
+        found = copies(work, task)
+        assert len({members[name].tags["zone"] for name in found}) == len(found) == 1 + replicas
+    assert max(len(each.standby) for each in work.values()) <= 10 * replicas + 3
+    assert balance(after(members, work), wanted, ["zone"]) == work
+
+
+def test_a_standby_is_where_it_can_be_if_there_are_too_few_zones() -> None:
+    """Two zones hold two copies apart; the third one is in one of them. One zone holds all."""
+    members, wanted = zones(6, 2, 2)
+    for task in wanted.tasks:
+        found = copies(balance(members, wanted, ["zone"]), task)
+        assert len(found) == 3
+        assert {members[name].tags["zone"] for name in found} == {"z0", "z1"}
+    members, wanted = zones(2, 1)
+    assert all(len(copies(balance(members, wanted, ["zone"]), task)) == 2 for task in wanted.tasks)
+
+
+def test_a_tag_that_all_clients_share_keeps_nothing_apart() -> None:
+    """And a client without the tag is apart from all."""
+    members, wanted = zones(4, 2, cluster="c")
+    work = balance(members, wanted, ["cluster", "zone"])
+    for task in wanted.tasks:
+        one, other = copies(work, task)
+        assert members[one].tags["zone"] != members[other].tags["zone"]
+    members["m0"] = replace(members["m0"], tags={})
+    assert all(len(copies(balance(members, wanted, ["zone"]), task)) == 2 for task in wanted.tasks)
+
+
+def test_state_of_a_task_goes_on_only_where_it_is_apart() -> None:
+    """A client has state of it, but is in the zone of the active one: another one starts anew."""
+    (task,) = tasks_of("0_0")
+    members = {
+        "a": client(1, tags={"zone": "x"}, **holding(task)),
+        "b": client(2, tags={"zone": "x"}, tasks={task: 100}),
+        "c": client(3, tags={"zone": "y"}),
+    }
+    assert balance(members, program((), [task], 1), ["zone"])["c"].standby == (task,)
+    assert balance(members, program((), [task], 1))["b"].standby == (task,)

@@ -82,11 +82,11 @@ class Running:
         return zombie
 
     def kill_in_a_backlog(self) -> None:
-        """SIGKILL to the only client when it has written some results, and not all; start it again."""
+        """SIGKILL to the only client when a task has results that are not committed; start it again."""
         (client,) = self.cluster.clients
-        before = self.proof.results()
-        self.write(300)
-        wait_until(lambda: self.proof.results() > before, client.told("it goes on"), 90)
+        stopped = self.stopped_at("0_0.offsets")
+        self.write(100)
+        wait_until(stopped.exists, client.told("there are results that are not committed"), 90)
         client.kill()
         assert any(self.proof.wrong()), "it was killed when all was done"
         self.start_again()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from pyspark.cloudpickle import register_pickle_by_value
 from snapshots import takeover_program
 from snapshots.kafka_streams import KafkaStreams
@@ -177,18 +177,18 @@ def test_an_application_changes_hands_and_goes_on_as_if_it_had_not(
         given = (world.kafka.bootstrap_servers, app, f"{app}.", str(tmp_path / f"{app}-{turn}"))
         return java_client(java, *given, log=tmp_path / f"{app}-{turn}.log")
 
+    producer = Producer({"bootstrap.servers": world.kafka.bootstrap_servers})
     for turn in range(4):
         for name, input_ in records(turn, begin).items():
-            for key, value, at in input_:
-                for app in (alone, both):
-                    world.produce(f"{app}.{name}", [(key, value)], timestamp=at)
-        described = []
-        for app in (alone, both):
-            is_java = app == alone or turn % 2 == 0
-            with of_java(app, turn) if is_java else python_client(world, app, f"{app}.") as description:
+            for app in (alone, both):
+                for key, value, at in input_:
+                    producer.produce(f"{app}.{name}", value, key, timestamp=at)
+        assert producer.flush(30) == 0
+        other = of_java(both, turn) if turn % 2 == 0 else python_client(world, both, f"{both}.")
+        with of_java(alone, turn) as of_alone, other as of_both:
+            for app in (alone, both):
                 wait_until_all_is_read(world, app)
-            described.append(description.replace(app, "app"))
-        assert described[0] == described[1]
+        assert of_both.replace(both, "app") == of_alone.replace(alone, "app")
         if turn == 0:
             said = takeover_of(world, both, tmp_path)
             assert said["whole"]

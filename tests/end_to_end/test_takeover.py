@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -123,23 +123,31 @@ def wait_until_all_is_read(world: World, app: str) -> None:
         consumer.close()
 
 
-def written(world: World, topic: str) -> list[tuple[bytes | None, bytes | None, int]]:
-    """All that is in a topic: keys, values, and times."""
+Records = list[tuple[bytes | None, bytes | None, int]]
+"""Keys, values, and times."""
+
+
+def written(world: World, topics: Sequence[str]) -> dict[str, Records]:
+    """All that is in topics of one partition."""
     settings = {"bootstrap.servers": world.kafka.bootstrap_servers, "group.id": "none"}
     consumer = Consumer({**settings, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[bytes | None, bytes | None, int]] = []
+    consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
+    found: dict[str, Records] = {topic: [] for topic in topics}
+    left = set(topics)
 
     def is_all() -> bool:
         for message in consumer.consume(1_000, 0.05):
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                return True
-            found.append((message.key(), message.value(), message.timestamp()[1]))
-        return False
+            topic = message.topic()
+            assert topic is not None
+            if message.error() is None:
+                found[topic].append((message.key(), message.value(), message.timestamp()[1]))
+                continue
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            left.discard(topic)
+        return not left
 
     try:
-        wait_until(is_all, f"all of {topic} is read", 30)
+        wait_until(is_all, f"all of {left} is read", 30)
         return found
     finally:
         consumer.close()
@@ -158,7 +166,7 @@ def takeover_of(world: World, app: str, directory: Path) -> dict[str, Any]:
     return said
 
 
-def last_values(records: list[tuple[bytes | None, bytes | None, int]]) -> dict[bytes | None, bytes | None]:
+def last_values(records: Records) -> dict[bytes | None, bytes | None]:
     return {key: value for key, value, _ in records}
 
 
@@ -195,15 +203,16 @@ def test_an_application_changes_hands_and_goes_on_as_if_it_had_not(
             assert said["committed"] == {f"{both}.{name}": TURN for name in INPUTS}
             assert all(store["goes_on"] and store["goes_back"] for store in said["stores"])
             assert len(said["stores"]) == 21
+        results = written(world, [f"{app}.{name}" for app in (alone, both) for name in OUTPUTS])
         for name in OUTPUTS:
-            expected, found = (written(world, f"{app}.{name}") for app in (alone, both))
+            expected, found = results[f"{alone}.{name}"], results[f"{both}.{name}"]
             assert expected, name
             if name == "foreign":  # answers to a row, and to what it refers to, may come in another order
                 assert last_values(found) == last_values(expected), f"{name} after turn {turn}"
             elif name == "slow":
                 # What was let go and held back again between two commits, Kafka Streams restores with the
                 # time that it had before, and so lets it go too early: no two of its runs are the same.
-                assert set(found) <= set(written(world, f"{both}.counts"))
+                assert set(found) <= set(results[f"{both}.counts"])
                 assert len(set(found)) == len(found)
             else:
                 assert found == expected, f"{name} after turn {turn}"

@@ -33,8 +33,8 @@ class Takeover:
     """What there is of an application, and what becomes of it.
 
     Attributes:
-        committed: how many records of each source topic its group has read.
-        stores: each with the number of records in its changelog, or in the topic of its table.
+        committed: the offsets of each source topic that its group has committed, added up.
+        stores: each with the number of offsets in its changelog, or in the topic of its table.
         unknown: changelogs of the application of which the program knows no store.
         members: clients that are still in its group.
         problems: what else is in the way.
@@ -118,7 +118,7 @@ def _found(topology: Topology, config: StreamsConfig, topics: KafkaTopics) -> Ta
     return Takeover(
         config.application_id,
         committed,
-        [(each, _records(topics, each.topic, names)) for each in stores],
+        [(each, _offsets(topics, each.topic, names)) for each in stores],
         unknown_changelogs(topology, internal, config.application_id, names),
         members,
         problems,
@@ -140,7 +140,7 @@ def _closed(topology: Topology, config: StreamsConfig, internal: InternalTopics)
         engine.close()
 
 
-def _records(topics: KafkaTopics, topic: str, names: set[str]) -> int:
+def _offsets(topics: KafkaTopics, topic: str, names: set[str]) -> int:
     if topic not in names:
         return 0
     places = [TopicPartition(topic, number) for number in range(topics.describe([topic])[topic].partitions)]
@@ -158,13 +158,13 @@ def takeover_as_dict(found: Takeover) -> dict[str, Any]:
             {
                 "name": store.store,
                 "topic": store.topic or None,
-                "records": records,
+                "offsets": offsets,
                 "goes_on": not store.forth,
                 "why_not": store.forth or None,
                 "goes_back": not store.back,
                 "why_not_back": store.back or None,
             }
-            for store, records in found.stores
+            for store, offsets in found.stores
         ],
         "unknown_changelogs": list(found.unknown),
         "members": list(found.members),
@@ -174,13 +174,13 @@ def takeover_as_dict(found: Takeover) -> dict[str, Any]:
 
 def takeover_text(found: Takeover) -> str:
     """A line for each store, and below it what does not go on, and why."""
-    read = ", ".join(f"{count:,} of {topic}" for topic, count in sorted(found.committed.items()))
-    lines = [f"Application '{found.application_id}' has read {read}.", ""]
+    read = ", ".join(f"{count:,} in {topic}" for topic, count in sorted(found.committed.items()))
+    lines = [f"Application '{found.application_id}' has read up to offset {read}.", ""]
     rows = [
-        (store.store, store.topic or None, f"{records:,}", yes(not store.forth), yes(not store.back))
-        for store, records in found.stores
+        (store.store, store.topic or None, f"{offsets:,}", yes(not store.forth), yes(not store.back))
+        for store, offsets in found.stores
     ]
-    lines += [table(("store", "kept in", "records", "goes on", "and back"), rows, ("records",)), ""]
+    lines += [table(("store", "kept in", "offsets", "goes on", "and back"), rows, ("offsets",)), ""]
     lines += [f"{store.store} does not go on: {store.forth}." for store, _ in found.stores if store.forth]
     lines += [
         f"{store.store} does not go back to Kafka Streams: {store.back}."
@@ -188,7 +188,8 @@ def takeover_text(found: Takeover) -> str:
         if store.back and store.back != store.forth
     ]
     lines += [
-        f"{topic} is state of which this program knows no store: is it the same topology?"
+        f"{topic} is state of which this program knows no store: is it the same topology? Or it is that of "
+        f"another application, whose id begins with '{found.application_id}-'."
         for topic in found.unknown
     ]
     lines += [f"{problem}" for problem in found.problems]

@@ -13,9 +13,9 @@ The rules, in order of priority:
 5. The standbys of a task, and the task itself, are where the tags of clients differ, as far as there are such
    clients (KIP-708).
 
-The time it takes is about linear in the number of tasks. Everything is sorted first, so the order of the
-input does not matter: two leaders that see the same members decide the same. (Loads are compared as floats:
-for numbers this small, quotients are equal exactly when the fractions are.)
+Without tags, the time it takes is about linear in the number of tasks. Everything is sorted first, so the
+order of the input does not matter: two leaders that see the same members decide the same. (Loads are compared
+as floats: for numbers this small, quotients are equal exactly when the fractions are.)
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def _place_standbys(
                     break
                 place(task, chosen)
                 least.put(chosen)
-    _even_out(members, able, owner, placed, threads, apart)
+    _even_out(members, able, owner, placed, threads, apart, places)
     return placed
 
 
@@ -377,12 +377,13 @@ def _even_out(
     placed: Mapping[str, set[TaskId]],
     threads: Mapping[str, int],
     apart: _Apart,
+    places: Mapping[TaskId, list[str]],
 ) -> None:
     """Move standbys, one at a time, from members with many to members with few, while that improves balance.
 
     Terminates, because each move lowers the sum over members of standbys squared divided by threads.
     """
-    movable = _Movable(members, owner, placed, apart)
+    movable = _Movable(members, owner, placed, apart, places)
 
     def load(member: str) -> float:
         return len(placed[member]) / threads[member]
@@ -419,11 +420,13 @@ class _Movable:
         owner: Mapping[TaskId, str],
         placed: Mapping[str, set[TaskId]],
         apart: _Apart,
+        places: Mapping[TaskId, list[str]],
     ) -> None:
         self._members = members
         self._owner = owner
         self._placed = placed
         self._apart = apart
+        self._places = places
         self._queues: dict[tuple[str, str], list[tuple[int, int, TaskId]]] = {}
 
     def best(self, giver: str, taker: str) -> TaskId | None:
@@ -444,13 +447,15 @@ class _Movable:
     def _draws_together(self, task: TaskId, giver: str, taker: str) -> bool:
         if not self._apart.is_used:
             return False
-        others = [member for member, tasks in self._placed.items() if task in tasks and member != giver]
-        return self._apart.draws_together([self._owner[task], *others], giver, taker)
+        others = [member for member in self._places[task] if member != giver]
+        return self._apart.draws_together(others, giver, taker)
 
     def move(self, task: TaskId, giver: str, taker: str) -> None:
         """Move a task, and add it to the queues where it is new."""
         self._placed[giver].remove(task)
         self._placed[taker].add(task)
+        self._places[task].remove(giver)
+        self._places[task].append(taker)
         for (from_, to), queue in self._queues.items():
             if from_ == taker or (to == giver and task in self._placed[from_]):
                 heappush(queue, self._ranked(task, from_, to))

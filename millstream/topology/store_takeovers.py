@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from millstream.topology.internal_topics import InternalTopics
 from millstream.topology.names import changelog_topic
-from millstream.topology.nodes import StreamJoin, StreamTableJoin, Suppress, TableGroupBy
+from millstream.topology.nodes import Aggregate, StreamJoin, StreamTableJoin, Suppress, TableGroupBy
 from millstream.topology.topology import Topology
 
 __all__ = ["StoreTakeover", "store_takeovers", "unknown_changelogs"]
 
+_ON_CLOSE = "which windows it has emitted is noted in another form, so they would be emitted again"
 _ITS_OWN = "Millstream's changelog has a form of its own there"
 
 
@@ -49,9 +50,12 @@ def store_takeovers(
         names: the cluster's topics.
         closed: the stores whose values do not say enough, and why (ports.CompiledPipeline).
     """
-    own, back = set(), {}
+    own, back, closed = set(), {}, dict(closed)
     for node in topology.nodes:
-        if isinstance(node, StreamTableJoin) and node.stored is not None:
+        if isinstance(node, Aggregate) and node.on_close:
+            closed.setdefault(node.stored.name, _ON_CLOSE)
+            back[node.stored.name] = _ON_CLOSE
+        elif isinstance(node, StreamTableJoin) and node.stored is not None:
             own.add(node.stored.name)
         elif isinstance(node, Suppress):
             if node.stored.name in closed:
@@ -59,6 +63,9 @@ def store_takeovers(
             if any(isinstance(child, TableGroupBy) and node in child.parents for child in topology.nodes):
                 back[node.stored.name] = "the rows behind it are grouped, which needs what it let go before"
         elif isinstance(node, StreamJoin):
+            reasons = [closed[store.name] for store in node.stores if store.name in closed]
+            if reasons and node.outer_stored is not None:
+                closed.setdefault(node.outer_stored.name, reasons[0])
             own.update(store.name for store in node.stores if store.name in closed)
             if len(node.parents) == 1:
                 back[node.other_stored.name] = "Millstream keeps the records of a join with itself once"
@@ -71,6 +78,10 @@ def store_takeovers(
         elif source.topic is None:
             why = "it has no changelog, so it begins empty"
             found.append(StoreTakeover(name, "", why, why))
+        elif source.topic not in names:
+            found.append(
+                StoreTakeover(name, source.topic, "the application has no such topic, so it begins empty")
+            )
         else:
             returns = _ITS_OWN if name in own else back.get(name, "")
             found.append(StoreTakeover(name, source.topic, closed.get(name, ""), returns))

@@ -20,9 +20,9 @@ def found(*stores: StoreTakeover, **more: tuple[str, ...]) -> Takeover:
 def test_all_that_goes_on_is_a_line_each() -> None:
     """And at the end, what to do. A store without a changelog hinders nothing."""
     assert takeover_text(found(COUNTS, NOTHING)).splitlines() == [
-        "Application 'app' has read 12,408 of lines.",
+        "Application 'app' has read up to offset 12,408 in lines.",
         "",
-        "STORE    KEPT IN               RECORDS  GOES ON  AND BACK",
+        "STORE    KEPT IN               OFFSETS  GOES ON  AND BACK",
         "counts   app-counts-changelog    2,310  yes      yes",
         "scratch  -                       2,310  no       no",
         "",

@@ -6,6 +6,7 @@ input, and what they write has to be the same.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -83,12 +84,14 @@ def records(turn: int, begin: int) -> dict[str, list[tuple[bytes, bytes | None, 
     """The input of a turn: keys, values, and times, which go on but are out of order."""
     chance = random.Random(turn)
 
-    def made(value: Callable[[], str | None]) -> list[tuple[bytes, bytes | None, int]]:
+    def made(
+        value: Callable[[], str | None], keys: Sequence[str] = KEYS
+    ) -> list[tuple[bytes, bytes | None, int]]:
         all_: list[tuple[bytes, bytes | None, int]] = []
         for number in range(TURN):
             at = begin + (turn * TURN + number) * 300 - chance.randrange(3_000)
             text = value()
-            all_.append((chance.choice(KEYS).encode(), None if text is None else text.encode(), at))
+            all_.append((chance.choice(keys).encode(), None if text is None else text.encode(), at))
         return all_
 
     def row() -> str | None:
@@ -97,8 +100,14 @@ def records(turn: int, begin: int) -> dict[str, list[tuple[bytes, bytes | None, 
     def order() -> str | None:
         return None if chance.random() < 0.2 else f"{chance.choice(KEYS)}{chance.randrange(9)}"
 
-    texts = {name: made(lambda: chance.choice(("one", "two", "three"))) for name in INPUTS[:3]}
-    return {**texts, "users": made(row), "orders": made(order)}
+    def word() -> str:
+        return chance.choice(("one", "two", "three"))
+
+    many = [
+        f"k{number}" for number in range(30)
+    ]  # so that records of joins wait for a match, and few have one
+    streams = {"words": made(word), "clicks": made(word, many), "views": made(word, many)}
+    return {**streams, "users": made(row), "orders": made(order)}
 
 
 def wait_until_all_is_read(world: World, app: str) -> None:
@@ -113,12 +122,22 @@ def wait_until_all_is_read(world: World, app: str) -> None:
             places = [TopicPartition(topic, 0) for topic in (*inputs, *internal)]
             for place in consumer.committed(places, timeout=10):
                 _, end = consumer.get_watermark_offsets(TopicPartition(place.topic, 0), timeout=10)
-                behind = 1 if place.topic in internal else 0  # the end of a transaction
+                # 1: the end of a transaction, or a record of one that has not ended: then it is soon 2
+                behind = 1 if place.topic in internal else 0
                 if end - max(0, place.offset) > behind:
                     return False
             return True
 
-        wait_until(is_read, f"{app} has read everything", 60)
+        times = itertools.count(1)
+
+        def stays_read() -> bool:
+            nonlocal times
+            if not is_read():
+                times = itertools.count(1)
+                return False
+            return next(times) >= 10
+
+        wait_until(stays_read, f"{app} has read everything", 60)
     finally:
         consumer.close()
 
@@ -166,10 +185,18 @@ def takeover_of(world: World, app: str, directory: Path) -> dict[str, Any]:
     return said
 
 
+def joined(records: Records, settled: int) -> Records:
+    """The results of a join, in any order; without a match, only those up to a time."""
+    return sorted(
+        (each for each in records if b"null" not in (each[1] or b"") or each[2] <= settled), key=str
+    )
+
+
 def last_values(records: Records) -> dict[bytes | None, bytes | None]:
     return {key: value for key, value, _ in records}
 
 
+@pytest.mark.timeout(300)
 def test_an_application_changes_hands_and_goes_on_as_if_it_had_not(
     world: World, java: KafkaStreams, tmp_path: Path
 ) -> None:
@@ -202,7 +229,7 @@ def test_an_application_changes_hands_and_goes_on_as_if_it_had_not(
             assert said["whole"]
             assert said["committed"] == {f"{both}.{name}": TURN for name in INPUTS}
             assert all(store["goes_on"] and store["goes_back"] for store in said["stores"])
-            assert len(said["stores"]) == 21
+            assert len(said["stores"]) == 22
         results = written(world, [f"{app}.{name}" for app in (alone, both) for name in OUTPUTS])
         for name in OUTPUTS:
             expected, found = results[f"{alone}.{name}"], results[f"{both}.{name}"]
@@ -214,5 +241,10 @@ def test_an_application_changes_hands_and_goes_on_as_if_it_had_not(
                 # time that it had before, and so lets it go too early: no two of its runs are the same.
                 assert set(found) <= set(results[f"{both}.counts"])
                 assert len(set(found)) == len(found)
+            elif name in ("left", "outer"):
+                # When a record without a match is emitted, depends in Kafka Streams on what else has waited
+                # since it was started: up to a window later.
+                settled = begin + (turn + 1) * TURN * 300 - 15_000
+                assert joined(found, settled) == joined(expected, settled), f"{name} after turn {turn}"
             else:
                 assert found == expected, f"{name} after turn {turn}"

@@ -33,7 +33,7 @@ __all__ = ["INPUTS", "OUTPUTS", "SETTINGS", "made"]
 INPUTS = ("words", "clicks", "views", "users", "orders")
 OUTPUTS = (
     *("counts", "lengths", "texts", "windows", "sessions", "inner", "left", "outer", "tables", "foreign"),
-    *("same", "numbered", "slow", "closed", "ended"),
+    *("same", "numbered", "slow", "closed", "ended", "tens"),
 )
 SETTINGS = {
     "processing.guarantee": "exactly_once_v2",
@@ -97,12 +97,13 @@ def made(prefix: str) -> Topology:
     windows = by_value.windowed_by(size).count(Materialized.as_("windows"))
     windows.to_stream(text).to(f"{prefix}windows", numbers)
     windows.suppress(closed).to_stream(text).to(f"{prefix}closed", numbers)
+    tens = windows.map_values(lambda number: number * 10, Materialized.with_(None, NUMBER))
+    tens.suppress(closed).to_stream(text).to(f"{prefix}tens", numbers)
     gap = SessionWindows.of_inactivity_gap_and_grace(timedelta(seconds=3), timedelta(seconds=5))
     visits = words.group_by_key(Grouped.with_(TEXT, TEXT)).windowed_by(gap)
     sessions = visits.count(Materialized.as_("sessions"))
     sessions.to_stream(text).to(f"{prefix}sessions", numbers)
-    tens = sessions.map_values(lambda number: number * 10, Materialized.with_(None, NUMBER))
-    tens.suppress(closed).to_stream(text).to(f"{prefix}ended", numbers)
+    sessions.suppress(closed).to_stream(text).to(f"{prefix}ended", numbers)
 
     near = JoinWindows.of_time_difference_and_grace(timedelta(seconds=5), timedelta(seconds=2))
     for name, join in (("inner", clicks.join), ("left", clicks.left_join), ("outer", clicks.outer_join)):

@@ -189,7 +189,8 @@ def assert_changelogs_have_none(driver: TopologyTestDriver) -> None:
     for topic in driver.produced_topic_names:
         if topic.endswith("-changelog"):
             names = {name for each in records(driver, topic, "bytes", "bytes") for name, _ in each.headers}
-            assert names <= {"millstream.parts"}, topic
+            # Kafka Streams' own says in which form a suppress has written what it holds back.
+            assert names <= {"millstream.parts", "v"}, topic
 
 
 def is_cached(trace: Trace) -> bool:

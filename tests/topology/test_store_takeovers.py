@@ -6,18 +6,21 @@ from datetime import timedelta
 
 from programs import FIVE, both
 
-from millstream.dsl.emission import BufferConfig, Suppressed
+from millstream.dsl.emission import BufferConfig, EmitStrategy, Suppressed
 from millstream.dsl.options import Consumed, Materialized
 from millstream.serdes.serdes import Serdes
 from millstream.topology.internal_topics import plan_internal_topics
 from millstream.topology.store_takeovers import StoreTakeover, store_takeovers, unknown_changelogs
+from millstream.topology.windows import TimeWindows
 
+DAY = timedelta(days=1)
 TEXTS = Consumed.with_(Serdes.string(), Serdes.string())
 
 
-def takeovers(builder, closed=None, names=()):
+def takeovers(builder, closed=None, more=(), without=()):
     topology = builder.build()
     internal = plan_internal_topics(topology, "app", dict.fromkeys(topology.source_topics, 1))
+    names = {*(topic.name for topic in internal.topics), *topology.source_topics, *more} - {*without}
     return {each.store: each for each in store_takeovers(topology, internal, "app", names, closed or {})}
 
 
@@ -35,7 +38,7 @@ def test_a_table_is_its_topic_and_goes_back_only_if_java_has_no_copy(builder):
     """Kafka Streams' own changelog of it would not have what has come since."""
     builder.table("rows", TEXTS, Materialized.as_("rows"))
     assert takeovers(builder) == {"rows": StoreTakeover("rows", "rows")}
-    copied = takeovers(builder, names=["rows", "app-rows-changelog"])["rows"]
+    copied = takeovers(builder, more=["app-rows-changelog"])["rows"]
     assert copied.forth == ""
     assert "app-rows-changelog" in copied.back
 
@@ -49,6 +52,21 @@ def test_a_store_without_a_changelog_begins_empty(builder):
     assert "no changelog" in found.back
 
 
+def test_a_changelog_that_is_not_there_is_told(builder):
+    """Perhaps the Java program has another name for the store."""
+    builder.stream("in", TEXTS).group_by_key().count(Materialized.as_("n"))
+    assert "begins empty" in takeovers(builder, without=["app-n-changelog"])["n"].forth
+
+
+def test_windows_that_are_emitted_on_close_would_be_emitted_again(builder):
+    """Each notes in its own way which it has emitted."""
+    windows = builder.stream("in", TEXTS).group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(DAY))
+    windows.emit_strategy(EmitStrategy.on_window_close()).count(Materialized.as_("n"))
+    found = takeovers(builder)["n"]
+    assert "emitted again" in found.forth
+    assert "emitted again" in found.back
+
+
 def test_a_join_of_streams_goes_on_and_back(builder):
     """One whose values only Python reads does neither, and one with itself does not go back."""
     one, two = builder.stream("one", TEXTS), builder.stream("two", TEXTS)
@@ -58,6 +76,9 @@ def test_a_join_of_streams_goes_on_and_back(builder):
     assert not any(each.forth or each.back for each in takeovers(builder).values())
     closed = takeovers(builder, {stores[0]: "in Python"})[stores[0]]
     assert (closed.forth, bool(closed.back)) == ("in Python", True)
+    assert [each.forth for each in takeovers(builder, {stores[0]: "in Python"}).values()].count(
+        "in Python"
+    ) == 2
     one.join(one, both, FIVE)
     assert [each.back for each in takeovers(builder).values() if each.store not in stores and each.back] == [
         "Millstream keeps the records of a join with itself once"

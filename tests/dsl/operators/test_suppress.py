@@ -47,7 +47,7 @@ def is_held(driver: TopologyTestDriver, changelog: str) -> dict[tuple[bytes, int
     """What a suppress has logged since this was asked last: whether a key's window that begins then is held
     back. The values are the buffer's own, as in Kafka Streams."""
     logged = read(driver, changelog, "bytes", "bytes")
-    return {(key[:-16], int.from_bytes(key[-8:])): value is not None for key, value in logged}
+    return {(key[:-8], int.from_bytes(key[-8:])): value is not None for key, value in logged}
 
 
 def test_the_changelog_of_a_suppress_has_what_is_held_back() -> None:

@@ -29,7 +29,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * A program of Kafka Streams with one of everything that has state; takeover.py has the same one.
+ * A program of Kafka Streams with one of everything that has state; takeover_program.py has the same one.
  *
  * Arguments: where the broker is, application.id, the prefix of the topics, the directory for state. It writes its
  * description, and "running" when it is; a line of input has it stop, and so does the end of the input.
@@ -109,12 +109,15 @@ public class TakeoverAll {
         windows.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()))
                 .toStream(TakeoverAll::text)
                 .to(prefix + "closed", Produced.with(TEXT, NUMBER));
+        windows.mapValues(number -> number * 10, Materialized.with(null, NUMBER))
+                .suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()))
+                .toStream(TakeoverAll::text)
+                .to(prefix + "tens", Produced.with(TEXT, NUMBER));
         KTable<Windowed<String>, Long> sessions = words.groupByKey(Grouped.with(TEXT, TEXT))
                 .windowedBy(SessionWindows.ofInactivityGapAndGrace(Duration.ofSeconds(3), Duration.ofSeconds(5)))
                 .count(Materialized.as("sessions"));
         sessions.toStream(TakeoverAll::text).to(prefix + "sessions", Produced.with(TEXT, NUMBER));
-        sessions.mapValues(number -> number * 10, Materialized.with(null, NUMBER))
-                .suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()))
+        sessions.suppress(Suppressed.untilWindowCloses(BufferConfig.unbounded()))
                 .toStream(TakeoverAll::text)
                 .to(prefix + "ended", Produced.with(TEXT, NUMBER));
 

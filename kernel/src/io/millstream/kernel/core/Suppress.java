@@ -184,6 +184,8 @@ public final class Suppress extends Core {
     @Override
     public boolean derive(byte[] name, Window window) {
         held.add(window.updated, name, 0);
+        clock.own[RECORDS]++;
+        clock.own[BYTES] += size(name, window);
         return true;
     }
 

@@ -56,6 +56,9 @@ final class Alone {
         List<byte[]> waiting = new ArrayList<>();
         int size = 1 + Integer.BYTES;
         for (Window window : windows) {
+            if (window.start > at) {
+                break;
+            }
             if (window.start == at) {
                 window.waited = window.waits;
                 if (window.waits) {

@@ -70,7 +70,8 @@ final class Content {
     }
 
     byte[] write(Layout layout, byte[] key, Window window) {
-        return write(layout, window, layout.kept == Layout.Kept.PARTS || values == null ? null : result(key, window));
+        boolean hasResult = layout.kept != Layout.Kept.PARTS && values != null && !window.gone;
+        return write(layout, window, hasResult ? result(key, window) : null);
     }
 
     /** The value of a window that others read. */
@@ -90,10 +91,7 @@ final class Content {
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
-        byte[] written = bytes.toByteArray();
-        long at = layout.timestamp(window);
-        return (layout.kept == Layout.Kept.PARTS ? new Entry(at, null, written) : new Entry(at, written, result))
-                .bytes();
+        return new Entry(layout.timestamp(window), bytes.toByteArray(), result).bytes();
     }
 
     private void write(Object[] parts) throws IOException {
@@ -104,8 +102,11 @@ final class Content {
 
     Window read(Layout layout, byte[] key, ByteBuffer name, byte[] kept) {
         Entry entry = Entry.of(kept);
+        byte[] written = entry.parts();
+        if (written == null && layout.kept == Layout.Kept.PARTS) {
+            throw unknown();
+        }
         Window window = layout.window(name, entry.timestamp(), new Object[packings.length]);
-        byte[] written = layout.kept == Layout.Kept.PARTS ? entry.result() : entry.parts();
         window.isOfOthers = written == null; // its record in the changelog says no more than its value
         boolean isSaid = written == null || layout.kept == Layout.Kept.VALUE;
         InternalRow said = isSaid && entry.result() != null ? said(key, window, entry.result()) : null;
@@ -131,10 +132,14 @@ final class Content {
     private InternalRow said(byte[] key, Window window, byte[] value) {
         InternalRow parts = values == null ? null : values.parts(key, window, value, packings.length);
         if (parts == null) {
-            throw new IllegalStateException(place + ": its store has a value that another program has written, such as "
-                    + "Kafka Streams, and this aggregation needs more than its result to go on; `millstream takeover` "
-                    + "says which stores can be taken over; reset the application to compute them anew");
+            throw unknown();
         }
         return parts;
+    }
+
+    private IllegalStateException unknown() {
+        return new IllegalStateException(place + ": its store has a value that another program has written, such as "
+                + "Kafka Streams, and that does not say enough to go on; `millstream takeover` says which stores can "
+                + "be taken over; reset the application to compute them anew");
     }
 }

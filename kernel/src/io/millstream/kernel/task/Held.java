@@ -29,7 +29,7 @@ final class Held implements Layout.More {
     private static final int NOTHING = -1;
     private static final String VERSION = "v";
     private static final byte[] LATEST = {3};
-    /** Of the next version down, some releases wrote records in this version. */
+    /** Some releases wrote the layout of version 3 with this number; that of version 2 is no longer in use. */
     private static final byte[] ALMOST = {2};
 
     @Override

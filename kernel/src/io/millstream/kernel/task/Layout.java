@@ -92,6 +92,11 @@ abstract class Layout {
         return window.at;
     }
 
+    /** The time of a deletion. */
+    long deleted(Window window) {
+        return Math.max(window.at, window.updated);
+    }
+
     /** The window of an entry, without its value. */
     abstract Window window(ByteBuffer name, long at, Object[] parts);
 
@@ -277,6 +282,12 @@ abstract class Layout {
     private static final class OfUpdates extends Layout {
         OfUpdates(Kept kept) {
             super(0, 1, kept, false, new Held());
+        }
+
+        @Override
+        @SuppressWarnings("super")
+        long deleted(Window window) {
+            return window.at; // it may be due much later
         }
 
         @Override

@@ -56,6 +56,7 @@ final class OffsetNotes {
         OffsetNotes notes = new OffsetNotes();
         SortedMap<Integer, byte[]> pieces = new TreeMap<>();
         int[] count = {0};
+        boolean[] isTheirs = {false};
         metadata.forEach((partition, text) -> {
             try {
                 ByteBuffer bytes = ByteBuffer.wrap(Base64.getDecoder().decode(text));
@@ -72,12 +73,16 @@ final class OffsetNotes {
                     bytes.get(piece);
                     pieces.put(number, piece);
                 } else if (version > 0 && version <= THEIRS && bytes.remaining() >= Long.BYTES) {
+                    isTheirs[0] = true;
                     notes.times.put(partition, bytes.getLong());
                 }
             } catch (@SuppressWarnings("unused") IllegalArgumentException | BufferUnderflowException unknown) {
                 LOG.warn("the metadata of the committed offset of {} is not known: {}", partition, text);
             }
         });
+        if (isTheirs[0]) { // what is left beside other offsets is from before
+            return notes;
+        }
         pieces.keySet().removeIf(number -> number >= count[0]);
         if (pieces.size() == count[0] && count[0] > 0) {
             notes.readRest(pieces.values());

@@ -336,6 +336,9 @@ final class Operation implements Operator {
         for (int i = 0; i < shelves.length; i++) {
             if (shelves[i].isDerived()) {
                 int tag = i;
+                if (isSuppress(i)) {
+                    Arrays.fill(shelves[i].clock.own, 0); // they are counted again
+                }
                 shelves[i].forEach((name, value) -> derive(tag, name, value));
                 if (!isReplayed || !isTelling(i)) {
                     shelves[i].dropExpired();

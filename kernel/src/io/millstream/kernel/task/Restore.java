@@ -200,16 +200,21 @@ public final class Restore {
         state.restored(store, entries, position);
     }
 
-    /** One by one, because a deletion may not say the whole name of what is kept. */
+    /** A deletion may not say the whole name of what is kept: then that is looked for among what came before. */
     private void keepHeld(int store, List<ConsumerRecord<byte[], byte[]>> records, long position) {
         outdate(!records.isEmpty());
+        List<Map.Entry<byte[], byte[]>> entries = new ArrayList<>();
         for (ConsumerRecord<byte[], byte[]> record : records) {
-            var entry = Held.entry(plan.stores().get(store), record, (key, start) -> find(store, key, start));
+            Map.Entry<byte[], byte[]> entry = Held.entry(plan.stores().get(store), record, (key, start) -> {
+                state.restored(store, entries, state.position(store));
+                entries.clear();
+                return find(store, key, start);
+            });
             if (entry != null) {
-                state.restored(store, List.of(entry), state.position(store));
+                entries.add(entry);
             }
         }
-        state.restored(store, List.of(), position);
+        state.restored(store, entries, position);
     }
 
     /** The name of a window that is held back. */

@@ -78,7 +78,7 @@ final class Slices implements SliceState {
     private Window window(byte[] key, byte[] name, byte[] kept) {
         Window window =
                 content.read(layout, key, ByteBuffer.wrap(name, key.length, name.length - key.length), kept);
-        if (alone != null && window.isOfOthers) {
+        if (alone != null && (window.isOfOthers || window.waits)) { // another program may have emitted it since
             window.waits = alone.has(key, window.start, Entry.of(kept).result());
         }
         window.waited = window.waits;
@@ -101,10 +101,11 @@ final class Slices implements SliceState {
         }
         boolean isAnyForgotten = false;
         for (Window window : windows) {
-            if (window.isDirty()) {
+            boolean isOnlyAlone = alone != null && window.waited && !window.waits; // which that store says
+            if (window.isDirty() && !isOnlyAlone) {
                 byte[] value = isForgotten(window) ? null : content.write(layout, key, window);
                 isAnyForgotten |= value == null;
-                state.put(store, layout.name(key, window), value, Math.max(window.at, window.updated));
+                state.put(store, layout.name(key, window), value, layout.deleted(window));
             }
         }
         if (alone != null) {

@@ -35,7 +35,7 @@ import org.slf4j.LoggerFactory;
 final class TaskDirectory implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(TaskDirectory.class);
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final int FORMAT = 1;
+    private static final int FORMAT = 2;
     /** How long an executor waits for a directory whose former owner is being closed. */
     private static final long PATIENCE_MS = 3_000;
 
@@ -168,7 +168,7 @@ final class TaskDirectory implements AutoCloseable {
         ObjectNode stores = wanted.putObject("stores");
         for (TaskPlan.Store store : kept) {
             if (!store.isInMemory()) {
-                stores.put(store.name(), (store.changelog() + " " + store.layout()).strip());
+                stores.put(store.name(), String.join(" ", store.changelog(), store.layout(), store.form()).strip());
             }
         }
         return wanted;

@@ -184,9 +184,13 @@ public final class Suppress extends Core {
     @Override
     public boolean derive(byte[] name, Window window) {
         held.add(window.updated, name, 0);
+        return true;
+    }
+
+    /** Counts an update that was read back, if the clock's own numbers were not. */
+    public void count(byte[] name, Window window) {
         clock.own[RECORDS]++;
         clock.own[BYTES] += size(name, window);
-        return true;
     }
 
     private void release(Due.Entry entry) {

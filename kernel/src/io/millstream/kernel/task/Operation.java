@@ -199,6 +199,8 @@ final class Operation implements Operator {
     private final boolean isReplayed;
 
     private boolean isOpen;
+    /** Whether the clocks are those of the last commit. */
+    private boolean hasClock;
     /** Whether the row at hand was processed earlier. */
     private boolean isRestored;
     /** The next item whose entries are told, and its entries. */
@@ -294,6 +296,7 @@ final class Operation implements Operator {
             if (ByteUtils.readVarlong(in) != clocks()) {
                 return;
             }
+            hasClock = true;
             for (Shelf shelf : shelves) {
                 if (shelf.clock != null) {
                     shelf.clock.streamTime = ByteUtils.readVarlong(in);
@@ -336,9 +339,6 @@ final class Operation implements Operator {
         for (int i = 0; i < shelves.length; i++) {
             if (shelves[i].isDerived()) {
                 int tag = i;
-                if (isSuppress(i)) {
-                    Arrays.fill(shelves[i].clock.own, 0); // they are counted again
-                }
                 shelves[i].forEach((name, value) -> derive(tag, name, value));
                 if (!isReplayed || !isTelling(i)) {
                     shelves[i].dropExpired();
@@ -355,6 +355,9 @@ final class Operation implements Operator {
         byte[] key = shelf.key(name);
         Window window = shelf.window(name, value);
         boolean isNeeded = core(tag).derive(key, window);
+        if (!hasClock && isSuppress(tag)) { // Kafka Streams counts what it restores, and notes nothing
+            ((Suppress) core(tag)).count(key, window);
+        }
         if (isNeeded && window.waits) {
             for (int join : plan.over(tag)) {
                 pairs(join).derive(plan.items.get(join).link("left") == tag, key, window);

@@ -110,6 +110,7 @@ def _found(topology: Topology, config: StreamsConfig, topics: KafkaTopics) -> Ta
     names = topics.names()
     closed = _closed(topology, config, internal)
     stores = store_takeovers(topology, internal, config.application_id, names, closed)
+    held = _offsets(topics, {each.topic for each in stores} & names)
     groups = real_parts().groups(config)
     try:
         members = sorted(groups.members(config.application_id).values())
@@ -118,7 +119,7 @@ def _found(topology: Topology, config: StreamsConfig, topics: KafkaTopics) -> Ta
     return Takeover(
         config.application_id,
         committed,
-        [(each, _offsets(topics, each.topic, names)) for each in stores],
+        [(each, held.get(each.topic, 0)) for each in stores],
         unknown_changelogs(topology, internal, config.application_id, names),
         members,
         problems,
@@ -140,12 +141,18 @@ def _closed(topology: Topology, config: StreamsConfig, internal: InternalTopics)
         engine.close()
 
 
-def _offsets(topics: KafkaTopics, topic: str, names: set[str]) -> int:
-    if topic not in names:
-        return 0
-    places = [TopicPartition(topic, number) for number in range(topics.describe([topic])[topic].partitions)]
+def _offsets(topics: KafkaTopics, names: set[str]) -> dict[str, int]:
+    """How many offsets there are in each of these topics."""
+    places = [
+        TopicPartition(name, number)
+        for name, each in topics.describe(names).items()
+        for number in range(each.partitions)
+    ]
     begins, ends = topics.beginning_offsets(places), topics.end_offsets(places)
-    return sum(ends[place] - begins[place] for place in places)
+    found = dict.fromkeys(names, 0)
+    for place in places:
+        found[place.topic] += ends[place] - begins[place]
+    return found
 
 
 def takeover_as_dict(found: Takeover) -> dict[str, Any]:
@@ -192,7 +199,7 @@ def takeover_text(found: Takeover) -> str:
         f"another application, whose id begins with '{found.application_id}-'."
         for topic in found.unknown
     ]
-    lines += [f"{problem}" for problem in found.problems]
+    lines += found.problems
     if found.members:
         clients = counted(len(found.members), "client")
         lines.append(f"Its group still has {clients}: {', '.join(found.members)}. Stop them first.")

@@ -487,7 +487,9 @@ def warmed_up_first(
     if not most:
         return work, {}
     able = [member for member in by_process(members) if member in work]
-    holder = _first_claimant(able, {member: _kept_by(members[member]) for member in able})
+    # Nothing stays with a member without threads, so of several claimants it is not the holder.
+    claims = {member: _kept_by(members[member]) for member in able if members[member].threads}
+    holder = _first_claimant(list(claims), claims)
     moves = [
         (task, holder[task], taker)
         for taker in able
@@ -495,7 +497,6 @@ def warmed_up_first(
         if holder.get(task, taker) != taker
         and task in members[holder[task]].up_to_date
         and task not in members[taker].up_to_date
-        and members[holder[task]].threads
     ]
     stateful = frozenset(program.stateful)
     # Tasks that are already warming up, or have state at their destination, come before others.

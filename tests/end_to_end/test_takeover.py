@@ -6,7 +6,6 @@ input, and what they write has to be the same.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -128,14 +127,12 @@ def wait_until_all_is_read(world: World, app: str) -> None:
                     return False
             return True
 
-        times = itertools.count(1)
+        times = 0
 
         def stays_read() -> bool:
             nonlocal times
-            if not is_read():
-                times = itertools.count(1)
-                return False
-            return next(times) >= 10
+            times = times + 1 if is_read() else 0
+            return times >= 10
 
         wait_until(stays_read, f"{app} has read everything", 60)
     finally:

@@ -318,6 +318,12 @@ class StreamsConfig(Mapping[str, Any]):
         """Where this client is, by `client.tag.…`."""
         return {name: as_text(value) for name, value in self.with_prefix("client.tag.").items()}
 
+    @property
+    def client_rack(self) -> str:
+        """`client.rack` of the consumer that reads sources, or "" (KIP-925)."""
+        rack = self.client_options("consumer.", "main.consumer.").get("client.rack")
+        return "" if rack is None else as_text(rack)
+
     def client_options(self, *prefixes: str) -> dict[str, Any]:
         """The options of one kind of Kafka's clients, in Kafka's names: `client_options("consumer.",
         "main.consumer.")`. Those without a prefix come first, a later prefix wins.

@@ -79,7 +79,6 @@ class Key:
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _CACHE = "0: every update is sent. Otherwise only the last update of each key before a commit is sent."
-_BALANCED = "The assignor balances by the number of threads."
 _FAIL_OR_CONTINUE = ("fail", "continue")
 _GLOBAL = "Spark does not process global tables."
 _METRICS = "There is no registry of Java metrics."
@@ -606,6 +605,36 @@ _WORKING = (
         valid=_FAIL_OR_CONTINUE,
     ),
     Key(
+        "rack.aware.assignment.strategy",
+        Type.STRING,
+        "none",
+        _LOW,
+        "Whether tasks go to clients in whose rack (client.rack) replicas of their partitions are (KIP-925). "
+        "min_traffic: so that as few partitions as possible are read from another rack. balance_subtopology: "
+        "the same, and each subtopology's tasks are spread over the clients. In any case, how many tasks a "
+        "client has depends only on its threads. Every client needs a client.rack, and every broker a "
+        "broker.rack; otherwise racks do not count, and the leader logs why.",
+        valid=("none", "min_traffic", "balance_subtopology"),
+    ),
+    Key(
+        "rack.aware.assignment.traffic_cost",
+        Type.INT,
+        None,
+        _LOW,
+        "What each partition costs that a task with state, or a standby, reads from another rack. Default: "
+        "10. For tasks without state it is 1.",
+        least=0,
+    ),
+    Key(
+        "rack.aware.assignment.non_overlap_cost",
+        Type.INT,
+        None,
+        _LOW,
+        "What it costs to move a task with state, or a standby, to another client for its rack. Default: 1. "
+        "For tasks without state it is 0.",
+        least=0,
+    ),
+    Key(
         "errors.dead.letter.queue.topic.name",
         Type.STRING,
         None,
@@ -635,10 +664,7 @@ def _kept(effect: Effect, why: str, *rows: tuple[str, Type, Any, Importance]) ->
 _LATER = (
     *_kept(
         Effect.LATER,
-        _BALANCED,
-        ("rack.aware.assignment.non_overlap_cost", Type.INT, None, _LOW),
-        ("rack.aware.assignment.strategy", Type.STRING, "none", _LOW),
-        ("rack.aware.assignment.traffic_cost", Type.INT, None, _LOW),
+        "The assignor balances by the number of threads.",
         ("task.assignor.class", Type.ANY, None, _MEDIUM),
     ),
     *_kept(

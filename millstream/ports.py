@@ -161,6 +161,7 @@ class TopicDescription:
 
     Attributes:
         replicas: of each partition; 0: not known.
+        racks: of the brokers with replicas, by partition; "" stands for a broker without a rack.
     """
 
     name: str
@@ -168,6 +169,7 @@ class TopicDescription:
     topic_id: str = ""
     configs: Mapping[str, str] = field(default_factory=dict)
     replicas: int = field(default=0, compare=False)
+    racks: tuple[frozenset[str], ...] = field(default=(), compare=False)
 
 
 class Topics(Protocol):

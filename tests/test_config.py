@@ -364,6 +364,7 @@ def test_keys_without_effect_are_said_to_be(caplog: pytest.LogCaptureFixture) ->
             **BASE,
             "num.standby.replicas": 1,
             "rack.aware.assignment.strategy": "min_traffic",
+            "state.cleanup.dir.max.age.ms": 5,
             "poll.ms": 5,
             "cache.max.bytes.buffering": 10_485_760,
             "num.stream.threads": 2,
@@ -373,7 +374,7 @@ def test_keys_without_effect_are_said_to_be(caplog: pytest.LogCaptureFixture) ->
         made.log_without_effect()
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "configuration 'poll.ms' has no effect",
-        "configuration 'rack.aware.assignment.strategy' has no effect yet",
+        "configuration 'state.cleanup.dir.max.age.ms' has no effect yet",
     ]
 
 
@@ -400,7 +401,7 @@ def test_describe_lists_every_key_with_its_default_and_what_it_does() -> None:
     by_key = {line.split()[0]: line for line in lines[1:]}
     assert set(by_key) == {*KEYS, *(f"{prefix}*" for prefix in PREFIXES)}
     assert "(no effect)" in by_key["poll.ms"]
-    assert "(not used yet)" in by_key["rack.aware.assignment.strategy"]
+    assert "(not used yet)" in by_key["state.cleanup.dir.max.age.ms"]
     assert len(StreamsConfig.describe(Importance.HIGH).splitlines()) < len(lines)
 
 
@@ -711,6 +712,24 @@ def test_each_application_has_a_folder_where_queries_of_to_spark_keep_their_prog
     """A path, or a URI that only Spark can reach."""
     for given, there in (("/mnt/cp/", "/mnt/cp/app"), ("hdfs://nn:8020/cp", "hdfs://nn:8020/cp/app")):
         assert StreamsConfig({**BASE, "checkpoint.location": given}).checkpoints == there
+
+
+def test_racks_count_as_in_kafka_streams() -> None:
+    """KIP-925: three strategies, and two costs that are not negative; the rack is the main consumer's."""
+    prefix = "rack.aware.assignment."
+    assert config()[prefix + "strategy"] == "none"
+    given = config(**{prefix + "strategy": "balance_subtopology", prefix + "traffic_cost": "7"})
+    assert [given.get(prefix + name) for name in ("strategy", "traffic_cost", "non_overlap_cost")] == [
+        "balance_subtopology",
+        7,
+        None,
+    ]
+    assert "none, min_traffic, balance_subtopology" in refusal({prefix + "strategy": "least"})
+    for name in ("traffic_cost", "non_overlap_cost"):
+        assert "must be 0 or more" in refusal({prefix + name: -1})
+    assert config().client_rack == ""
+    assert config(**{"client.rack": "r1"}).client_rack == "r1"
+    assert config(**{"client.rack": "r1", "main.consumer.client.rack": "r2"}).client_rack == "r2"
 
 
 def test_tags_say_where_a_client_is() -> None:

@@ -9,7 +9,8 @@ The order of the decisions:
    why they cannot take part. Who took part in the previous assignment counts first. And no member holds work
    that the program does not have.
 4. If source topics are missing, that is the answer (KIP-662).
-5. Tasks are distributed (`balance`). One that has state is first warmed up at its destination
+5. Tasks are distributed (`balance`), with regard to racks if that is configured and they are known (KIP-925).
+   One that has state is first warmed up at its destination
    (`warmed_up_first`). A task that moves is withheld until its holder has released it, so nothing that it has
    not committed is computed twice.
 
@@ -25,14 +26,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from millstream.errors import TaskAssignmentException
+from millstream.errors import StreamsException, TaskAssignmentException
 from millstream.foreign import listed, printable
-from millstream.group.balance import Work, balance, by_process, warmed_up_first
+from millstream.group.balance import Racks, Work, balance, by_process, warmed_up_first
 from millstream.group.codes import AssignorError
+from millstream.group.racks import RackRules, TaskRacks
 from millstream.group.userdata import (
     MOST_REASON_CHARS,
     MOST_USER_DATA_BYTES,
@@ -58,6 +60,7 @@ class LeaderFacts:
         missing_topics: source topics of its topology that are confirmed to be missing.
         topology: its own topology's fingerprint, as `MemberInfo.topology`.
         tags: the names of the clients' tags that keep standbys apart.
+        racks: whether the racks of clients and partitions count, and how much.
     """
 
     tasks: tuple[TaskId, ...] = ()
@@ -67,6 +70,7 @@ class LeaderFacts:
     missing_topics: tuple[str, ...] = ()
     topology: str = ""
     tags: tuple[str, ...] = ()
+    racks: RackRules = field(default_factory=RackRules)
 
 
 class Memory:
@@ -106,14 +110,18 @@ def assign(
     members: Mapping[str, bytes],
     leader_client_id: str,
     memory: Memory | None = None,
+    look_up: Callable[[], TaskRacks] = TaskRacks,
 ) -> Mapping[str, bytes]:
     """An assignment for each member, by member id, in bytes. Never raises.
+
+    `look_up`: asks where the partitions of tasks are; only called if that matters. A StreamsException says
+    why it is not known.
 
     Source: StreamsPartitionAssignor.assign. Differs: one member that cannot be read, or that runs another
     program, does not fail the others; each error says why.
     """
     try:
-        answers = _decide(facts, members, leader_client_id, memory or Memory())
+        answers = _decide(facts, members, leader_client_id, memory or Memory(), look_up)
         if answers.keys() != members.keys():
             raise TaskAssignmentException(f"{len(answers)} assignments were made for {len(members)} members")
         return {member: answer.encode() for member, answer in answers.items()}
@@ -126,7 +134,11 @@ def assign(
 
 
 def _decide(
-    facts: LeaderFacts, members: Mapping[str, bytes], leader: str, memory: Memory
+    facts: LeaderFacts,
+    members: Mapping[str, bytes],
+    leader: str,
+    memory: Memory,
+    look_up: Callable[[], TaskRacks],
 ) -> dict[str, Assignment]:
     infos, answers = _read(members, memory)
     asking = [info for info in _ordered(infos) if info.error_code is AssignorError.SHUTDOWN_REQUESTED]
@@ -147,7 +159,8 @@ def _decide(
     else:
         program = _program_of(facts, topology, same)
         fit = _possible(same, program, memory)
-        answers.update(_share(program, fit, facts))
+        racks = _racks(facts, topology, fit, memory, look_up)
+        answers.update(_share(program, fit, facts, racks))
         several = Counter(info.process_id for info in fit.values())
         memory.known = {info.process_id: each for each, info in fit.items() if several[info.process_id] == 1}
         memory.side = next((info.topology for info in fit.values()), memory.side)
@@ -369,8 +382,40 @@ def _program_of(facts: LeaderFacts, topology: str, fit: Mapping[str, MemberInfo]
     return Program(tuple(sorted(held)), tuple(sorted(held)))
 
 
-def _share(program: Program, fit: Mapping[str, MemberInfo], facts: LeaderFacts) -> dict[str, Assignment]:
-    target = balance(fit, program, facts.tags)
+def _racks(
+    facts: LeaderFacts,
+    topology: str,
+    fit: Mapping[str, MemberInfo],
+    memory: Memory,
+    look_up: Callable[[], TaskRacks],
+) -> Racks | None:
+    """What it takes to count racks; None: they do not count, for a reason that is logged.
+
+    Source: RackAwareTaskAssignor.canEnableRackAwareAssignor.
+    """
+    if not facts.racks.is_used or topology != facts.topology:
+        return None
+    able = [info for info in fit.values() if info.threads]
+    without = sorted({info.client_id for info in able if not info.rack})
+    if without:
+        memory.warn("%s: client(s) %s have no client.rack", _NO_RACKS, listed(without, 5))
+        return None
+    if len({info.rack for info in able}) < 2:
+        return None
+    try:
+        return Racks(facts.racks, look_up())
+    except StreamsException as error:
+        memory.warn("%s: %s", _NO_RACKS, error)
+        return None
+
+
+_NO_RACKS = "Tasks are assigned without regard to racks"
+
+
+def _share(
+    program: Program, fit: Mapping[str, MemberInfo], facts: LeaderFacts, racks: Racks | None
+) -> dict[str, Assignment]:
+    target = balance(fit, program, facts.tags, racks)
     work, warming = warmed_up_first(fit, target, program, facts.max_warmups)
     withheld = _withheld(work, fit)
     hosts: dict[str, tuple[tuple[TaskId, ...], tuple[TaskId, ...]]] = {}

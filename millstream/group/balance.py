@@ -12,10 +12,12 @@ The rules, in order of priority:
    members that keep Spark warm, and to the member with the most room.
 5. The standbys of a task, and the task itself, are where the tags of clients differ, as far as there are such
    clients (KIP-708).
+6. If racks count, tasks and standbys then change places within the limits of 2. and 5., as far as less is
+   read from other racks for it (`racks`, KIP-925). More tasks move for it than balance needs.
 
-Without tags, the time it takes is about linear in the number of tasks. Everything is sorted first, so the
-order of the input does not matter: two leaders that see the same members decide the same. (Loads are compared
-as floats: for numbers this small, quotients are equal exactly when the fractions are.)
+Without tags and racks, the time it takes is about linear in the number of tasks. Everything is sorted first,
+so the order of the input does not matter: two leaders that see the same members decide the same. (Loads are
+compared as floats: for numbers this small, quotients are equal exactly when the fractions are.)
 """
 
 from __future__ import annotations
@@ -26,11 +28,12 @@ from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
+from millstream.group.racks import Costs, RackRules, TaskRacks, cheapest, exchanged
 from millstream.group.userdata import MemberInfo, Program
 from millstream.group.userdata_layout import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from millstream.model import TaskId
 
-__all__ = ["Work", "balance", "by_process", "warmed_up_first"]
+__all__ = ["Racks", "Work", "balance", "by_process", "warmed_up_first"]
 
 
 class _Sortable(Protocol):
@@ -43,19 +46,36 @@ Item = TypeVar("Item", bound=_Sortable)
 
 @dataclass(frozen=True)
 class Work:
-    """What one member gets; each part is sorted."""
+    """What one member gets; each part is sorted.
+
+    Attributes:
+        kept_for: tasks that nobody runs, and that are up to date here, but are to be another member's because
+            of its rack.
+    """
 
     active: tuple[TaskId, ...] = ()
     standby: tuple[TaskId, ...] = ()
+    kept_for: tuple[TaskId, ...] = ()
+
+
+@dataclass(frozen=True)
+class Racks:
+    """What it takes to count racks: all members that get work have one."""
+
+    rules: RackRules
+    where: TaskRacks
 
 
 def balance(
-    members: Mapping[str, MemberInfo], program: Program, tags: Sequence[str] = ()
+    members: Mapping[str, MemberInfo],
+    program: Program,
+    tags: Sequence[str] = (),
+    racks: Racks | None = None,
 ) -> Mapping[str, Work]:
     """The work of each member, by member id.
 
     With no thread in the whole group nothing is assigned. `tags`: the names of those that keep standbys
-    apart.
+    apart. `racks`: None: racks do not count.
     """
     able = [member for member in by_process(members) if members[member].threads > 0]
     ids = sorted(set(program.tasks))
@@ -64,14 +84,24 @@ def balance(
     stateful = set(program.stateful).intersection(ids)
     keeping = {member: _without_stopping(info, stateful) for member, info in members.items()}
     # As in Kafka Streams, those with state are distributed evenly on their own, as they are most of the work.
-    active = _place_tasks(keeping, able, sorted(stateful), dict.fromkeys(able, 0))
+    none_yet = dict.fromkeys(able, 0)
+    first = active = _place_tasks(keeping, able, sorted(stateful), none_yet)
+    if racks is not None:
+        active = _by_racks(keeping, able, first, none_yet, racks, racks.rules.stateful)
     busy = {member: len(active[member]) for member in able}
-    for member, tasks in _place_tasks(keeping, able, sorted({*ids} - stateful), busy).items():
-        active[member] += tasks
+    others = _place_tasks(keeping, able, sorted({*ids} - stateful), busy)
+    if racks is not None:
+        others = _by_racks(keeping, able, others, busy, racks, racks.rules.stateless)
+    kept_for = _kept_for(keeping, able, first, active) if racks is not None else {}
+    active = {member: active[member] + others[member] for member in able}
     apart = _Apart(members, able, tags)
-    standby = _place_standbys(members, able, sorted(stateful), active, program.standby_replicas, apart)
+    standby = _place_standbys(members, able, sorted(stateful), active, program.standby_replicas, apart, racks)
     return {
-        member: Work(tuple(sorted(active.get(member, ()))), tuple(sorted(standby.get(member, ()))))
+        member: Work(
+            tuple(sorted(active.get(member, ()))),
+            tuple(sorted(standby.get(member, ()))),
+            kept_for.get(member, ()),
+        )
         for member in members
     }
 
@@ -146,6 +176,63 @@ def _place_tasks(
             if len(kept[chosen]) < places[chosen]:
                 free.put(chosen)
     return kept
+
+
+def _by_racks(
+    members: Mapping[str, MemberInfo],
+    able: Sequence[str],
+    placed: Mapping[str, Sequence[TaskId]],
+    busy: Mapping[str, int],
+    racks: Racks,
+    costs: Costs,
+) -> dict[str, list[TaskId]]:
+    """The same tasks, placed with the least costs. `busy`: how many others each member has."""
+    threads = {member: members[member].threads for member in able}
+    things = sum(len(placed[member]) + busy[member] for member in able)
+    quotient, left = divmod(things, sum(threads.values()))
+    ready: dict[TaskId, dict[str, int]] = {}
+    for member in able:
+        for task in members[member].tasks.keys() | members[member].up_to_date:
+            ready.setdefault(task, {})[member] = 1 + (task not in members[member].up_to_date)
+    home: dict[TaskId, str | None] = {
+        **{task: None for member in able for task in placed[member] if task in members[member].stopping},
+        **_first_claimant(able, {member: members[member].active_tasks for member in able}),
+    }
+
+    return cheapest(
+        placed,
+        home=home,
+        rack={member: members[member].rack for member in able},
+        partitions=racks.where.read,
+        costs=costs,
+        limits={
+            member: (
+                max(0, quotient * threads[member] - busy[member]),
+                (quotient + bool(left)) * threads[member] - busy[member],
+            )
+            for member in able
+        },
+        spreads=racks.rules.spreads,
+        readiness=ready,
+    )
+
+
+def _kept_for(
+    members: Mapping[str, MemberInfo],
+    able: Sequence[str],
+    first: Mapping[str, Sequence[TaskId]],
+    active: Mapping[str, Sequence[TaskId]],
+) -> dict[str, tuple[TaskId, ...]]:
+    """The tasks without a holder that are up to date at the member that balance alone would give them to."""
+    held = set().union(*(members[member].active_tasks for member in able))
+    return {
+        member: tuple(
+            task
+            for task in sorted({*first[member]} - {*active[member]} - held)
+            if task in members[member].up_to_date
+        )
+        for member in able
+    }
 
 
 def _by_subtopology(tasks: Iterable[TaskId]) -> Iterator[tuple[int, Iterator[TaskId]]]:
@@ -290,8 +377,10 @@ def _place_standbys(
     active: Mapping[str, Collection[TaskId]],
     replicas: int,
     apart: _Apart,
+    racks: Racks | None = None,
 ) -> dict[str, set[TaskId]]:
-    """Place as many standbys of each task as wanted and possible, never where it is active; then even out.
+    """Place as many standbys of each task as wanted and possible, never where it is active; then even out,
+    and exchange those that cost less elsewhere.
 
     Those that tags keep apart come first; where there are too few such clients, the others do.
     """
@@ -332,7 +421,18 @@ def _place_standbys(
                     break
                 place(task, chosen)
                 least.put(chosen)
-    _even_out(members, able, owner, placed, threads, apart, places)
+    _even_out(able, placed, threads, _Movable(members, owner, placed, apart, places))
+    if racks is not None:
+        movable = _Movable(members, owner, placed, apart, places)  # without queues, which moves would cost
+        exchanged(
+            placed,
+            rack={member: members[member].rack for member in able},
+            partitions=racks.where.kept,
+            costs=racks.rules.stateful,
+            has=lambda member, task: task in members[member].tasks,
+            may_move=movable.fits,
+            move=movable.move,
+        )
     return placed
 
 
@@ -371,19 +471,15 @@ class _Apart:
 
 
 def _even_out(
-    members: Mapping[str, MemberInfo],
     able: Sequence[str],
-    owner: Mapping[TaskId, str],
     placed: Mapping[str, set[TaskId]],
     threads: Mapping[str, int],
-    apart: _Apart,
-    places: Mapping[TaskId, list[str]],
+    movable: _Movable,
 ) -> None:
     """Move standbys, one at a time, from members with many to members with few, while that improves balance.
 
     Terminates, because each move lowers the sum over members of standbys squared divided by threads.
     """
-    movable = _Movable(members, owner, placed, apart, places)
 
     def load(member: str) -> float:
         return len(placed[member]) / threads[member]
@@ -438,11 +534,15 @@ class _Movable:
             self._queues[giver, taker] = queue
         while queue:
             task = queue[0][2]
-            is_free = task not in self._placed[taker] and self._owner[task] != taker
-            if task in self._placed[giver] and is_free and not self._draws_together(task, giver, taker):
+            if task in self._placed[giver] and self.fits(task, giver, taker):
                 return task
             heappop(queue)  # `move` puts it back if it fits again
         return None
+
+    def fits(self, task: TaskId, giver: str, taker: str) -> bool:
+        """Whether a giver's standby may be the taker's."""
+        is_free = task not in self._placed[taker] and self._owner[task] != taker
+        return is_free and not self._draws_together(task, giver, taker)
 
     def _draws_together(self, task: TaskId, giver: str, taker: str) -> bool:
         if not self._apart.is_used:
@@ -490,6 +590,9 @@ def warmed_up_first(
     # Nothing stays with a member without threads, so of several claimants it is not the holder.
     claims = {member: _kept_by(members[member]) for member in able if members[member].threads}
     holder = _first_claimant(list(claims), claims)
+    for member in able:
+        # No balance needs what moves to another rack, so it does not have to be restored before it can run.
+        holder |= {task: member for task in work[member].kept_for if task not in holder}
     moves = [
         (task, holder[task], taker)
         for taker in able

@@ -84,6 +84,7 @@ class MemberInfo:
         threads: its capacity.
         running: the tasks that it runs or starts, or has not finished stopping.
         tags: what its `client.tag.…` settings say of it (KIP-708).
+        rack: its `client.rack`, or "" (KIP-925).
         stopping: those among them that it is stopping; it cannot claim to keep them.
         tasks: the tasks that it has: LATEST_OFFSET for an active one, else the progress of the state.
         up_to_date: the tasks whose state is up to date, or nearly (`acceptable.recovery.lag`), and that could
@@ -114,6 +115,7 @@ class MemberInfo:
     stopping: frozenset[TaskId] = frozenset()
     up_to_date: frozenset[TaskId] = frozenset()
     tags: Mapping[str, str] = field(default_factory=dict)
+    rack: str = ""
     unique_field: int = 0
     version: int = LATEST_SUPPORTED_VERSION
 
@@ -146,6 +148,8 @@ class MemberInfo:
             tags["topology"] = self.topology
         if self.warm:
             tags["warm"] = "true"
+        if self.rack:
+            tags["rack"] = self.rack
         if self.serdes:
             tags["serdes"] = _dump(dict(self.serdes))
         if self.program is not None:
@@ -195,6 +199,7 @@ class MemberInfo:
             stopping=frozenset(_tag(where, tags, "stopping", _tasks)),
             up_to_date=frozenset(_tag(where, tags, "up_to_date", _tasks)),
             tags={key: value for key, value in info.client_tags.items() if not key.startswith(_PREFIX)},
+            rack=tags.get("rack", ""),
             unique_field=info.unique_field,
             version=info.version,
         )

@@ -106,6 +106,7 @@ class KafkaTopics:
                     entry.name: entry.value for entry in configs[name].values() if entry.value is not None
                 },
                 replicas=_replicas(topic),
+                racks=_racks(topic),
             )
             for name, topic in found.items()
             if name in configs
@@ -120,7 +121,11 @@ class KafkaTopics:
         timeout_s = self._timeout_s if patient else min(self._timeout_s, _LOOK_S)
         return {
             name: TopicDescription(
-                name, len(topic.partitions), str(topic.topic_id), replicas=_replicas(topic)
+                name,
+                len(topic.partitions),
+                str(topic.topic_id),
+                replicas=_replicas(topic),
+                racks=_racks(topic),
             )
             for name, topic in self._described(names, timeout_s, warns=patient).items()
         }
@@ -474,6 +479,12 @@ def electing(listed: ClusterMetadata, partitions: Iterable[NativePartition]) -> 
 def _replicas(topic: Any) -> int:
     """Of each partition; of the one that has the fewest, where they differ."""
     return min((len(partition.replicas) for partition in topic.partitions), default=0)
+
+
+def _racks(topic: Any) -> tuple[frozenset[str], ...]:
+    """Of each partition, in order."""
+    partitions = sorted(topic.partitions, key=lambda partition: partition.id)
+    return tuple(frozenset(node.rack or "" for node in partition.replicas) for partition in partitions)
 
 
 def _few(names: Iterable[str]) -> str:

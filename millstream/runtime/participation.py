@@ -29,6 +29,7 @@ from millstream.errors import (
 from millstream.foreign import ESCAPED, printable
 from millstream.group.assignor import LeaderFacts, Memory, assign
 from millstream.group.codes import AssignorError
+from millstream.group.racks import TaskRacks
 from millstream.group.userdata import MOST_USER_DATA_BYTES, Assignment, MemberInfo, Program, fitting
 from millstream.model import TaskId, TopicPartition
 from millstream.ports import Membership, TopicDescription
@@ -54,6 +55,7 @@ from millstream.runtime.state.holdings import placement_of, task_offsets, up_to_
 from millstream.runtime.state.work_plan import WorkPlan, tasks_of
 from millstream.runtime.threads.crew import Crew
 from millstream.runtime.topics.preparation import source_topics
+from millstream.runtime.topics.task_racks import RackLookup, rack_rules, topics_of_tasks
 from millstream.runtime.topics.topic_news import source_patterns
 from millstream.runtime.topics.topic_watch import TopicWatch
 from millstream.runtime.view import ClientView
@@ -71,6 +73,8 @@ _LOOK_S = 2.0
 """How long a fresh check of the topics may take when a query has ended."""
 _WARM_AGAIN_S = 30.0
 """After how long Spark is started again that did not start ahead."""
+_RACKS_S = 2.0
+"""How long the group waits for the racks of partitions, when this client leads it."""
 _CLOSE_S = 2.0
 """How long closing an ended membership may take."""
 
@@ -132,6 +136,12 @@ class Participation:
         self._membership: Membership | None = None
         self._watch: TopicWatch | None = None
         self._memory = Memory()  # used while it is the leader
+        self._rack_lookup = RackLookup(
+            lambda names: self._assembly.topics.look(names),
+            patience_s=_RACKS_S,
+            keeps_s=assembly.config["metadata.max.age.ms"] / 1000,
+            thread_name=f"{client_id}-RackLookup",
+        )
         self._grown: dict[str, int] = {}
         """The numbers of partitions of topics that have grown."""
         self._warm_again_at = math.inf
@@ -289,7 +299,7 @@ class Participation:
         return data
 
     def lead(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        return assign(self._facts(), members, self._client_id, self._memory)
+        return assign(self._facts(), members, self._client_id, self._memory, self._task_racks)
 
     def partitions(self, assignment: bytes) -> Iterable[TopicPartition]:
         try:
@@ -341,6 +351,7 @@ class Participation:
             serdes=state.serdes,
             program=Program(facts.tasks, facts.stateful, facts.standby_replicas),
             tags=self._assembly.config.client_tags,
+            rack=self._assembly.config.client_rack,
         )
 
     def _facts(self) -> LeaderFacts:
@@ -354,7 +365,20 @@ class Participation:
             missing_topics=self.missing_topics(),
             topology=self._fingerprint,
             tags=tuple(self._assembly.config["rack.aware.assignment.tags"]),
+            racks=rack_rules(self._assembly.config),
         )
+
+    def _task_racks(self) -> TaskRacks:
+        """Where the partitions of all tasks are.
+
+        Raises:
+            StreamsException: that is not known.
+        """
+        plan = self._owner.state.plan
+        if plan is None:
+            return TaskRacks()
+        topics = topics_of_tasks(self._topology, self._assembly.config.application_id, plan)
+        return self._rack_lookup.racks(topics)
 
     def _source_partitions(self, tasks: Iterable[TaskId]) -> Iterable[TopicPartition]:
         """The partitions of the user's topics that tasks read."""

@@ -241,6 +241,7 @@ class FakeTopics:
 
     Attributes:
         late: how many more requests are answered by a broker that does not know any topic yet.
+        racks: the racks of the brokers that have replicas of a partition of a topic.
     """
 
     def __init__(self, topics: Mapping[str, int] | None = None, log: FakeLog | None = None) -> None:
@@ -248,6 +249,7 @@ class FakeTopics:
         self.closed = False
         self.away = False
         self.late = 0
+        self.racks: Callable[[str, int], frozenset[str]] = lambda topic, partition: frozenset({""})
         self.created: list[InternalTopic] = []
         self.commits: dict[str, dict[TopicPartition, int]] = {}
         self.alive: set[str] = set()
@@ -355,7 +357,11 @@ class FakeTopics:
         self.closed = True
 
     def _there(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        return {name: self._topics[name] for name in names if name in self._topics}
+        return {
+            name: replace(found, racks=tuple(self.racks(name, each) for each in range(found.partitions)))
+            for name in names
+            if (found := self._topics.get(name)) is not None
+        }
 
     def _existing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         self._check()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.errors import StreamsException
 from millstream.group.assignor import LeaderFacts, Memory, assign
 from millstream.group.balance import balance, warmed_up_first
 from millstream.group.codes import AssignorError
+from millstream.group.racks import BALANCE_SUBTOPOLOGY, MIN_TRAFFIC, NONE, Costs, RackRules, TaskRacks
 from millstream.group.userdata import (
     MOST_TRAILER_BYTES,
     MOST_USER_DATA_BYTES,
@@ -43,10 +46,14 @@ def bytes_of(info: MemberInfo | bytes) -> bytes:
 
 
 def answers(
-    facts: LeaderFacts = FACTS, leader: str = "A", memory: Memory | None = None, **members: MemberInfo | bytes
+    facts: LeaderFacts = FACTS,
+    leader: str = "A",
+    memory: Memory | None = None,
+    look_up: Callable[[], TaskRacks] = TaskRacks,
+    **members: MemberInfo | bytes,
 ) -> dict[str, Assignment]:
     """One for each member, decoded."""
-    told = assign(facts, {name: bytes_of(info) for name, info in members.items()}, leader, memory)
+    told = assign(facts, {name: bytes_of(info) for name, info in members.items()}, leader, memory, look_up)
     assert told.keys() == members.keys()
     return {name: Assignment.decode(data) for name, data in told.items()}
 
@@ -280,6 +287,70 @@ class CountedTask(TaskId):
         return super().__hash__()
 
 
+# --- racks -----------------------------------------------------------------------------------------------
+
+BY_RACKS = replace(FACTS, racks=RackRules(MIN_TRAFFIC))
+IN_TWO = {"a": replace(A, rack="r1"), "b": replace(B, rack="r2")}
+"""Members in two racks. By their process ids, the first one would get the first task of each kind."""
+CROSSED = TaskRacks({task: (frozenset({f"r{2 - task.partition}"}),) for task in TASKS})
+
+
+def test_tasks_are_where_their_partitions_are() -> None:
+    """KIP-925: the leader looks up the racks of partitions, and tasks go there."""
+    told = answers(BY_RACKS, look_up=lambda: CROSSED, **IN_TWO)
+    assert told["a"].active == tuple(task for task in TASKS if task.partition == 1)
+    assert told["b"].active == tuple(task for task in TASKS if task.partition == 0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "members"),
+    [
+        (FACTS, IN_TWO),
+        (BY_RACKS, {"a": IN_TWO["a"], "b": replace(B, rack="r1")}),
+        (BY_RACKS, {**IN_TWO, "c": C}),
+        (BY_RACKS, {"a": IN_TWO["a"], "b": replace(IN_TWO["b"], threads=0)}),
+        (replace(BY_RACKS, topology="another"), IN_TWO),
+    ],
+    ids=["not asked for", "one rack", "a client without one", "one client with threads", "another topology"],
+)
+def test_racks_are_only_looked_up_if_they_matter(
+    facts: LeaderFacts, members: dict[str, MemberInfo], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise the tasks are assigned as without them; a client without a rack is named, once."""
+
+    def look_up() -> TaskRacks:
+        raise AssertionError
+
+    memory = Memory()
+    for _ in range(2):
+        assert answers(facts, memory=memory, look_up=look_up, **members) == answers(
+            replace(facts, racks=RackRules()), **members
+        )
+    told = [record.getMessage() for record in caplog.records]
+    assert told == (
+        ["Tasks are assigned without regard to racks: client(s) 'C' have no client.rack"]
+        if "c" in members
+        else []
+    )
+
+
+def test_without_the_racks_of_brokers_the_tasks_are_assigned_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The reason is logged once."""
+
+    def look_up() -> TaskRacks:
+        raise StreamsException("a broker has no broker.rack")
+
+    memory = Memory()
+    for _ in range(2):
+        told = answers(BY_RACKS, memory=memory, look_up=look_up, **IN_TWO)
+        assert told == answers(FACTS, **IN_TWO)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Tasks are assigned without regard to racks: a broker has no broker.rack"
+    ]
+
+
 # --- handing over ----------------------------------------------------------------------------------------
 
 
@@ -420,6 +491,9 @@ def test_a_task_without_state_moves_at_once_if_nothing_is_to_warm_up() -> None:
         assert not any(each.standby or each.warming for each in told.values())
 
 
+IN_RACKS = ("r1", "r2", "r3")
+
+
 @dataclass
 class Client:
     """A client that does as it is told, and takes its time to stop.
@@ -466,6 +540,7 @@ class Group:
 
     chance: random.Random
     facts: LeaderFacts
+    where: TaskRacks = field(default_factory=TaskRacks)
     clients: dict[str, Client] = field(default_factory=dict)
     joined: int = 0
 
@@ -479,18 +554,24 @@ class Group:
         ]
         stateful = tuple(task for task in tasks if task.subtopology % 2)
         facts = replace(FACTS, tasks=tuple(tasks), stateful=stateful, max_warmups=max_warmups)
-        return cls(chance, replace(facts, standby_replicas=chance.randint(0, 2)))
+        strategy = chance.choice([NONE, MIN_TRAFFIC, BALANCE_SUBTOPOLOGY])
+        rules = RackRules(strategy, Costs(10, chance.choice([0, 1, 10])))
+        facts = replace(facts, standby_replicas=chance.randint(0, 2), racks=rules)
+        where = {task: (frozenset(chance.choices(IN_RACKS, k=chance.randint(1, 2))),) for task in tasks}
+        return cls(chance, facts, TaskRacks(where, where))
 
     def join(self) -> None:
         """One more client."""
         threads = self.chance.randint(1, 3)
         info = replace(A, process_id=UUID(int=self.chance.getrandbits(64)), threads=threads)
+        info = replace(info, rack=self.chance.choice(IN_RACKS))
         self.clients[f"m{self.joined}"] = Client(info, frozenset(self.facts.stateful))
         self.joined += 1
 
     def rebalance(self) -> dict[str, Assignment]:
         """One round. No task runs twice then, not even while it is being stopped."""
-        told = answers(self.facts, **{name: each.said() for name, each in self.clients.items()})
+        said = {name: each.said() for name, each in self.clients.items()}
+        told = answers(self.facts, look_up=lambda: self.where, **said)
         for name, answer in told.items():
             self.clients[name].told(answer)
         held = [task for each in self.clients.values() for task in each.runs | each.stopping]
@@ -535,7 +616,8 @@ def test_no_task_ever_runs_twice_and_all_run_in_the_end(seed: int) -> None:
 @given(st.integers(0, 10**9))
 def test_a_task_that_moves_starts_once_and_does_not_go_back_and_forth(seed: int) -> None:
     """However many rounds it takes until all is released, and in whatever order, while nobody comes or goes:
-    who is stopping a task does not get it back, and who has started one keeps it."""
+    who is stopping a task does not get it back, and who has started one keeps it. Unless it has only stood in
+    for a client that left, until the task was warm in its own rack."""
     chance = random.Random(seed)
     group = Group.of(chance, max_warmups=chance.randint(0, 1))
     for _ in range(chance.randint(1, 3)):
@@ -543,8 +625,9 @@ def test_a_task_that_moves_starts_once_and_does_not_go_back_and_forth(seed: int)
     group.settle()
     for _ in range(chance.randint(0, 2)):
         group.join()
+    orphans: set[TaskId] = set()
     if len(group.clients) > 1 and chance.random() < 0.5:
-        del group.clients[chance.choice(sorted(group.clients))]
+        orphans = group.clients.pop(chance.choice(sorted(group.clients))).runs
     started: list[TaskId] = []
 
     def rebalance() -> None:
@@ -565,7 +648,8 @@ def test_a_task_that_moves_starts_once_and_does_not_go_back_and_forth(seed: int)
             each.ready = True
         rebalance()
     group.settle()
-    assert len(started) == len(set(started))
+    stood_in = orphans.intersection(group.facts.stateful) if group.facts.racks.is_used else set()
+    assert all(count <= 1 + (task in stood_in) for task, count in Counter(started).items())
 
 
 # --- never without an answer -----------------------------------------------------------------------------

@@ -39,6 +39,7 @@ FULL = MemberInfo(
     serdes={"counts": ('{"serde": "string"}', '{"serde": "long"}')},
     program=Program((TaskId(0, 0), TaskId(1, 0), TaskId(1, 1)), (TaskId(1, 0), TaskId(1, 1)), 1),
     tags={"zone": "eu"},
+    rack="eu-1a",
     unique_field=-3,
 )
 TOLD = Assignment(
@@ -75,6 +76,16 @@ def test_a_member_comes_back() -> None:
     """Every field travels."""
     assert read(FULL.to_subscription()) == FULL
     assert read(MemberInfo(UUID(int=1)).to_subscription()) == MemberInfo(UUID(int=1))
+
+
+def test_a_member_of_a_version_without_racks_has_none() -> None:
+    """And one of such a version leaves the tag alone; without a client.rack there is no tag (KIP-925)."""
+    tag = "millstream.rack"
+    info = FULL.to_subscription()
+    without = {key: value for key, value in info.client_tags.items() if key != tag}
+    assert info.client_tags[tag] == "eu-1a"
+    assert read(replace(info, client_tags=without)) == replace(FULL, rack="")
+    assert tag not in replace(FULL, rack="").to_subscription().client_tags
 
 
 def test_a_client_runs_what_is_active_and_not_withheld() -> None:

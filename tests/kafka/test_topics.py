@@ -87,6 +87,14 @@ def test_a_look_is_a_description_without_configs(topics: KafkaTopics, kafka: Emb
     assert topics.look([]) == {}
 
 
+def test_each_partition_has_the_racks_of_its_brokers(topics: KafkaTopics) -> None:
+    """Of one without a broker.rack, too: the leader of a group has to know that it is not known (KIP-925)."""
+    topic = name()
+    topics.create([InternalTopic(topic, 3, {})], 1)
+    assert topics.look([topic])[topic].racks == (frozenset({""}),) * 3
+    assert topics.describe([topic])[topic].racks == (frozenset({""}),) * 3
+
+
 def test_a_look_is_quick(topics: KafkaTopics) -> None:
     """A few milliseconds, so that it can be repeated several times a second."""
     topic = name()

@@ -613,7 +613,9 @@ _WORKING = (
         "min_traffic: so that as few partitions as possible are read from another rack. balance_subtopology: "
         "the same, and each subtopology's tasks are spread over the clients. In any case, how many tasks a "
         "client has depends only on its threads. Every client needs a client.rack, and every broker a "
-        "broker.rack; otherwise racks do not count, and the leader logs why.",
+        "broker.rack; otherwise racks do not count, and the leader logs why. Clients read from a replica in "
+        "their rack only if the brokers have replica.selector.class=org.apache.kafka.common.replica."
+        "RackAwareReplicaSelector (KIP-392).",
         valid=("none", "min_traffic", "balance_subtopology"),
     ),
     Key(

@@ -10,9 +10,8 @@ The order of the decisions:
    that the program does not have.
 4. If source topics are missing, that is the answer (KIP-662).
 5. Tasks are distributed (`balance`), with regard to racks if that is configured and they are known (KIP-925).
-   One that has state is first warmed up at its destination
-   (`warmed_up_first`). A task that moves is withheld until its holder has released it, so nothing that it has
-   not committed is computed twice.
+   One that has state is first warmed up at its destination (`warmed_up_first`). A task that moves is withheld
+   until its holder has released it, so nothing that it has not committed is computed twice.
 
 What members report is believed, as in Kafka Streams: whoever may join the group can only disturb it. A task
 has one owner in any case, because the broker fences all others by their transactional id.
@@ -389,7 +388,7 @@ def _racks(
     memory: Memory,
     look_up: Callable[[], TaskRacks],
 ) -> Racks | None:
-    """What it takes to count racks; None: they do not count, for a reason that is logged.
+    """What it takes to count racks; None: they do not count. If that is not what was asked for, it is logged.
 
     Source: RackAwareTaskAssignor.canEnableRackAwareAssignor.
     """

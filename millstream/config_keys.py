@@ -611,8 +611,8 @@ _WORKING = (
         _LOW,
         "Whether tasks go to clients in whose rack (client.rack) replicas of their partitions are (KIP-925). "
         "min_traffic: so that as few partitions as possible are read from another rack. balance_subtopology: "
-        "the same, and each subtopology's tasks are spread over the clients. In any case, how many tasks a "
-        "client has depends only on its threads. Every client needs a client.rack, and every broker a "
+        "the same, and each subtopology's tasks are spread over the clients. In any case, tasks stay evenly "
+        "spread over threads. Every client needs a client.rack, and every broker a "
         "broker.rack; otherwise racks do not count, and the leader logs why. Clients read from a replica in "
         "their rack only if the brokers have replica.selector.class=org.apache.kafka.common.replica."
         "RackAwareReplicaSelector (KIP-392).",

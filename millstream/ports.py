@@ -122,6 +122,14 @@ class Engine(Protocol):
     def forget_prepared(self) -> None:
         """Stop what was prepared: the topics are not what they were."""
 
+    def follow(self, compiled: CompiledPipeline, partitions: Collection[int]) -> frozenset[int]:
+        """Keep the state of these tasks, which other clients run, as they commit it, so that `start` need not
+        restore it; of others of the pipeline no more.
+
+        Returns:
+            Those that have had all that was in their changelogs when this began.
+        """
+
     def refresh(self, table: FrameTable) -> int:
         """Read a table's DataFrame again, and write the changes to its topic, all or nothing.
 
@@ -141,8 +149,12 @@ class Engine(Protocol):
             TopologyException: no pipeline writes it.
         """
 
-    def warm_up(self, topic: str | None) -> None:
-        """Make the first pipeline start as quickly as later ones. `topic` exists, and may be read."""
+    def warm_up(self, topic: str | None, tasks: int = 0) -> None:
+        """Make the first pipeline start as quickly as later ones. `topic` exists, and may be read.
+
+        Raises:
+            StreamsException: so many tasks, which are to come, could not run: Spark has too few slots.
+        """
 
     @property
     def is_alive(self) -> bool:
@@ -359,6 +371,12 @@ class Membership(Protocol):
         """`user_data` has changed: make the group rebalance. Any thread may call it; returns at once.
 
         Never lost: if a join is already in progress, another follows it.
+        """
+
+    def expect_rebalance(self) -> None:
+        """Another member is about to rejoin, to report released tasks: hear of it soon.
+
+        Returns at once; holds until the next assignment.
         """
 
     def wait_for_assignment(self, timeout_s: float) -> bool:

@@ -128,7 +128,7 @@ class CountingEngine:
         """There is no Spark, and so no DataFrame."""
         raise TopologyException(f"'{topic}': the counting engine has no DataFrames")
 
-    def warm_up(self, topic: str | None) -> None:
+    def warm_up(self, topic: str | None, tasks: int = 0) -> None:
         """Nothing is cold here."""
 
     def prepare(self, compiled: CompiledPipeline) -> None:
@@ -136,6 +136,10 @@ class CountingEngine:
 
     def forget_prepared(self) -> None:
         """Nothing is."""
+
+    def follow(self, compiled: CompiledPipeline, partitions: Collection[int]) -> frozenset[int]:
+        """Tasks restore nothing."""
+        return frozenset(partitions)
 
     def close(self) -> None:
         """Stop what runs. Idempotent."""

@@ -60,6 +60,8 @@ _TRY_MS = 5_000
 _LOOK_MS = 100
 _PREDECESSORS_MS = 2_000
 _AGAIN_S = 0.1
+_OFTEN_MS = 30
+"""How often heartbeats are sent while a rebalance is expected, which waits for all members to hear of it."""
 
 _FINAL = (
     kafka_errors.InconsistentGroupProtocolError,
@@ -226,6 +228,10 @@ class GroupClient:
         """Join again, whatever the group's state."""
         self._soon(self._ask_to_rejoin)
 
+    def expect_rebalance(self) -> None:
+        """Send heartbeats often until the next assignment."""
+        self._soon(self._ask_often)
+
     def reconnect(self) -> None:
         """Drop the connection to the coordinator, with its pending requests."""
         self._soon(self._drop_connection)
@@ -373,6 +379,9 @@ class GroupClient:
     async def _ask_to_rejoin(self) -> None:
         self._coordinator.request_rejoin()
 
+    async def _ask_often(self) -> None:
+        self._coordinator.beat_every(_OFTEN_MS)
+
     async def _drop_connection(self) -> None:
         node = self._coordinator.coordinator_id
         if node is not None:
@@ -449,7 +458,15 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
     async def _on_join_complete_async(
         self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
     ) -> None:
+        self.beat_every(self.config["heartbeat_interval_ms"])
         self._listener.agreed(_decided_in(member_assignment_bytes), generation, member_id)
+
+    def beat_every(self, interval_ms: int) -> None:
+        """How often heartbeats are sent from now on; at most as often as configured."""
+        self.heartbeat.config["heartbeat_interval_ms"] = min(
+            interval_ms, self.config["heartbeat_interval_ms"]
+        )
+        self._heartbeat_wakeup.notify()
 
     # The events in between.
 

@@ -33,6 +33,7 @@ from millstream.processors.filling import filled
 from millstream.registry.registry_settings import RegistrySettings
 from millstream.runtime.measuring import Measuring
 from millstream.runtime.pipelines import Pipelines
+from millstream.runtime.standby_tasks import StandbyTasks
 from millstream.runtime.state.assignment import StorePart
 from millstream.runtime.state.work_plan import WorkPlan, store_parts, tasks_of
 from millstream.runtime.threads.cleaner import StateCleaner
@@ -114,6 +115,7 @@ class Assembly:
         measuring: Measuring,
         *,
         on_compiled: Callable[[Mapping[str, tuple[str, str]]], object] = lambda serdes: None,
+        on_standbys: Callable[[], object] = lambda: None,
     ) -> None:
         self._topology = topology
         self._config = config
@@ -128,6 +130,7 @@ class Assembly:
         self._cleaner: StateCleaner | None = None
         self._recorder: RocksDBMetricsRecorder | None = None
         self._pipelines: Pipelines | None = None
+        self._standbys: StandbyTasks | None = None
         self._topics: Topics | None = None
         self._topic_ids: dict[str, str] = {}
         self._global_topics: Mapping[str, TopicDescription] = {}
@@ -138,6 +141,7 @@ class Assembly:
         """The parts that fill each global store; unknown until the global thread has checked."""
         self.listener: StateRestoreListener | None = None
         self._on_compiled = on_compiled
+        self._on_standbys = on_standbys
         self._interrupted = False
 
     @property
@@ -229,17 +233,22 @@ class Assembly:
         found = topics.look(filling, patient=True)
         self._topic_ids.update({name: topic.topic_id for name, topic in found.items()})
         self._view.partitions_known({name: place.partitions for name, place in plan.stores.items()})
+        standbys = self._standbys = StandbyTasks(
+            lambda tasks: running.follow(tasks), self._on_standbys, f"{self._client_id}-Standbys"
+        )
         running = Pipelines(
             lambda closing: self._parts.engine(self._config, closing, self._spark),
             self._topology.queries,
             plan.partitions,
             self._compiled,
             f"{self._client_id}-SparkStart",
+            on_ready=standbys.wake,
         )
         self._pipelines = running
         if self._interrupted:
             running.interrupt()
         self.hold("pipelines", lambda: running.close(0.0))  # after `close_pipelines`, which has waited
+        self.hold("standby tasks", standbys.close)
         written = written_topics(
             pipelines, self._config.application_id, dead_letters=dead_letters, sources=sources
         )
@@ -452,11 +461,11 @@ class Assembly:
         found = next(each for each in self._topology.queries if each.name == pipeline)
         return topics_of(found, self._config.application_id, topics)
 
-    def warm_up(self, coming: Collection[str]) -> None:
+    def warm_up(self, coming: Collection[TaskId]) -> None:
         """Start Spark and compile, although there is no pipeline to run yet. Raises like starting one.
 
         Args:
-            coming: the pipelines that are to get tasks; if there are none, any may.
+            coming: the tasks that are to come; if there are none, any may.
         """
         topic = next(iter(self._topology.source_topics), None)
         self._ready().warm_up(topic, coming)
@@ -464,6 +473,16 @@ class Assembly:
     def forget_prepared(self) -> None:
         if self._pipelines is not None:
             self._pipelines.forget_prepared()
+
+    def follow(self, tasks: Collection[TaskId]) -> None:
+        """Keep the state of these tasks, which other clients run, where it is needed once they run here.
+        Returns at once."""
+        if self._standbys is not None:
+            self._standbys.follow(tasks)
+
+    def caught_up(self) -> frozenset[TaskId]:
+        """Those of them that could begin here without much to restore."""
+        return frozenset() if self._standbys is None else self._standbys.caught_up()
 
     def refresh(self, table: FrameTable) -> int:
         """As `Engine.refresh`; waits for Spark. Raises like starting a pipeline."""

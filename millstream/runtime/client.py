@@ -190,6 +190,7 @@ class KafkaStreams(AsyncClient, InteractiveQueries, DataFrames):
             self._client_id,
             self._measuring,
             on_compiled=lambda serdes: self._owner.post(SerdesKnown(serdes)),
+            on_standbys=lambda: self._participation.report_warm(),
         )
         self._participation = Participation(
             topology,

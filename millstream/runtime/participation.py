@@ -235,13 +235,16 @@ class Participation:
 
         def warm_up() -> None:
             try:
-                self._assembly.warm_up(sorted({task.pipeline for task in coming}))
-            except Exception:
+                self._assembly.warm_up(coming)
+            except Exception as error:
                 # Nothing depends on it: other clients go on with the tasks that were to come.
                 self._warm_again_at = time.monotonic() + _WARM_AGAIN_S
                 if self._owner.state.is_wanted:
                     log.warning(
-                        "stream-client [%s] Spark could not be kept warm", self._client_id, exc_info=True
+                        "stream-client [%s] Spark could not be kept warm, so no task moves here: %s",
+                        self._client_id,
+                        error,
+                        exc_info=None if isinstance(error, StreamsException) else error,
                     )
             else:
                 log.info("stream-client [%s] keeps Spark warm", self._client_id)
@@ -314,6 +317,8 @@ class Participation:
             self._owner.post(Assigned(error, generation))
             return
         self._owner.post(Assigned(decoded, generation, self._placed(decoded)))
+        if decoded.rebalance_wanted and self._membership is not None:
+            self._membership.expect_rebalance()
 
     def lost(self, reason: str) -> None:
         self._memory.forget()
@@ -411,7 +416,8 @@ class Participation:
         found = up_to_date(held, self._crew.lags(), self._view.up_to_date(), acceptable)
         coming = frozenset(state.group.agreed.warming if state.group.agreed is not None else ())
         if self._assembly.is_warm:
-            return found | coming - self._stateful(state)
+            standbys = {task for task in held.standby_tasks if task.pipeline in self._queries}
+            return found - (standbys - self._assembly.caught_up()) | coming - self._stateful(state)
         # What needs Spark could not run at once.
         return frozenset(
             task for task in found if task.pipeline not in self._queries or task not in {*held.runs, *coming}

@@ -124,6 +124,7 @@ class Performer:
                         for store, (key, value) in assignment.serdes.items()
                     }
                 )
+                self._assembly.follow((*assignment.standby, *assignment.withheld))
                 self._participation.report_warm()
             case KeepWarm():
                 self._participation.keep_warm()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from millstream.errors import StreamsException
-from millstream.model import BatchReport
+from millstream.model import BatchReport, TaskId
 from millstream.ports import CompiledPipeline, Engine, PipelineEnd, RunningPipeline
 from millstream.runtime.threads.store_thread import Stopped
 from millstream.topology.nodes import FrameTable
@@ -34,6 +34,7 @@ class Pipelines:
         partitions: the partition count of each internal topic, without the application id.
         on_compiled: called once, before any pipeline starts.
         name: the name of the thread that starts Spark.
+        on_ready: called each time that Spark runs and everything is compiled.
     """
 
     def __init__(
@@ -43,12 +44,15 @@ class Pipelines:
         partitions: Mapping[str, int],
         on_compiled: Callable[[Mapping[str, CompiledPipeline]], None],
         name: str = "SparkStart",
+        *,
+        on_ready: Callable[[], object] = lambda: None,
     ) -> None:
         self._make_engine = engine
         self._pipelines = tuple(pipelines)
         self._partitions = dict(partitions)
         self._on_compiled = on_compiled
         self._name = name
+        self._on_ready = on_ready
         self._changed = threading.Condition()
         self._starter: threading.Thread | None = None
         self._engine: Engine | None = None
@@ -125,19 +129,20 @@ class Pipelines:
             self._raise_if_closing()
             raise
 
-    def warm_up(self, topic: str | None, coming: Collection[str]) -> None:
+    def warm_up(self, topic: str | None, coming: Collection[TaskId]) -> None:
         """Start Spark, compile everything and rehearse, so that a pipeline can be taken over quickly.
 
         A pipeline may start meanwhile. Raises like `start`.
 
         Args:
-            coming: the pipelines that are to get tasks; if there are none, any may.
+            coming: the tasks that are to come; if there are none, any may.
         """
         engine, compiled = self._ready()
-        engine.warm_up(topic)
+        engine.warm_up(topic, len(coming))
+        pipelines = {task.pipeline for task in coming}
         for name, each in compiled.items():
             self._raise_if_closing()
-            if not coming or name in coming:
+            if not coming or name in pipelines:
                 self._prepare(engine, each)
         self._warmed_up = True
 
@@ -153,6 +158,22 @@ class Pipelines:
             engine = self._engine
         if engine is not None:
             engine.forget_prepared()
+
+    def follow(self, tasks: Collection[TaskId]) -> frozenset[TaskId] | None:
+        """As `Engine.follow`, for these tasks of all pipelines.
+
+        Returns:
+            Those that have caught up; None: Spark does not run.
+        """
+        with self._changed:
+            engine, compiled = self._engine, self._compiled
+        if engine is None or compiled is None or self._closing.is_set():
+            return None
+        found: set[TaskId] = set()
+        for name, each in compiled.items():
+            own = {task.partition: task for task in tasks if task.pipeline == name}
+            found.update(own[at] for at in engine.follow(each, own.keys()) if at in own)
+        return frozenset(found)
 
     @property
     def is_warm(self) -> bool:
@@ -246,6 +267,8 @@ class Pipelines:
             self._engine, self._compiled, self._error = engine, compiled, error
             self._starter = None
             self._changed.notify_all()
+        if error is None:
+            self._on_ready()
 
     def _end(self, engine: Engine | None) -> None:
         """Runs on the same thread."""

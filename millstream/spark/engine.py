@@ -43,7 +43,7 @@ from millstream.spark.compile.task_compiler import CompileContext, CompiledTask,
 from millstream.spark.jvm.executors import Executors, is_cluster, slots_of
 from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession, scratch_path
-from millstream.spark.rehearsal import rehearse
+from millstream.spark.rehearsal import rehearse, visit_executors
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.ending import of_ended_jvm
 from millstream.spark.run.failures import (
@@ -56,7 +56,14 @@ from millstream.spark.run.failures import (
     without_plan,
 )
 from millstream.spark.run.streaming_query import QueryPipeline
-from millstream.spark.run.task_run import TaskRun, TaskSettings, is_up_to_date, task_rows, task_writer
+from millstream.spark.run.task_run import (
+    FollowedTasks,
+    TaskRun,
+    TaskSettings,
+    is_up_to_date,
+    task_rows,
+    task_writer,
+)
 from millstream.spark.worker.programs import python_program
 from millstream.topology.names import internal_topic
 from millstream.topology.nodes import (
@@ -139,6 +146,7 @@ class SparkEngine:
         self._again: dict[str, CompiledTask] = {}
         """For pipelines that run several times at once, the further plans, by the names of their runs."""
         self._prepared: dict[str, _Prepared] = {}
+        self._standbys: dict[str, FollowedTasks] = {}
         self._closing = closing or threading.Event()
         # It says to tasks which run of which pipeline they belong to.
         self._token = uuid.uuid4().hex
@@ -342,11 +350,16 @@ class SparkEngine:
         )
         return dataframe_of(records, *self._written_serdes[topic])
 
-    def warm_up(self, topic: str | None) -> None:
+    def warm_up(self, topic: str | None, tasks: int = 0) -> None:
         """Run a query without output, so that the first real one is as fast as later ones. Ends early on
         `close`."""
-        if not str(self.spark.conf.get("spark.master", "")).startswith("local"):
-            return  # executors come and go; there is no point in warming them
+        if is_cluster(str(self.spark.conf.get("spark.master", ""))):
+            slots = slots_of(self.spark, self._closing, wanted=tasks + 1)
+            if tasks >= slots:
+                who = f"{tasks} tasks are to come here, which hold one each,"
+                raise _too_few_slots(who, tasks + 1, slots)
+            visit_executors(self.spark, slots)
+            return
         rehearse(self.spark, kafka_options(self._consumer_options), topic, self._closing)
 
     def prepare(self, compiled: CompiledPipeline) -> None:
@@ -360,12 +373,40 @@ class SparkEngine:
             self._prepared[pipeline.name] = prepared
         if before is not None:
             before.running.stop()
+        if not plan.in_batches and self._spares():
+            prepared.running.wait_until_ready(_READY_S)
 
     def forget_prepared(self) -> None:
         with self._lock:
             prepared, self._prepared = tuple(self._prepared.values()), {}
         for each in prepared:
             each.running.stop()
+
+    def follow(self, compiled: CompiledPipeline, partitions: Collection[int]) -> frozenset[int]:
+        pipeline, plan = compiled.pipeline, compiled.plan
+        in_executors = is_cluster(str(self.spark.conf.get("spark.master", "")))
+        if not isinstance(plan, CompiledTask) or in_executors:
+            return frozenset(partitions)
+        with self._lock:
+            standbys = self._standbys.get(pipeline.name)
+            if standbys is None:
+                if not partitions:
+                    return frozenset()
+                standbys = self._standbys[pipeline.name] = FollowedTasks(
+                    self.spark,
+                    self._run(pipeline.name, 0),
+                    self._settings.application_id,
+                    pipeline,
+                    self._settings.tasks,
+                    plan.stores,
+                )
+        try:
+            return standbys.follow(partitions)
+        except (Py4JError, OSError) as error:
+            raise StreamsException(
+                f"pipeline {pipeline.name}: its standbys cannot be kept up to date in Spark's process: "
+                f"{first_line(str(error))}"
+            ) from error
 
     def start(
         self,
@@ -425,7 +466,7 @@ class SparkEngine:
         partitions: Collection[int],
         on_end: Callable[[PipelineEnd], None],
         on_batch: Callable[[BatchReport], None],
-    ) -> RunningPipeline:
+    ) -> QueryPipeline:
         settings = self._settings
         name, topics = pipeline.name, _topics(pipeline)
         for table in pipeline.frame_tables:
@@ -532,20 +573,21 @@ class SparkEngine:
         if tasks + others >= slots:
             with self._lock:
                 self._in_slots[name, number] = before
-            missing = tasks + others + 1 - slots
-            raise StreamsException(
-                f"pipeline {name} has {tasks} tasks, which run as long as it does, the others have {others}, "
-                f"and one slot must stay free; there are {slots}. Start Spark with "
-                f"spark.master=local[{tasks + others + 1}] or more, where a slot is a thread; or give a "
-                f"cluster {missing} more cores"
+            raise _too_few_slots(
+                f"pipeline {name} has {tasks} tasks, which run as long as it does, the others have {others},",
+                tasks + others + 1,
+                slots,
             )
 
     def close(self) -> None:
         with self._lock:
             running, self._running = self._running, []
+            standbys, self._standbys = tuple(self._standbys.values()), {}
             self._prepared.clear()
         for pipeline in running:
             pipeline.stop()
+        for each in standbys:
+            _answers(each.close)
         self._watch.stop(0.0)
         self._executors.close()
         self._session.close()
@@ -554,7 +596,7 @@ class SparkEngine:
 class _Prepared:
     """A query that has started before it has tasks: whoever takes it hears of its end and its reports."""
 
-    running: RunningPipeline
+    running: QueryPipeline
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -595,6 +637,7 @@ class _Prepared:
 
 
 _SPARES = 16
+_READY_S = 60.0
 _WATCH_SECONDS = 5.0
 _THAW_SECONDS = 5.0
 """How much later than planned the watch may look, on a busy machine."""
@@ -613,6 +656,14 @@ def _check_session(spark: SparkSession) -> None:
             "'spark.speculation' is true: two attempts at a task would take its transaction from each other; "
             "leave it out"
         )
+
+
+def _too_few_slots(who: str, wanted: int, slots: int) -> StreamsException:
+    return StreamsException(
+        f"{who} and one slot must stay free; there are {slots}. Start Spark with "
+        f"spark.master=local[{wanted}] or more, where a slot is a thread; or give a cluster "
+        f"{wanted - slots} more cores"
+    )
 
 
 def _not_started(pipeline: str, topics: tuple[str, ...], error: Exception) -> StreamsException:

@@ -22,7 +22,7 @@ from millstream.model import KafkaRecord
 from millstream.serdes.serdes import Serdes
 from millstream.spark.memory_engine import MemoryEngine
 
-__all__ = ["rehearse"]
+__all__ = ["rehearse", "visit_executors"]
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,15 @@ def rehearse(
             run()
         except (PySparkException, Py4JError, StreamsException) as error:
             log.debug("rehearsing %s failed: %s", what, error)
+
+
+def visit_executors(spark: SparkSession, slots: int) -> None:
+    """Run a job on each slot of a cluster: so its executors have the kernel and its libraries, and some of Spark's
+    code, before tasks come. A failure is only logged."""
+    try:
+        spark.range(0, slots, 1, slots).selectExpr("max(hash(id))").collect()
+    except (PySparkException, Py4JError) as error:
+        log.debug("visiting the executors failed: %s", error)
 
 
 def _count_once(spark: SparkSession) -> None:

@@ -9,6 +9,7 @@ then counting_engine.py runs the program, without a JVM.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
@@ -316,6 +317,7 @@ def tell_where_it_is(*_: Any) -> None:
 def main(arguments: list[str]) -> None:
     """Run the client that the argument describes; or one after the other as they come from the input."""
     signal.signal(signal.SIGUSR1, tell_where_it_is)
+    faulthandler.register(signal.SIGUSR2)  # also where no Python runs
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(threadName)s %(message)s"
     )

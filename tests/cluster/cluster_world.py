@@ -237,6 +237,12 @@ class ClientProcess:
 
         with suppress(AssertionError):
             wait_until(there, f"{self.name} says where its threads are", 5.0)
+        if not found:  # its main thread runs no Python
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGUSR2)
+            with suppress(AssertionError):
+                wait_until(lambda: "most recent call" in self.log()[before:], "the threads are told", 5.0)
+            found = [self.log()[before:]]
         return f"{self.name}'s threads:\n" + "\n".join(found)
 
     def told(self, what: str) -> str:
@@ -321,7 +327,9 @@ class ClientProcess:
         try:
             self.process.wait(45)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end at SIGTERM; {self.end_of_log()}") from None
+            raise AssertionError(
+                f"{self.name} did not end at SIGTERM; {self.end_of_log()}; {self.stacks()}"
+            ) from None
         assert self.states()[-1:] == ["NOT_RUNNING"], f"{self.name}: {self.states()}; {self.end_of_log()}"
         return time.monotonic() - began
 

@@ -206,6 +206,19 @@ def test_what_is_prepared_is_taken_by_the_next_start(world: World) -> None:
     holds_for(0.1, world.ends.empty, "nobody is told of what was only prepared")
 
 
+def test_tasks_that_are_followed_catch_up_and_start_as_others(world: World) -> None:
+    """What is not followed any more is not told; one that is starts, and ends, as usual."""
+    follow = world.engine.follow
+    assert follow(world.compiled, []) == frozenset()
+    wait_until(lambda: follow(world.compiled, [0, 1]) == {0, 1}, "both have caught up", 60)
+    wait_until(lambda: follow(world.compiled, [1]) == {1}, "one is left", 10)
+    running = world.engine.start(world.compiled, [0, 1], world.ends.put)
+    wait_until(lambda: running.metadata().opening is None, "its tasks run", 60)
+    assert follow(world.compiled, []) == frozenset()
+    running.stop()
+    assert world.ends.get(timeout=20).error is None
+
+
 def test_warming_up_starts_nothing(world: World) -> None:
     """This holds with and without a topic, and a pipeline then starts as usual."""
     world.engine.warm_up(None)

@@ -222,6 +222,9 @@ class FakeMembership:
             if self in self.group._members:
                 self.group._touch()
 
+    def expect_rebalance(self) -> None:
+        """All hear of it at once."""
+
     def wait_for_assignment(self, timeout_s: float) -> bool:
         """Wait for an assignment based on the user data of the last `rejoin`."""
         with self.group._changed:

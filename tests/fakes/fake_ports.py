@@ -426,8 +426,10 @@ class FakeEngine:
         compiled, started, stopped: names of pipelines, in the order of events. One that runs several times,
             with other partitions, is there as often.
         refreshed: names of tables, in the order of events; changed: how many of their rows have changed then.
+        followed: by pipeline, the partitions whose state is kept ready.
         opening: by pipeline, the tasks that do not run yet; with `progress` they do.
         compile_error, start_error: raised by the next call.
+        catches_up: clear it to have what is followed stay behind.
         gate: `start` waits for it; clear it to delay Spark.
         stop_gate: `stop` of a pipeline waits for it, and so does `assign` if it takes partitions away; clear
             it to delay closing.
@@ -445,6 +447,9 @@ class FakeEngine:
         self.closed = False
         self.dead = False
         self.warmed_up = False
+        self.followed: dict[str, frozenset[int]] = {}
+        self.catches_up = threading.Event()
+        self.catches_up.set()
         self.gate = threading.Event()
         self.gate.set()
         self.stop_gate = threading.Event()
@@ -452,7 +457,7 @@ class FakeEngine:
         self._running: list[FakePipeline] = []
         self._changed = threading.Condition()
 
-    def warm_up(self, topic: str | None) -> None:
+    def warm_up(self, topic: str | None, tasks: int = 0) -> None:
         """Nothing is cold here."""
         assert not self.closed, "the engine is closed"
         self.warmed_up = True
@@ -463,6 +468,12 @@ class FakeEngine:
 
     def forget_prepared(self) -> None:
         """Nothing is."""
+
+    def follow(self, compiled: CompiledPipeline, partitions: Collection[int]) -> frozenset[int]:
+        """They catch up once `catches_up` is set."""
+        assert not self.closed, "the engine is closed"
+        self.followed[compiled.pipeline.name] = frozenset(partitions)
+        return frozenset(partitions) if self.catches_up.is_set() else frozenset()
 
     @property
     def is_alive(self) -> bool:

@@ -95,6 +95,7 @@ class _WorldsEngine(FakeEngine):
     def __init__(self, world: FakeWorld) -> None:
         super().__init__()
         self.gate, self.stop_gate = world.gate, world.stop_gate
+        self.catches_up = world.catches_up
         self.opening = world.opening
         self.client_id = ""
         self._world = world
@@ -124,7 +125,7 @@ class FakeWorld:
         topics: the cluster; connections: its clients' connections, in the order of opening.
         log: the changelogs, in memory.
         engine: the fake of Spark, for the last client that requested one; engines counts the requests.
-        gate, stop_gate, opening: for all engines, see FakeEngine. Closing a connection also
+        gate, stop_gate, catches_up, opening: for all engines, see FakeEngine. Closing a connection also
             waits for stop_gate, so a client in which nothing is running can be delayed while it closes.
         spark_gate: a request for an engine waits for it; clear it to make Spark start slowly. spark_asked:
             set when an engine was requested.
@@ -143,6 +144,8 @@ class FakeWorld:
         self.gate, self.stop_gate = threading.Event(), threading.Event()
         self.gate.set()
         self.stop_gate.set()
+        self.catches_up = threading.Event()
+        self.catches_up.set()
         self.spark_gate = threading.Event()
         self.spark_gate.set()
         self.spark_asked = threading.Event()

@@ -208,6 +208,65 @@ def test_a_directory_that_is_not_the_tasks_own_is_wiped(world: World) -> None:
     counting.assert_exact()
 
 
+# --- standbys --------------------------------------------------------------------------------------------
+
+
+def test_a_standby_that_has_followed_begins_without_a_restore(world: World) -> None:
+    """It has what is committed, in stores on disk and in memory, and takes it over as it is."""
+    counting = world(stores=("counts", "memory"))
+    counting.send(300)
+    counting.drained(counting.folder / "first")
+    begin = counting.folder / "begin"
+    counting.arm("restoring")
+    with counting.process(str(begin)) as standby:
+        standby.wait_for("followed")
+        counting.send(30)
+        begin.touch()
+        standby.wait_for("opened")
+        wait_until(lambda: standby.lines("committed")[-1:] == ["30"], "it goes on", 30)
+        standby.kill()
+    counting.disarm()
+    counting.assert_exact()
+
+
+def test_a_standby_takes_over_from_a_task_that_is_killed(world: World) -> None:
+    """While records come in. Its directory is empty, then an old one of its own."""
+    counting = world(stores=("counts", "memory"))
+    for number, directory in enumerate(("one", "two", "one", "two")):
+        begin = counting.folder / f"begin-{number}"
+        with (
+            counting.process(pause_us=500, directory=counting.folder / f"of-{number}") as owner,
+            counting.process(str(begin), directory=counting.folder / directory) as standby,
+        ):
+            owner.wait_for("opened")
+            standby.wait_for("followed")
+            counting.send(200)
+            owner.wait_for("committed", 3)
+            owner.kill()
+            begin.touch()
+            standby.wait_for("opened")
+            counting.send(20)
+            standby.wait_for("committed", 2)
+            standby.kill()
+    counting.assert_exact()
+
+
+def test_a_standby_waits_for_a_directory_that_is_in_use(world: World) -> None:
+    """Such as that of a task that is being closed, and says so once."""
+    counting = world()
+    counting.send(70)
+    with counting.process() as owner:
+        owner.wait_for("committed")
+        verbose = ["-Dorg.apache.logging.log4j.level=INFO"]
+        with counting.process(str(counting.folder / "begin"), options=verbose) as standby:
+            wait_until(lambda: "cannot be followed yet" in standby.text(), "it waits", 60)
+            owner.kill()
+            standby.wait_for("followed")
+            assert standby.text().count("cannot be followed yet") == 1
+            standby.kill()
+    counting.assert_exact()
+
+
 def test_damage_that_is_found_while_it_runs_fails_the_task_and_the_next_one_recovers(world: World) -> None:
     """Blocks have checksums, so what is damaged is never served."""
     counting = world()

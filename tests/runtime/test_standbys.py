@@ -232,6 +232,29 @@ def test_a_standby_is_not_read_as_active_before_it_has_caught_up(member: Make, w
     )
 
 
+def test_a_task_moves_once_its_state_is_where_tasks_run(member: Make, world: FakeWorld) -> None:
+    """The view that queries read may be up to date before; until then the other client runs it."""
+    count(world, 1, *WORDS)
+    first, second = member("A"), member("B")
+    running(first)
+    world.catches_up.clear()
+    running(second)
+
+    def followed() -> frozenset[int]:
+        engine = world.engine_of("B")
+        return frozenset() if engine is None else engine.followed.get("p0", frozenset())
+
+    wait_until(followed, "it follows what is to come", SOON_S)
+    coming = followed()
+    wait_until(lambda: second._view.up_to_date(), "its view is up to date", SOON_S)
+    wait_until(lambda: second._assembly.is_warm, "its Spark is warm", SOON_S)
+    assert world.group.wait_until_quiet()
+    assert sorted(active(first)) == ["0_0", "0_1", "0_2"]
+    world.catches_up.set()
+    wait_until(lambda: active(second) == [f"0_{at}" for at in sorted(coming)], "it has moved", SOON_S)
+    wait_until(lambda: not followed(), "nothing is followed any more", SOON_S)
+
+
 def test_an_active_task_that_moves_leaves_a_standby(member: Make, world: FakeWorld) -> None:
     """Its store stays open, and follows."""
     count(world, 1, *WORDS)

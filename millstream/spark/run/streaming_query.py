@@ -30,6 +30,7 @@ __all__ = ["QueryPipeline"]
 log = logging.getLogger(__name__)
 log.addFilter(ESCAPED)
 
+_READER_SECONDS = 0.5
 _STOP_SECONDS = 5.0
 """How long stopping waits for the query to end; it takes 10 to 30 ms."""
 _SETTLE_SECONDS = 10.0
@@ -172,6 +173,13 @@ class QueryPipeline:
         except queue.Empty:
             done = False
         return done or self._ended.is_set()  # its failure is on its way to the thread that owns it
+
+    def wait_until_ready(self, timeout_s: float) -> None:
+        """Wait until it could run partitions at once, or has ended: first Spark plans its batch."""
+        deadline = time.monotonic() + timeout_s
+        while self._run is not None and not self._ended.is_set() and time.monotonic() < deadline:
+            if self._run.wait_for_reader(_READER_SECONDS):
+                return
 
     def finish(self) -> None:
         """Have its tasks commit; a batch of `to_spark()` ends soon anyway."""

@@ -28,7 +28,15 @@ from millstream.topology.nodes import (
 )
 from millstream.topology.pipeline import Pipeline, global_reads, topics_of_input
 
-__all__ = ["TaskProgress", "TaskRun", "TaskSettings", "is_up_to_date", "task_rows", "task_writer"]
+__all__ = [
+    "FollowedTasks",
+    "TaskProgress",
+    "TaskRun",
+    "TaskSettings",
+    "is_up_to_date",
+    "task_rows",
+    "task_writer",
+]
 
 _FORMAT = "io.millstream.kernel.task.TaskTable"
 _RUNS = "io.millstream.kernel.task.TaskRuns"
@@ -147,35 +155,8 @@ class TaskRun:
         self.name = name
         self._runs: Any = java_class(spark._jvm, _RUNS)
         self._list: Any = java_class(spark._jvm, "java.util.ArrayList")
-        topics, patterns = _topics_of(pipeline, application_id, settings.offset_reset)
         self._id = f"{name}-{uuid.uuid4().hex}"
-        plan = {
-            "run": self._id,
-            "application": application_id,
-            "subtopology": pipeline.subtopology,
-            "topics": topics,
-            "patterns": patterns,
-            "consumer": dict(settings.consumer),
-            "producer": dict(settings.producer),
-            "exactly_once": settings.exactly_once,
-            "commit_ms": settings.commit_ms,
-            "idle_ms": settings.idle_ms,
-            "headers": True,
-            "directory": settings.directory,
-            "stores": [asdict(store) for store in stores],
-            "tables": _tables_of(pipeline),
-            "outputs": _outputs_of(pipeline, application_id),
-            "internal": _repartitions_in(pipeline.outputs, application_id),
-            "purged": _repartitions_in(pipeline.inputs, application_id),
-            "purge_ms": settings.purge_ms,
-            "buffered": settings.buffered,
-            "timeout_ms": settings.timeout_ms,
-            "globals": _globals_of(pipeline, application_id),
-            "global_consumer": dict(settings.global_consumer),
-            "reads_lost_anew": settings.reads_lost_anew,
-            "resets": _resets_of(pipeline, application_id, settings.offset_reset),
-            "sink": dict(sink),
-        }
+        plan = _plan(self._id, application_id, pipeline, settings, stores) | {"sink": dict(sink)}
         extractors = self._list()
         for each in times:
             extractors.add(each)
@@ -183,7 +164,7 @@ class TaskRun:
         for topic, program in fillings.items():
             filling.put(topic, program)
         begun = self._runs.begin(
-            name, json.dumps(plan), extractors, filling, self._listed(partitions), spares
+            name, json.dumps(plan), extractors, filling, _listed(self._list, partitions), spares
         )
         self.tasks = int(begun)
 
@@ -193,13 +174,11 @@ class TaskRun:
         Returns:
             Whether tasks of others have committed and are closed.
         """
-        return bool(self._runs.assign(self._id, self._listed(partitions), int(patience_s * 1000)))
+        return bool(self._runs.assign(self._id, _listed(self._list, partitions), int(patience_s * 1000)))
 
-    def _listed(self, partitions: Collection[int]) -> Any:
-        found = self._list()
-        for each in sorted(partitions):
-            found.add(each)
-        return found
+    def wait_for_reader(self, patience_s: float) -> bool:
+        """Wait until a task of Spark waits for a partition to come; whether one does."""
+        return bool(self._runs.awaitReader(self._id, int(patience_s * 1000)))
 
     def end(self, patience_s: float) -> bool:
         """Have everything that was read committed, and nothing more read; the query must still be stopped.
@@ -246,6 +225,76 @@ class TaskRun:
         """The offsets committed, and those reached, as Spark writes them."""
         start, end = self._runs.unfinished(self._id)
         return str(start), str(end)
+
+
+class FollowedTasks:
+    """Tasks of a pipeline that other clients run, and whose state is kept ready in Spark's process, so that
+    they can begin here at once (kernel: Standbys.java)."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        application_id: str,
+        pipeline: Pipeline,
+        settings: TaskSettings,
+        stores: Sequence[TaskStore],
+    ) -> None:
+        self._runs: Any = java_class(spark._jvm, _RUNS)
+        self._list: Any = java_class(spark._jvm, "java.util.ArrayList")
+        self._id = f"{name}-standbys"
+        self._plan = json.dumps(_plan(self._id, application_id, pipeline, settings, stores))
+
+    def follow(self, partitions: Collection[int]) -> frozenset[int]:
+        """Which tasks, from now on.
+
+        Returns:
+            Those that have had all that their changelogs had when they were opened.
+        """
+        return frozenset(json.loads(self._runs.follow(self._plan, _listed(self._list, partitions))))
+
+    def close(self) -> None:
+        self._runs.leave(self._id)
+
+
+def _plan(
+    run: str, application_id: str, pipeline: Pipeline, settings: TaskSettings, stores: Sequence[TaskStore]
+) -> dict[str, Any]:
+    """What tasks read, keep and write, as the kernel takes it (TaskPlan.of)."""
+    topics, patterns = _topics_of(pipeline, application_id, settings.offset_reset)
+    return {
+        "run": run,
+        "application": application_id,
+        "subtopology": pipeline.subtopology,
+        "topics": topics,
+        "patterns": patterns,
+        "consumer": dict(settings.consumer),
+        "producer": dict(settings.producer),
+        "exactly_once": settings.exactly_once,
+        "commit_ms": settings.commit_ms,
+        "idle_ms": settings.idle_ms,
+        "headers": True,
+        "directory": settings.directory,
+        "stores": [asdict(store) for store in stores],
+        "tables": _tables_of(pipeline),
+        "outputs": _outputs_of(pipeline, application_id),
+        "internal": _repartitions_in(pipeline.outputs, application_id),
+        "purged": _repartitions_in(pipeline.inputs, application_id),
+        "purge_ms": settings.purge_ms,
+        "buffered": settings.buffered,
+        "timeout_ms": settings.timeout_ms,
+        "globals": _globals_of(pipeline, application_id),
+        "global_consumer": dict(settings.global_consumer),
+        "reads_lost_anew": settings.reads_lost_anew,
+        "resets": _resets_of(pipeline, application_id, settings.offset_reset),
+    }
+
+
+def _listed(java_list: Any, partitions: Collection[int]) -> Any:
+    found = java_list()
+    for each in sorted(partitions):
+        found.add(each)
+    return found
 
 
 def _by_partition(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:

@@ -136,13 +136,21 @@ final class State implements AutoCloseable {
 
     /** Throws away what is on disk, and begins anew. */
     void wipe(String why) {
-        closeDatabase();
-        directory.wipe(why);
         parts.forEach(part -> {
             part.position = 0;
             part.time = 0;
+            part.kept = part.kept == null ? null : newMap();
         });
-        openAgain();
+        if (directory != null) {
+            closeDatabase();
+            directory.wipe(why);
+            openAgain();
+        }
+    }
+
+    /** Null if all stores are in memory. */
+    TaskDirectory directory() {
+        return directory;
     }
 
     private static TreeMap<byte[], byte[]> newMap() {
@@ -593,6 +601,11 @@ final class State implements AutoCloseable {
         return System.currentTimeMillis() - parts.get(store).time;
     }
 
+    /** A store has all that is committed in its changelog now. */
+    void isCurrent(int store) {
+        parts.get(store).time = System.currentTimeMillis();
+    }
+
     /** Everything up to these offsets of the changelogs is committed: keep it. */
     void committed(long[] next) {
         try (WriteBatch batch = new WriteBatch()) {
@@ -708,11 +721,7 @@ final class State implements AutoCloseable {
         List.copyOf(cursors).forEach(Cursor::close);
         closeDatabase();
         if (directory != null) {
-            try {
-                directory.close();
-            } catch (IOException error) {
-                throw new UncheckedIOException(error);
-            }
+            directory.close();
         }
     }
 

@@ -5,7 +5,6 @@ import io.millstream.kernel.sink.Delivery;
 import io.millstream.kernel.sink.RecordRefusedException;
 import io.millstream.kernel.sink.Rows;
 import io.millstream.kernel.sink.Sender;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -17,10 +16,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.consumer.Consumer;
-import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.Callback;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -30,7 +27,6 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
-import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -124,14 +120,10 @@ final class Task extends RunningTask {
             producer = plan.isExactlyOnce() ? committer : opened(producer(null));
             sources = sources(now);
             boolean hasVersions;
-            try (Consumer<byte[], byte[]> reader = consumer(true)) {
+            try (Consumer<byte[], byte[]> reader = Consumers.of(plan, true)) {
                 calls.retried("read committed offsets", () -> readCommitted(reader));
                 notes = OffsetNotes.read(metadata());
-                TaskDirectory directory = directory();
-                checkTopics(now, directory);
-                claim(directory, now);
-                state = opened(new State(plan.stores(), directory));
-                opened.remove(directory); // the state closes it
+                openState(now);
                 Memory.taskOpened();
                 opened.add(0, Memory::taskClosed);
                 restore = new Restore(plan, partition, watch, state, reader, committed);
@@ -144,7 +136,7 @@ final class Task extends RunningTask {
             begin(now);
             if (ends != null) {
                 // What is aborted was read at least once, but is in no changelog.
-                Consumer<byte[], byte[]> reader = consumer(plan.isExactlyOnce() || hasVersions);
+                Consumer<byte[], byte[]> reader = Consumers.of(plan, plan.isExactlyOnce() || hasVersions);
                 replay = opened(new Replay(name, reader, ends, Times.clock(plan.times())));
                 calls.retried("find the beginnings of its tables", replay::begin);
             }
@@ -156,6 +148,29 @@ final class Task extends RunningTask {
             close();
             throw error;
         }
+    }
+
+    /** Its state as a standby has left it, or as it is on the disk. */
+    @SuppressWarnings("resource") // it is in `opened`
+    private void openState(Topics now) {
+        State kept = Standbys.take(plan, partition, now);
+        if (kept != null) {
+            opened(kept);
+            checkTopics(now, kept.directory());
+            if (kept.directory() == null || kept.directory().fits(plan, now)) {
+                claim(kept.directory(), now);
+                LOG.info("task {}: its state is that of its standby here", name);
+                state = kept;
+                return;
+            }
+            opened.remove(kept);
+            kept.close();
+        }
+        TaskDirectory directory = directory();
+        checkTopics(now, directory);
+        claim(directory, now);
+        state = opened(new State(plan.stores(), directory));
+        opened.remove(directory); // the state closes it
     }
 
     /** The ends of the changelogs of stores with versions that come from these. */
@@ -207,9 +222,7 @@ final class Task extends RunningTask {
     /** Where stores are kept; null if none is on disk. It is taken, and nothing in it is changed. */
     @SuppressWarnings("resource") // it is in `opened`
     private TaskDirectory directory() {
-        return plan.stores().stream().allMatch(TaskPlan.Store::isInMemory)
-                ? null
-                : opened(TaskDirectory.of(plan, Path.of(plan.directory(), name)));
+        return plan.isOnDisk() ? opened(TaskDirectory.of(plan, plan.directory(partition))) : null;
     }
 
     private void claim(TaskDirectory directory, Topics now) {
@@ -248,22 +261,11 @@ final class Task extends RunningTask {
     @SuppressWarnings("resource") // it is in `opened`
     private void begin(Topics now) {
         notes.know(now.ids());
-        reading = new Sources(plan, name, sources, notes.times, opened(consumer(plan.isExactlyOnce())), this::checkIds);
+        reading = new Sources(plan, name, sources, notes.times, opened(Consumers.of(plan, plan.isExactlyOnce())), this::checkIds);
         checkOffsets();
         reading.begin(committed, anew);
         figures.begun(reading.positions());
         heads = reading.heads();
-    }
-
-    private Consumer<byte[], byte[]> consumer(boolean isCommitted) {
-        return new KafkaConsumer<>(consumerSettings(isCommitted)) {
-            /** Otherwise it waits for the answer to its last fetch. */
-            @Override
-            @SuppressWarnings("super")
-            public void close() {
-                close(Duration.ZERO);
-            }
-        };
     }
 
     private void checkIds() {
@@ -300,21 +302,21 @@ final class Task extends RunningTask {
         return plan.application() + "-" + plan.subtopology() + "-" + partition;
     }
 
-    private Map<String, Object> consumerSettings(boolean isCommitted) {
-        Map<String, Object> settings = new HashMap<>(plan.consumer());
-        settings.put(ConsumerConfig.GROUP_ID_CONFIG, plan.application());
-        settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false");
-        settings.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
-        settings.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
-        settings.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false");
-        settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none"); // there is a policy for each topic
-        if (isCommitted) {
-            settings.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
+    /** Loads the classes of the clients that tasks have. */
+    static void rehearse(TaskPlan plan) {
+        try (Consumer<byte[], byte[]> consumer = Consumers.of(plan, true)) {
+            plan.topics().keySet().stream().limit(1).forEach(consumer::partitionsFor);
         }
-        return settings;
+        try (Producer<byte[], byte[]> producer = producer(plan, null)) {
+            plan.topics().keySet().stream().limit(1).forEach(producer::partitionsFor);
+        }
     }
 
     private Producer<byte[], byte[]> producer(String transactionalId) {
+        return producer(plan, transactionalId);
+    }
+
+    private static Producer<byte[], byte[]> producer(TaskPlan plan, String transactionalId) {
         Map<String, Object> settings = new HashMap<>(plan.producer());
         settings.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
         settings.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
@@ -608,9 +610,11 @@ final class Task extends RunningTask {
             calls.fail(error);
             calls.check();
         }
-        lastCommit = System.nanoTime();
-        working = lastCommit;
-        figures.took("commit", lastCommit - begun);
+        working = System.nanoTime();
+        if (records > 0) { // of the first record the result is to be seen at once
+            lastCommit = working;
+        }
+        figures.took("commit", working - begun);
         isDirty = false;
         isHurried = false;
     }

@@ -134,6 +134,21 @@ final class TaskDirectory implements AutoCloseable {
         return id == null ? null : Uuid.fromString(id.asText());
     }
 
+    /** The ids that topics had when the directory was written. */
+    Map<String, Uuid> ids() {
+        Map<String, Uuid> ids = new TreeMap<>();
+        if (found != null) {
+            found.path("topics").properties().forEach(each -> ids.put(
+                    each.getKey(), Uuid.fromString(each.getValue().asText())));
+        }
+        return ids;
+    }
+
+    /** Whether {@link #claim} would keep what it has. */
+    boolean fits(TaskPlan plan, Topics topics) {
+        return difference(wanted(plan.application(), plan.stores(), topics)) == null;
+    }
+
     /** Whether its content is of this application and cluster. */
     boolean isOf(TaskPlan plan, Topics topics) {
         return found != null
@@ -227,8 +242,12 @@ final class TaskDirectory implements AutoCloseable {
     }
 
     @Override
-    public void close() throws IOException {
-        lock.close();
-        channel.close();
+    public void close() {
+        try {
+            lock.close();
+            channel.close();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
     }
 }

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import io.millstream.kernel.python.Program;
 import io.millstream.kernel.sink.Options;
 import java.io.Serializable;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -110,6 +111,11 @@ public record TaskPlan(
 
         boolean isLogged() {
             return !changelog.isEmpty();
+        }
+
+        /** Whether its changelog has all that it has. */
+        boolean isRestored() {
+            return isLogged() && !isDerived;
         }
 
         /** Whether its entries have no parts, because their values say them. */
@@ -285,6 +291,25 @@ public record TaskPlan(
     /** How many tasks its topics make, of all clients. */
     int count() {
         return topics.values().stream().mapToInt(Integer::intValue).max().orElse(0);
+    }
+
+    /** What its stores are logged to. */
+    List<String> changelogs() {
+        return stores.stream()
+                .filter(Store::isLogged)
+                .map(Store::changelog)
+                .distinct()
+                .toList();
+    }
+
+    /** Whether any of its stores is kept on disk. */
+    boolean isOnDisk() {
+        return !stores.stream().allMatch(Store::isInMemory);
+    }
+
+    /** Where a task's state is kept between runs. */
+    Path directory(int partition) {
+        return Path.of(directory, name(partition));
     }
 
     /** The name of a task, as Kafka Streams writes it. */

@@ -52,6 +52,9 @@ public final class TaskRuns {
             Endpoint.open();
         }
         PLANS.put(name, counted);
+        if (partitions.isEmpty() && !counted.isInMemory()) {
+            tasks.beReady(counted);
+        }
         return counted.existing(partitions).size();
     }
 
@@ -108,6 +111,30 @@ public final class TaskRuns {
                 .findAny()
                 .orElse(null);
         return tasks == null || plan == null || tasks.assign(plan.existing(partitions), patienceMs);
+    }
+
+    /** Waits until a query that was begun without partitions could take some at once; whether it can. */
+    public static boolean awaitReader(String run, long patienceMs) throws InterruptedException {
+        Tasks tasks = Tasks.here(run);
+        return tasks != null && tasks.awaitReader(patienceMs);
+    }
+
+    /**
+     * Keeps the state of tasks that other clients run, so that they can begin here at once.
+     *
+     * @param plan as {@link TaskPlan#of} takes it; its run is their name
+     * @param partitions which tasks, from now on
+     * @return those of them that have had all that their changelogs had when they were opened, as JSON
+     */
+    public static String follow(String plan, List<Integer> partitions) {
+        TaskPlan made = TaskPlan.of(plan);
+        Standbys.follow(made, partitions);
+        return Standbys.caughtUp(made.run()).toString();
+    }
+
+    /** Does so no more. */
+    public static void leave(String run) {
+        Standbys.close(run);
     }
 
     /** Have everything that was read committed soon. */

@@ -21,6 +21,8 @@ import java.util.function.Function;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.TaskContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * The tasks of a run in one JVM: what stays open between two batches of a query. In the driver's also what it wants
@@ -28,6 +30,7 @@ import org.apache.spark.TaskContext;
  */
 @SuppressWarnings("resource") // tasks are closed when their run ends
 public final class Tasks {
+    private static final Logger LOG = LoggerFactory.getLogger(Tasks.class);
     private static final Map<String, Tasks> RUNS = new ConcurrentHashMap<>();
     /** Names of runs that are over: a late task must not begin one anew. */
     private static final Deque<String> OVER = new ArrayDeque<>();
@@ -58,6 +61,8 @@ public final class Tasks {
     private final Set<Integer> bound = new TreeSet<>();
 
     private int free;
+    /** How many of these wait; likewise. */
+    private int waiting;
     /** How many readers wait for partitions that come, in batches that last; the driver's. */
     volatile int spares;
 
@@ -340,6 +345,8 @@ public final class Tasks {
     int claim(int ofBatch, long patienceMs) {
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
         synchronized (idle) {
+            waiting++;
+            idle.notifyAll();
             while (!isOver && !isEnding && ofBatch > lot.ended()) {
                 for (int each : lot.partitions()) {
                     if (!bound.contains(each) && !isHeld(each)) {
@@ -360,6 +367,21 @@ public final class Tasks {
                 }
             }
             return TaskReader.SPARE;
+        }
+    }
+
+    /** Waits until a reader waits for a partition to come: before, Spark plans its batch. Whether one does. */
+    boolean awaitReader(long patienceMs) throws InterruptedException {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
+        synchronized (idle) {
+            while (waiting == 0 && !isOver) {
+                long left = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
+                if (left <= 0) {
+                    return false;
+                }
+                idle.wait(left);
+            }
+            return waiting > 0;
         }
     }
 
@@ -449,6 +471,22 @@ public final class Tasks {
             }
             return watch;
         }
+    }
+
+    /** Opens what the tasks to come need, on a thread of its own: the first one would take half a second longer. */
+    void beReady(TaskPlan plan) {
+        Runnable all = () -> {
+            try {
+                watch(plan).topics();
+                globals(plan);
+                Task.rehearse(plan);
+            } catch (RuntimeException error) { // the first task meets the same
+                LOG.debug("what tasks of {} need is not ready", plan.application(), error);
+            }
+        };
+        Thread thread = new Thread(all, "millstream-ready-" + plan.application() + "-" + plan.subtopology());
+        thread.setDaemon(true);
+        thread.start();
     }
 
     private void open(RunningTask task) {

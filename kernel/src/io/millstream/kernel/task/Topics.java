@@ -42,7 +42,7 @@ record Topics(String cluster, Map<String, Uuid> ids, Map<String, Integer> partit
     /** All topics that tasks of this plan read or write. */
     static Set<String> names(TaskPlan plan) {
         Set<String> names = new LinkedHashSet<>(plan.topics().keySet());
-        plan.stores().stream().filter(TaskPlan.Store::isLogged).forEach(store -> names.add(store.changelog()));
+        names.addAll(plan.changelogs());
         names.addAll(plan.outputs());
         return names;
     }
@@ -81,12 +81,21 @@ record Topics(String cluster, Map<String, Uuid> ids, Map<String, Integer> partit
      * last transaction, to which the committed offsets belong, need not be seen in each topic yet.
      */
     static Map<TopicPartition, Long> ends(Collection<TopicPartition> changelogs, Admin admin) {
+        return offsets(changelogs, OffsetSpec.latest(), admin);
+    }
+
+    /** The first offsets that there are. */
+    static Map<TopicPartition, Long> begins(Collection<TopicPartition> changelogs, Admin admin) {
+        return offsets(changelogs, OffsetSpec.earliest(), admin);
+    }
+
+    private static Map<TopicPartition, Long> offsets(Collection<TopicPartition> all, OffsetSpec spec, Admin admin) {
         Map<TopicPartition, OffsetSpec> asked = new HashMap<>();
-        changelogs.forEach(each -> asked.put(each, OffsetSpec.latest()));
+        all.forEach(each -> asked.put(each, spec));
         ListOffsetsResult found = admin.listOffsets(asked, new ListOffsetsOptions(IsolationLevel.READ_UNCOMMITTED));
-        Map<TopicPartition, Long> ends = new HashMap<>();
-        changelogs.forEach(each -> ends.put(each, answer(found.partitionResult(each)).offset()));
-        return ends;
+        Map<TopicPartition, Long> offsets = new HashMap<>();
+        all.forEach(each -> offsets.put(each, answer(found.partitionResult(each)).offset()));
+        return offsets;
     }
 
     private static <T> T answer(KafkaFuture<T> future) {

@@ -17,10 +17,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Runs a task as Spark would, without Spark. Arguments: a file with the plan, the number of the partition, what it
  * does, the output topic, nanoseconds to pass between two records, and `drain` if it ends at the end of its sources
- * as they are now. What it does: `count` writes how many records of a key there were, as it has counted them in
+ * as they are now, or a file: it is a standby until there is that file. What it does: `count` writes how many records of a key there were, as it has counted them in
  * store 0, and remembers it in every other store; `map` writes the value.
  *
- * <p>Its lines: `opened`, the clock of operator 1 and the stream time; `committed` and how many records; at the end
+ * <p>Its lines: `followed`, when a standby has caught up; `opened`, the clock of operator 1 and the stream time; `committed` and how many records; at the end
  * `ended`, and for each entry `entry`, the store,
  * the key and the value; or `failed`, the class of the error, and what it says. {@code transaction} as the only thing
  * to do prints the state of a transactional.id.
@@ -43,6 +43,9 @@ public final class TaskMain {
         }
         int partition = Integer.parseInt(arguments[1]);
         boolean isDraining = arguments.length > 5 && arguments[5].equals("drain");
+        if (arguments.length > 5 && !isDraining) {
+            follow(plan, partition, Path.of(arguments[5]));
+        }
         try (Watch watch = new Watch(plan);
                 Task task = new Task(plan, partition, watch)) {
             run(task, arguments[2], arguments[3], Long.parseLong(arguments[4]), isDraining);
@@ -54,6 +57,17 @@ public final class TaskMain {
             Runtime.getRuntime().halt(3);
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    private static void follow(TaskPlan plan, int partition, Path until) {
+        Standbys.follow(plan, List.of(partition));
+        while (!Standbys.caughtUp(plan.run()).contains(partition)) {
+            LockSupport.parkNanos(1_000_000);
+        }
+        say("followed");
+        while (!Files.exists(until)) {
+            LockSupport.parkNanos(1_000_000);
+        }
     }
 
     private static void run(Task task, String what, String output, long pauseNs, boolean isDraining)

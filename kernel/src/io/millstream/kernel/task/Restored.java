@@ -30,7 +30,8 @@ final class Restored {
      * @param end the next one
      * @param deletionsKeptMs for how long a topic keeps deletions
      */
-    String misplaced(int store, TopicPartition changelog, long begin, long end, ToLongFunction<String> deletionsKeptMs) {
+    String misplaced(
+            int store, TopicPartition changelog, long begin, long end, ToLongFunction<String> deletionsKeptMs) {
         long position = state.position(store);
         String name = plan.stores().get(store).name();
         if (position > end || position > 0 && position < begin) {

@@ -25,8 +25,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The states of tasks that other clients run: kept as they are committed, from their changelogs, so that such a task can
- * begin here without a restore. One thread for each plan. Source: DefaultStateUpdater.
+ * The states of tasks that other clients run: kept as they are committed, from their changelogs, so that such a task
+ * can begin here without a restore. One thread for each plan. Source: DefaultStateUpdater.
  *
  * <p>A task that begins takes its state as it is, open. One that is not wanted any more stays open for a while, because
  * it is often about to begin.

@@ -261,7 +261,8 @@ final class Task extends RunningTask {
     @SuppressWarnings("resource") // it is in `opened`
     private void begin(Topics now) {
         notes.know(now.ids());
-        reading = new Sources(plan, name, sources, notes.times, opened(Consumers.of(plan, plan.isExactlyOnce())), this::checkIds);
+        Consumer<byte[], byte[]> reader = opened(Consumers.of(plan, plan.isExactlyOnce()));
+        reading = new Sources(plan, name, sources, notes.times, reader, this::checkIds);
         checkOffsets();
         reading.begin(committed, anew);
         figures.begun(reading.positions());

@@ -17,13 +17,14 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Runs a task as Spark would, without Spark. Arguments: a file with the plan, the number of the partition, what it
  * does, the output topic, nanoseconds to pass between two records, and `drain` if it ends at the end of its sources
- * as they are now, or a file: it is a standby until there is that file. What it does: `count` writes how many records of a key there were, as it has counted them in
- * store 0, and remembers it in every other store; `map` writes the value.
+ * as they are now, or a file: it is a standby until there is that file. What it does: `count` writes how many records
+ * of a key there were, as it has counted them in store 0, and remembers it in every other store; `map` writes the
+ * value.
  *
- * <p>Its lines: `followed`, when a standby has caught up; `opened`, the clock of operator 1 and the stream time; `committed` and how many records; at the end
- * `ended`, and for each entry `entry`, the store,
- * the key and the value; or `failed`, the class of the error, and what it says. {@code transaction} as the only thing
- * to do prints the state of a transactional.id.
+ * <p>Its lines: `followed`, when a standby has caught up; `opened`, the clock of operator 1 and the stream time;
+ * `committed` and how many records; at the end `ended`, and for each entry `entry`, the store, the key and the value;
+ * or `failed`, the class of the error, and what it says. {@code transaction} as the only thing to do prints the state
+ * of a transactional.id.
  */
 public final class TaskMain {
     private static final Rows OUTPUT = new Rows(0, 0);

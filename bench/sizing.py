@@ -11,7 +11,7 @@ from bench.figures import Table, median
 from bench.page import markdown
 from bench.workloads import WORKLOADS
 
-__all__ = ["Costs", "Need", "costs", "need", "page"]
+__all__ = ["Costs", "Need", "costs", "need", "page", "pod"]
 
 _SPARE = 0.6
 """The fraction of the cores that should be busy. The rest is for peaks, hand-overs and restores."""
@@ -49,6 +49,10 @@ _NEEDS = """\
 The memory in this table is without state. The number of results for each record was measured at full load,
 where caches merge the many updates of a key between two commits. With less traffic there are more results, up
 to one for each record and window."""
+_POD_CORES, _POD_GB = 2, 2.0
+_POD = f"""\
+The state is what is left of the memory, by the formulas above. The pod has two cores at {_SPARE:.0%} for the
+client and its Java process; brokers run elsewhere."""
 _GROWTH = """\
 `make bench ARGS=scale` sends 50 records a second through a count and varies one thing at a time. It measures
 how old a result is when it can be read, and how many cores are busy. Where these figures are flat, the
@@ -117,6 +121,14 @@ def need(cost: Costs, rate: float, *, record_bytes: int = 100, state_gb: float =
     )
 
 
+def pod(cost: Costs) -> tuple[float, int, float]:
+    """What a pod of 2 cores and 2 GB carries: records a second; how many pods a million of them need; and the
+    state in GB that fits into its memory."""
+    rate = _POD_CORES * _SPARE / cost.cpu_s * 1e6
+    state_gb = max(0.0, _POD_GB - cost.memory_mb / 1000) / (2 * _CACHED)
+    return rate, ceil(round(1e6 / rate, 6)), state_gb if cost.stateful else 0.0
+
+
 def page(facts: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole page."""
     measured = costs(parts.get("throughput", {}).get("data", {}))
@@ -154,6 +166,14 @@ def page(facts: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> st
             ("job", "cores", "partitions", "memory, GB", "in, Mbit/s", "out, Mbit/s"),
             tuple(need_rows),
         ),
+        Table(
+            "pods",
+            ("job", "records a second", "state, GB", "pods for a million records a second"),
+            tuple(
+                (WORKLOADS[name].title, f"{rate:,.0f}", f"{state_gb:.0f}" if state_gb else "-", f"{pods}")
+                for name, (rate, pods, state_gb) in ((each, pod(cost)) for each, cost in measured.items())
+            ),
+        ),
     )
     whole = [
         "# What a load needs",
@@ -166,6 +186,9 @@ def page(facts: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> st
         "## One million records a second, of 100 bytes each",
         markdown(tables[1]),
         _NEEDS,
+        f"## What a pod of {_POD_CORES} cores and {_POD_GB:.0f} GB carries",
+        markdown(tables[2]),
+        _POD,
         *_scaled(parts.get("scale", {}).get("data", {})),
     ]
     return "\n\n".join(whole).rstrip() + "\n"

@@ -53,8 +53,10 @@ def rehearse(
 
 
 def visit_executors(spark: SparkSession, slots: int) -> None:
-    """Run a job on each slot of a cluster: so its executors have the kernel and its libraries, and some of Spark's
-    code, before tasks come. A failure is only logged."""
+    """Run a job on each slot of a cluster, so that its executors have the kernel before tasks come.
+
+    A failure is only logged.
+    """
     try:
         spark.range(0, slots, 1, slots).selectExpr("max(hash(id))").collect()
     except (PySparkException, Py4JError) as error:

@@ -12,8 +12,9 @@ values of the output topic, have to equal what was written; and no client may ha
 
 `--exactly-once` runs four programs instead, with processing.guarantee=exactly_once_v2: a map, a count, a
 windowed count, and a chain of two pipelines (proof.py). Then readers of committed records have to find each
-record once and no update twice, and outputs, changelogs and stores have to equal an independent count. Two
-more faults come: kill -9 of Python workers, and the pipelines' owner is closed, so that others take over.
+record once and no update twice, and outputs, changelogs and stores have to equal an independent count. Three
+more faults come: kill -9 of Python workers, the pipelines' owner is closed, so that others take over, and the
+network is cut off, or holds everything up, for a while.
 
 `--finally` then does what no client can make good by itself: it deletes the source, the changelog or the
 output (with `--again`, and creates it anew). The handler of every client that needs it must hear its name.
@@ -43,6 +44,7 @@ import psutil
 from cluster_world import Asked, ClientProcess, Cluster
 from kafka import KafkaProducer
 from proof import Proof
+from proxy import Proxy
 from waiting import wait_until
 
 from millstream.broker import EmbeddedKafka
@@ -51,7 +53,7 @@ from millstream.polling import looks, pause
 POISON = "poison"
 WORDS = [f"w{number}" for number in range(60)]
 FAULTS = ("poison", "kill", "freeze", "broker", "jvm", "term", "clock")
-MORE_FAULTS = ("worker", "handover")
+MORE_FAULTS = ("worker", "handover", "network")
 """Further ones, for exactly once."""
 LAST = ("source", "changelog", "output")
 """The topics that `--finally` takes away."""
@@ -191,8 +193,10 @@ class Chaos:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
+        self._proxy = Proxy(self._port)
+        self._heal_at: float | None = None
         self._broker = self._started_broker()
-        self._cluster = Cluster(self._broker, directory)
+        self._cluster = Cluster(self._broker, directory, f"127.0.0.1:{self._proxy.port}")
         self._flag = directory / "poison"
         self._flag.write_text("")
         self._later: list[tuple[float, ClientProcess, str]] = []
@@ -213,6 +217,7 @@ class Chaos:
         finally:
             self._cluster.close()
             self._broker.close()
+            self._proxy.close()
             logger.setLevel(level)
         return self._report
 
@@ -328,6 +333,14 @@ class Chaos:
                     with suppress(psutil.NoSuchProcess):
                         worker.kill()
                 return f"kill -9 of {len(workers)} Python workers"
+            case "network":
+                cut, wait_s = fault.value > 0.5, 0.5 + fault.value * 6
+                if cut:
+                    self._proxy.cut(refuse=True)
+                else:
+                    self._proxy.hold()
+                self._heal_at = time.monotonic() + wait_s
+                return f"the network {'is cut off' if cut else 'holds everything up'} for {wait_s:.1f} s"
             case "handover":
                 working = [each for each in self._up() if each.has_jvm() and self._runs_pipelines(each)]
                 client, wait_s = working[0] if working else self._one(fault), fault.value * 5
@@ -389,6 +402,9 @@ class Chaos:
 
     def _do_what_is_due(self, began: float, *, all_of_it: bool = False) -> None:
         now = time.monotonic()
+        if self._heal_at is not None and (all_of_it or self._heal_at <= now):
+            self._heal_at = None
+            self._proxy.heal()
         for due in [each for each in self._later if all_of_it or each[0] <= now]:
             self._later.remove(due)
             _, client, what = due
@@ -400,7 +416,8 @@ class Chaos:
                 self._cluster.again(client)
 
     def _started_broker(self) -> EmbeddedKafka:
-        return EmbeddedKafka(self._directory / "kafka", port=self._port).start()
+        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._proxy.port}"}
+        return EmbeddedKafka(self._directory / "kafka", port=self._port, settings=advertised).start()
 
     # --- the end -----------------------------------------------------------------------------------------
 

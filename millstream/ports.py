@@ -373,10 +373,10 @@ class Membership(Protocol):
         Never lost: if a join is already in progress, another follows it.
         """
 
-    def expect_rebalance(self) -> None:
+    def expect_rebalance(self, generation: int) -> None:
         """Another member is about to rejoin, to report released tasks: hear of it soon.
 
-        Returns at once; holds until the next assignment.
+        Returns at once; holds until the assignment after that of this generation.
         """
 
     def wait_for_assignment(self, timeout_s: float) -> bool:

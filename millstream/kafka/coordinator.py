@@ -228,9 +228,9 @@ class GroupClient:
         """Join again, whatever the group's state."""
         self._soon(self._ask_to_rejoin)
 
-    def expect_rebalance(self) -> None:
-        """Send heartbeats often until the next assignment."""
-        self._soon(self._ask_often)
+    def expect_rebalance(self, generation: int) -> None:
+        """Send heartbeats often until the assignment after this one."""
+        self._soon(self._ask_often, generation)
 
     def reconnect(self) -> None:
         """Drop the connection to the coordinator, with its pending requests."""
@@ -379,8 +379,10 @@ class GroupClient:
     async def _ask_to_rejoin(self) -> None:
         self._coordinator.request_rejoin()
 
-    async def _ask_often(self) -> None:
-        self._coordinator.beat_every(_OFTEN_MS)
+    async def _ask_often(self, generation: int) -> None:
+        now = self._coordinator.generation_if_stable()
+        if now is not None and now.generation_id == generation:
+            self._coordinator.beat_every(_OFTEN_MS)
 
     async def _drop_connection(self) -> None:
         node = self._coordinator.coordinator_id

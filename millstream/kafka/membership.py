@@ -194,12 +194,12 @@ class KafkaMembership:
         if client is not None:
             client.rejoin()
 
-    def expect_rebalance(self) -> None:
+    def expect_rebalance(self, generation: int) -> None:
         """Send heartbeats often until the next assignment: their answers tell of a rebalance."""
         with self._changed:
             client = None if self._over else self._client
         if client is not None:
-            client.expect_rebalance()
+            client.expect_rebalance(generation)
 
     def wait_for_assignment(self, timeout_s: float) -> bool:
         """Wait until an assignment has come that was made with the user data of the last `rejoin`."""

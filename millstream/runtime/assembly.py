@@ -478,7 +478,8 @@ class Assembly:
         """Keep the state of these tasks, which other clients run, where it is needed once they run here.
         Returns at once."""
         if self._standbys is not None:
-            self._standbys.follow(tasks)
+            queries = {pipeline.name for pipeline in self._topology.queries}
+            self._standbys.follow([task for task in tasks if task.pipeline in queries])
 
     def caught_up(self) -> frozenset[TaskId]:
         """Those of them that could begin here without much to restore."""

@@ -167,7 +167,7 @@ class Pipelines:
         """
         with self._changed:
             engine, compiled = self._engine, self._compiled
-        if engine is None or compiled is None or self._closing.is_set():
+        if engine is None or compiled is None or self._closing.is_set() or not engine.is_alive:
             return None
         found: set[TaskId] = set()
         for name, each in compiled.items():
@@ -178,7 +178,8 @@ class Pipelines:
     @property
     def is_warm(self) -> bool:
         """Whether Spark runs, everything is compiled, and a query has run."""
-        return self._compiled is not None and self._warmed_up
+        engine = self._engine
+        return self._compiled is not None and self._warmed_up and engine is not None and engine.is_alive
 
     def interrupt(self) -> None:
         """The client closes, so no one waits for Spark any longer. Returns at once; thread-safe."""

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 
-from millstream.errors import StreamsException
 from millstream.model import TaskId
 
 __all__ = ["StandbyTasks"]
@@ -72,7 +71,6 @@ class StandbyTasks:
 
     def _run(self) -> None:
         look_s: float | None = None
-        again_s: float | None
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._news or self._closing, look_s)
@@ -80,15 +78,19 @@ class StandbyTasks:
                     return
                 self._news = False
                 wanted = self._wanted
-            again_s = None
             try:
                 found = self._follow(wanted)
-            except StreamsException as error:
-                log.info("%s; it is tried again in %g s", error, _AGAIN_S)
-                found, again_s = None, _AGAIN_S
+            except (
+                Exception
+            ) as error:  # such as a JVM that is gone: nothing depends on it, and a new one comes
+                log.info("standbys: %r; it is tried again in %g s", error, _AGAIN_S)
+                found = None
             with self._changed:
                 has_more = found is not None and not found <= self._caught_up
                 self._caught_up = (found or frozenset()) & self._wanted
             if has_more:
                 self._on_caught_up()
-            look_s = again_s if found is None or found >= wanted else _LOOK_S
+            # Once more also if all have: what has caught up may be opened anew.
+            look_s = (
+                None if not wanted else _LOOK_S if found is not None and not found >= wanted else _AGAIN_S
+            )

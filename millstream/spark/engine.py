@@ -157,6 +157,7 @@ class SparkEngine:
             self._session.close()
             raise
         self._executors = Executors(self.spark)
+        self._in_executors = is_cluster(str(self.spark.sparkContext.master))
         self._silence_s = self._patience_ms / 1000
         self._watch_s = min(_WATCH_SECONDS, self._silence_s / 4)
         self._watched_at = time.monotonic()
@@ -353,7 +354,7 @@ class SparkEngine:
     def warm_up(self, topic: str | None, tasks: int = 0) -> None:
         """Run a query without output, so that the first real one is as fast as later ones. Ends early on
         `close`."""
-        if is_cluster(str(self.spark.conf.get("spark.master", ""))):
+        if self._in_executors:
             slots = slots_of(self.spark, self._closing, wanted=tasks + 1)
             if tasks >= slots:
                 who = f"{tasks} tasks are to come here, which hold one each,"
@@ -384,23 +385,22 @@ class SparkEngine:
 
     def follow(self, compiled: CompiledPipeline, partitions: Collection[int]) -> frozenset[int]:
         pipeline, plan = compiled.pipeline, compiled.plan
-        in_executors = is_cluster(str(self.spark.conf.get("spark.master", "")))
-        if not isinstance(plan, CompiledTask) or in_executors:
+        if not isinstance(plan, CompiledTask) or self._in_executors:
             return frozenset(partitions)
-        with self._lock:
-            standbys = self._standbys.get(pipeline.name)
-            if standbys is None:
-                if not partitions:
-                    return frozenset()
-                standbys = self._standbys[pipeline.name] = FollowedTasks(
-                    self.spark,
-                    self._run(pipeline.name, 0),
-                    self._settings.application_id,
-                    pipeline,
-                    self._settings.tasks,
-                    plan.stores,
-                )
         try:
+            with self._lock:
+                standbys = self._standbys.get(pipeline.name)
+                if standbys is None:
+                    if not partitions:
+                        return frozenset()
+                    standbys = self._standbys[pipeline.name] = FollowedTasks(
+                        self.spark,
+                        self._run(pipeline.name, 0),
+                        self._settings.application_id,
+                        pipeline,
+                        self._settings.tasks,
+                        plan.stores,
+                    )
             return standbys.follow(partitions)
         except (Py4JError, OSError) as error:
             raise StreamsException(
@@ -553,7 +553,7 @@ class SparkEngine:
 
     def _spares(self) -> int:
         """How many tasks of a query may wait for partitions: none where a slot is a core."""
-        if is_cluster(str(self.spark.conf.get("spark.master", ""))):
+        if self._in_executors:
             return 0
         with self._lock:
             taken = sum(self._in_slots.values()) + _SPARES * len(self._in_slots)

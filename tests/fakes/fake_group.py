@@ -222,7 +222,7 @@ class FakeMembership:
             if self in self.group._members:
                 self.group._touch()
 
-    def expect_rebalance(self) -> None:
+    def expect_rebalance(self, generation: int) -> None:
         """All hear of it at once."""
 
     def wait_for_assignment(self, timeout_s: float) -> bool:

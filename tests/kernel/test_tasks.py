@@ -251,6 +251,20 @@ def test_a_standby_takes_over_from_a_task_that_is_killed(world: World) -> None:
     counting.assert_exact()
 
 
+def test_a_standby_without_changelogs_has_caught_up_at_once(world: World) -> None:
+    """There is nothing to read, and nothing to say."""
+    mapping = world(what="map", stores=())
+    mapping.send(30)
+    begin = mapping.folder / "begin"
+    with mapping.process(str(begin)) as standby:
+        standby.wait_for("followed")
+        begin.touch()
+        standby.wait_for("opened")
+        wait_until(lambda: standby.lines("committed")[-1:] == ["30"], "it goes on", 30)
+        assert "WARN" not in standby.text()
+        standby.kill()
+
+
 def test_a_standby_waits_for_a_directory_that_is_in_use(world: World) -> None:
     """Such as that of a task that is being closed, and says so once."""
     counting = world()

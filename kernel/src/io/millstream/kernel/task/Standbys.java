@@ -20,6 +20,7 @@ import org.apache.kafka.clients.consumer.InvalidOffsetException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.errors.InterruptException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.WakeupException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -34,6 +35,9 @@ import org.slf4j.LoggerFactory;
 final class Standbys {
     private static final Logger LOG = LoggerFactory.getLogger(Standbys.class);
     private static final Map<String, Standbys> RUNS = new ConcurrentHashMap<>();
+    /** The directories that are open here, or are being opened or closed. */
+    private static final Set<Path> HELD = ConcurrentHashMap.newKeySet();
+
     private static final Duration SOON = Duration.ofMillis(500);
     private static final long LINGER_MS = 10_000;
     private static final long AGAIN_MS = 100;
@@ -44,8 +48,8 @@ final class Standbys {
     /** By the numbers of their partitions; guarded by itself. */
     private final Map<Integer, Standby> open = new TreeMap<>();
 
-    /** Those that something else has open. */
-    private final Set<Integer> waiting = new HashSet<>();
+    /** Those that cannot be opened, with the nano time when it is tried again. */
+    private final Map<Integer, Long> later = new HashMap<>();
 
     private volatile Set<Integer> wanted = Set.of();
     private volatile boolean isClosed;
@@ -87,6 +91,11 @@ final class Standbys {
         return found;
     }
 
+    /** Whether a directory is open here, or is being opened or closed: then it is free soon, or to be taken. */
+    static boolean isHeld(Path path) {
+        return HELD.contains(path);
+    }
+
     /** Closes all of a plan, soon. */
     static void close(String run) {
         Standbys all = RUNS.remove(run);
@@ -104,9 +113,10 @@ final class Standbys {
             if (found != null) {
                 each.wake(); // it is not to be read any more
                 if (found.fits(plan, now)) {
+                    HELD.remove(path);
                     return found.state;
                 }
-                found.state.close();
+                found.close();
             }
         }
         return null;
@@ -160,10 +170,11 @@ final class Standbys {
     private void run() {
         try {
             while (!isClosed) {
-                try (Consumer<byte[], byte[]> made = Consumers.of(plan, true)) {
+                try (Consumer<byte[], byte[]> made = Consumers.of(plan, true);
+                        Admin admin = Topics.admin(plan)) {
                     reader = made;
                     while (!isClosed) {
-                        turn(made);
+                        turn(made, admin);
                     }
                 } catch (@SuppressWarnings("unused") InterruptException closed) {
                     return;
@@ -180,25 +191,28 @@ final class Standbys {
         }
     }
 
-    private void turn(Consumer<byte[], byte[]> from) {
+    private void turn(Consumer<byte[], byte[]> from, Admin admin) {
         int before = news();
-        boolean isAnyMissing = arrange();
+        boolean isAnyMissing = arrange(admin);
         List<Standby> followed = followed();
         assign(from, followed);
-        if (followed.isEmpty()) {
+        if (from.assignment().isEmpty()) { // also if tasks have no changelogs
             pause(isAnyMissing ? AGAIN_MS : LINGER_MS, before);
             return;
         }
         ConsumerRecords<byte[], byte[]> found;
+        Map<TopicPartition, Long> positions = new HashMap<>();
         try {
             found = from.poll(isAnyMissing ? Duration.ofMillis(AGAIN_MS) : SOON);
-        } catch (@SuppressWarnings("unused") WakeupException woken) {
+            from.assignment().forEach(each -> positions.put(each, from.position(each, SOON)));
+        } catch (@SuppressWarnings("unused") WakeupException | TimeoutException nothing) {
+            followed.forEach(each -> each.isPlaced = false); // what was found is read again
             return;
         } catch (InvalidOffsetException error) {
             anew(error);
             return;
         }
-        followed.forEach(each -> each.keep(found, from));
+        followed.forEach(each -> each.keep(found, positions, from));
     }
 
     private synchronized int news() {
@@ -206,41 +220,54 @@ final class Standbys {
     }
 
     /** Opens what is wanted, and closes what has not been for a while; whether something could not be opened yet. */
-    private boolean arrange() {
-        Set<Integer> missing;
+    private boolean arrange(Admin admin) {
         List<Standby> over = new ArrayList<>();
+        Set<Integer> missing;
         synchronized (open) {
             missing = new TreeSet<>(wanted);
             missing.removeAll(open.keySet());
             open.values().removeIf(each -> each.isOver(wanted.contains(each.partition)) && over.add(each));
         }
-        over.forEach(each -> each.state.close());
-        if (missing.isEmpty()) {
-            return false;
-        }
-        try (Admin admin = Topics.admin(plan)) {
-            Topics now = Topics.of(Set.copyOf(plan.changelogs()), admin);
-            for (int partition : missing) {
-                open(partition, now, admin);
+        over.forEach(Standby::close);
+        later.keySet().retainAll(missing);
+        Topics now = null;
+        for (int partition : missing) {
+            if (isClosed || !wanted.contains(partition) || System.nanoTime() - later.getOrDefault(partition, 0L) < 0) {
+                continue;
             }
+            now = now == null ? Topics.of(Set.copyOf(plan.changelogs()), admin) : now;
+            tryToOpen(partition, now, admin);
         }
         synchronized (open) {
             return !open.keySet().containsAll(wanted);
         }
     }
 
+    private void tryToOpen(int partition, Topics now, Admin admin) {
+        Path path = plan.directory(partition);
+        HELD.add(path);
+        try {
+            open(partition, now, admin);
+            later.remove(partition);
+        } catch (InterruptException closed) {
+            HELD.remove(path);
+            throw closed;
+        } catch (RuntimeException error) {
+            HELD.remove(path);
+            boolean isInUse = error instanceof IllegalStateException && error.getCause() == null;
+            long waitMs = isInUse ? AGAIN_MS : AFTER_FAILURE_MS;
+            boolean isNew = later.put(partition, System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(waitMs)) == null;
+            if (isNew && isInUse) {
+                LOG.info("task {} cannot be followed yet: {}", plan.name(partition), error.getMessage());
+            } else if (isNew) {
+                LOG.warn("task {} cannot be followed, and is tried again", plan.name(partition), error);
+            }
+        }
+    }
+
     @SuppressWarnings("resource") // it is in `open`
     private void open(int partition, Topics now, Admin admin) {
-        TaskDirectory directory;
-        try {
-            directory = plan.isOnDisk() ? new TaskDirectory(plan.directory(partition)) : null;
-        } catch (IllegalStateException inUse) {
-            if (waiting.add(partition)) {
-                LOG.info("task {} cannot be followed yet: {}", plan.name(partition), inUse.getMessage());
-            }
-            return;
-        }
-        waiting.remove(partition);
+        TaskDirectory directory = plan.isOnDisk() ? new TaskDirectory(plan.directory(partition)) : null;
         State state = state(directory, now);
         try {
             Standby made = new Standby(partition, now, state);
@@ -259,7 +286,10 @@ final class Standbys {
             return new State(plan.stores(), null);
         }
         try {
-            Map<String, Uuid> ids = directory.ids(); // those of what only the task itself reads stay
+            Map<String, Uuid> ids = new TreeMap<>();
+            if (directory.isOf(plan, now)) {
+                ids.putAll(directory.ids()); // those of what only the task itself reads stay
+            }
             ids.putAll(now.ids());
             directory.claim(plan.application(), plan.stores(), new Topics(now.cluster(), ids, now.partitions()));
             return new State(plan.stores(), directory);
@@ -281,14 +311,14 @@ final class Standbys {
         Set<TopicPartition> all = new HashSet<>();
         followed.forEach(each -> all.addAll(each.stores.keySet()));
         if (!all.equals(from.assignment())) {
-            Set<TopicPartition> fresh = new HashSet<>(all);
-            fresh.removeAll(from.assignment());
             from.assign(all);
-            followed.forEach(each -> each.stores.forEach((changelog, store) -> {
-                if (fresh.contains(changelog)) {
-                    from.seek(changelog, Math.max(each.state.position(store), each.begins.get(changelog)));
-                }
-            }));
+        }
+        for (Standby each : followed) {
+            if (!each.isPlaced) {
+                each.isPlaced = true;
+                each.stores.forEach((changelog, store) ->
+                        from.seek(changelog, Math.max(each.state.position(store), each.begins.get(changelog))));
+            }
         }
     }
 
@@ -301,7 +331,7 @@ final class Standbys {
         }
         lost.forEach(each -> {
             each.state.wipe(error.getMessage());
-            each.state.close();
+            each.close();
         });
     }
 
@@ -311,7 +341,7 @@ final class Standbys {
             all = List.copyOf(open.values());
             open.clear();
         }
-        all.forEach(each -> each.state.close());
+        all.forEach(Standby::close);
     }
 
     /** Waits, but not for what has come since. */
@@ -344,6 +374,9 @@ final class Standbys {
         private long unwanted;
 
         private boolean isTaken;
+        /** Whether the consumer goes on from where the state is. */
+        boolean isPlaced;
+
         volatile boolean hasCaughtUp;
 
         Standby(int partition, Topics topics, State state) {
@@ -389,10 +422,19 @@ final class Standbys {
         boolean isOver(boolean isWanted) {
             long now = System.nanoTime();
             unwanted = isWanted ? 0 : unwanted == 0 ? now : unwanted;
+            isPlaced &= isWanted;
             return !isWanted && now - unwanted > TimeUnit.MILLISECONDS.toNanos(LINGER_MS);
         }
 
-        synchronized void keep(ConsumerRecords<byte[], byte[]> found, Consumer<byte[], byte[]> from) {
+        void close() {
+            state.close();
+            HELD.remove(path);
+        }
+
+        synchronized void keep(
+                ConsumerRecords<byte[], byte[]> found,
+                Map<TopicPartition, Long> positions,
+                Consumer<byte[], byte[]> from) {
             if (isTaken) {
                 return;
             }
@@ -401,7 +443,7 @@ final class Standbys {
                 if (isAtEnd) {
                     state.isCurrent(store);
                 }
-                long position = from.position(changelog);
+                long position = positions.get(changelog);
                 if (position != state.position(store)) {
                     restored.keep(store, found.records(changelog), position, true);
                 }

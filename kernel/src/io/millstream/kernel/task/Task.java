@@ -15,6 +15,7 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -48,6 +49,10 @@ final class Task extends RunningTask {
     private static final long REFRESH = TimeUnit.DAYS.toNanos(1);
     /** How long one partition's records are waited for at a time while others have some. */
     private static final long AWAITED_MS = 10;
+    /** How long a directory is waited for that a standby has: at a time, and how often. */
+    private static final long WAIT_MS = 20;
+
+    private static final int MOST_WAITS = 500;
     /** Settings that outputs may have, and transactions have their own of. */
     private static final Set<String> OF_OUTPUTS = Set.of(
             ProducerConfig.ACKS_CONFIG,
@@ -84,6 +89,9 @@ final class Task extends RunningTask {
     private volatile Map<TopicPartition, OffsetAndMetadata> committed = new HashMap<>();
     /** Sources that are other topics than those whose offsets were committed. */
     private final Set<TopicPartition> anew = new HashSet<>();
+
+    /** How often it has waited for its directory. */
+    private int waits;
 
     private boolean isOpen;
     private boolean isDirty;
@@ -166,11 +174,29 @@ final class Task extends RunningTask {
             opened.remove(kept);
             kept.close();
         }
-        TaskDirectory directory = directory();
+        TaskDirectory directory;
+        try {
+            directory = directory();
+        } catch (IllegalStateException inUse) {
+            boolean isFreeSoon = Standbys.isHeld(plan.directory(partition)) || waits == 0; // or since a moment ago
+            if (!isFreeSoon || !mayWait()) {
+                throw inUse;
+            }
+            openState(now); // a standby is being opened or closed
+            return;
+        }
         checkTopics(now, directory);
         claim(directory, now);
         state = opened(new State(plan.stores(), directory));
         opened.remove(directory); // the state closes it
+    }
+
+    /** Waits a moment for its directory; not for ever. */
+    private boolean mayWait() {
+        waits++;
+        LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(WAIT_MS));
+        calls.check();
+        return waits < MOST_WAITS;
     }
 
     /** The ends of the changelogs of stores with versions that come from these. */
@@ -604,6 +630,7 @@ final class Task extends RunningTask {
     @Override
     void commit() {
         isAsking = false;
+        boolean wasFirst = refreshed == 0;
         long begun = worked();
         try {
             tryToCommit();
@@ -612,7 +639,7 @@ final class Task extends RunningTask {
             calls.check();
         }
         working = System.nanoTime();
-        if (records > 0) { // of the first record the result is to be seen at once
+        if (!wasFirst || records > 0 || replay != null) { // of the first record the result is to be seen at once
             lastCommit = working;
         }
         figures.took("commit", working - begun);

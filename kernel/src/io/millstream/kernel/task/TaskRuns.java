@@ -52,7 +52,7 @@ public final class TaskRuns {
             Endpoint.open();
         }
         PLANS.put(name, counted);
-        if (partitions.isEmpty() && !counted.isInMemory()) {
+        if (partitions.isEmpty() && spares > 0) { // its tasks will run here
             tasks.beReady(counted);
         }
         return counted.existing(partitions).size();
@@ -128,6 +128,9 @@ public final class TaskRuns {
      */
     public static String follow(String plan, List<Integer> partitions) {
         TaskPlan made = TaskPlan.of(plan);
+        if (made.stores().stream().noneMatch(TaskPlan.Store::isRestored)) { // there is nothing to keep
+            return new TreeSet<>(partitions).toString();
+        }
         Standbys.follow(made, partitions);
         return Standbys.caughtUp(made.run()).toString();
     }

@@ -80,9 +80,7 @@ class StandbyTasks:
                 wanted = self._wanted
             try:
                 found = self._follow(wanted)
-            except (
-                Exception
-            ) as error:  # such as a JVM that is gone: nothing depends on it, and a new one comes
+            except Exception as error:  # such as a JVM that is gone; nothing depends on it
                 log.info("standbys: %r; it is tried again in %g s", error, _AGAIN_S)
                 found = None
             with self._changed:
@@ -90,7 +88,6 @@ class StandbyTasks:
                 self._caught_up = (found or frozenset()) & self._wanted
             if has_more:
                 self._on_caught_up()
-            # Once more also if all have: what has caught up may be opened anew.
-            look_s = (
-                None if not wanted else _LOOK_S if found is not None and not found >= wanted else _AGAIN_S
-            )
+            is_behind = found is not None and not found >= wanted
+            # Also if all have caught up: what has may be opened anew.
+            look_s = (_LOOK_S if is_behind else _AGAIN_S) if wanted else None

@@ -343,8 +343,8 @@ def exchanged(
 ) -> None:
     """Exchange standbys between two members in different racks, one for one, as long as that costs less.
 
-    Terminates, because each exchange lowers the sum of the costs. Of more than some hundred members not all pairs are
-    looked at: the leader must answer in time.
+    Terminates, because each exchange lowers the sum of the costs. Of more than some hundred members not all
+    pairs are looked at: the leader must answer in time.
 
     Args:
         placed: the standbys of each member; `move` changes it.

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, islice
 
 from millstream.group.cheapest_flow import CheapestFlow
 from millstream.model import TaskId
@@ -46,6 +46,8 @@ __all__ = [
 NONE = "none"
 MIN_TRAFFIC = "min_traffic"
 BALANCE_SUBTOPOLOGY = "balance_subtopology"
+
+_MOST_PAIRS = 10_000
 
 PartitionRacks = tuple[frozenset[str], ...]
 
@@ -341,7 +343,8 @@ def exchanged(
 ) -> None:
     """Exchange standbys between two members in different racks, one for one, as long as that costs less.
 
-    Terminates, because each exchange lowers the sum of the costs.
+    Terminates, because each exchange lowers the sum of the costs. Of more than some hundred members not all
+    pairs are looked at: the leader must answer in time.
 
     Args:
         placed: the standbys of each member; `move` changes it.
@@ -389,7 +392,7 @@ def exchanged(
     has_changed = True
     while has_changed:
         has_changed = False
-        for one, other in combinations(placed, 2):
+        for one, other in islice(combinations(placed, 2), _MOST_PAIRS):
             if rack[one] == rack[other] or not placed[one] or not placed[other]:
                 continue
             pairs = zip(ranked(one, other), ranked(other, one), strict=False)  # both before anything moves

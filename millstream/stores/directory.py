@@ -27,6 +27,7 @@ import threading
 import uuid
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from filelock import FileLock, Timeout
 
@@ -43,6 +44,8 @@ _LOCK = ".lock"
 _OWNER = ".owner"
 _PROCESS = "kafka-streams-process-metadata"
 _GLOBAL = "global"
+_LOCK_IN_SPARK = "lock"
+"""The file that a task locks in its directory (kernel: TaskDirectory.java)."""
 TASKS = "tasks"
 """The folder of what tasks have in Spark's process."""
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -197,11 +200,22 @@ class StateDirectory:
         """
         return self.global_path / "rocksdb" / _store_name(store) / str(partition)
 
+    def path_in_spark(self, task_id: TaskId) -> Path:
+        """Where a task, or its standby, has its state in Spark's process; it need not exist."""
+        return self._path / TASKS / str(task_id)
+
     def tasks(self) -> tuple[TaskId, ...]:
         """The tasks that have a directory here, sorted."""
+        return self._tasks_in(self._path)
+
+    def tasks_in_spark(self) -> tuple[TaskId, ...]:
+        """The tasks that have, or had, state in Spark's process, sorted."""
+        return self._tasks_in(self._path / TASKS)
+
+    def _tasks_in(self, folder: Path) -> tuple[TaskId, ...]:
         found = []
         try:
-            names = [entry.name for entry in os.scandir(self._path) if entry.is_dir(follow_symlinks=False)]
+            names = [entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -226,6 +240,23 @@ class StateDirectory:
         except OSError as error:
             raise self._failure("deleted", error) from error
         _log.info("deleted the state of task %s in '%s'", task_id, self._path)
+
+    def clean_in_spark(self, task_id: TaskId) -> None:
+        """Delete what a task has in Spark's process, unless it is open there.
+
+        Raises:
+            ProcessorStateException: it is open, or something in it cannot be deleted.
+        """
+        path = self.path_in_spark(task_id)
+        try:
+            with (path / _LOCK_IN_SPARK).open("a") as lock:
+                _take(lock)  # as Java takes it: only another process can have it
+                shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._failure("deleted", error) from error
+        _log.info("deleted the state of task %s in '%s'", task_id, path.parent)
 
     def clean_all(self) -> None:
         """Delete every task's directory and the global tables'; `KafkaStreams.clean_up()`. The rest stays.
@@ -281,6 +312,13 @@ class StateDirectory:
 
     def __repr__(self) -> str:
         return f"<StateDirectory '{self._path}'{', locked' if self.is_locked else ''}>"
+
+
+def _take(lock: IO[str]) -> None:
+    """Raises an OSError if another process has the lock."""
+    import fcntl
+
+    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _store_name(store: str) -> str:

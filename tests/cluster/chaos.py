@@ -532,10 +532,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--again", action="store_true", help="with --finally: it is created again at once")
     parser.add_argument("--windows", action="store_true", help="count by windows and sessions as well")
     parser.add_argument("--exactly-once", action="store_true", help="four programs, each record once")
-    parser.add_argument("--logs", type=Path, help="where the clients' logs go; else they go with the rest")
+    parser.add_argument(
+        "--logs", type=Path, help="where all logs go; else they stay in build/chaos if it fails"
+    )
     asked = parser.parse_args(arguments)
     print(f"seed {asked.seed}: {asked.faults} faults in {asked.minutes:g} minutes", flush=True)
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-", ignore_cleanup_errors=True) as folder:
+        report = None
         try:
             chaos = Chaos(
                 asked.seed,
@@ -549,10 +552,14 @@ def main(arguments: Sequence[str]) -> int:
             )
             report = chaos.run(asked.minutes * 60, asked.faults)
         finally:
-            if asked.logs is not None:
-                asked.logs.mkdir(parents=True, exist_ok=True)
-                for log in Path(folder).glob("*.log"):
-                    (asked.logs / log.name).write_bytes(log.read_bytes())
+            logs = asked.logs
+            if logs is None and (report is None or report.wrong):
+                logs = Path("build", "chaos")
+            if logs is not None:
+                logs.mkdir(parents=True, exist_ok=True)
+                for log in (*Path(folder).glob("*.log"), *Path(folder).glob("kafka/*.log*")):
+                    (logs / log.name).write_bytes(log.read_bytes())
+                print(f"the logs are in {logs}", flush=True)
     print(report)
     print("nothing was lost, nothing was counted twice" if not report.wrong else "FAILED")
     return 1 if report.wrong else 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -111,6 +113,32 @@ def test_what_cannot_be_deleted_does_not_keep_the_rest(
     monkeypatch.setattr(shutil, "rmtree", refuse)
     assert cleaner(directory, lambda: set()).clean() == (TASKS[1],)
     assert "the state of task 0_0 stays for now" in caplog.text
+
+
+def test_what_a_task_had_in_sparks_process_goes_unless_it_is_open_there(
+    directory: StateDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A standby stays open for a while after it is not owned any more."""
+    for task in TASKS:
+        place = directory.path_in_spark(task)
+        place.mkdir(parents=True)
+        (place / "lock").touch()
+        for path in (place / "lock", place):
+            os.utime(path, (NOW_MS / 1000 - 3600,) * 2)
+    held = directory.path_in_spark(TASKS[1]) / "lock"
+    hold = (
+        "import fcntl, sys; file = open(sys.argv[1], 'a'); fcntl.lockf(file, fcntl.LOCK_EX); "
+        "print('held', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(held)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        cleaner(directory, lambda: {TASKS[0]}).clean()
+        other.kill()
+    assert directory.tasks_in_spark() == (TASKS[0], TASKS[1])
+    assert "the state of task 0_1 stays for now" in caplog.text
 
 
 def test_whoever_takes_a_task_waits_for_a_deletion_under_way(directory: StateDirectory) -> None:

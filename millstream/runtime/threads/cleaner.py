@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from millstream.clock import Clock, SystemClock
@@ -118,12 +118,21 @@ class StateCleaner:
 
     def clean(self) -> tuple[TaskId, ...]:
         """Check and delete once. Returns what was deleted. Thread-safe."""
+        directory = self._directory
+        deleted = self._cleaned(directory.tasks(), directory.task_path, directory.clean)
+        self._cleaned(directory.tasks_in_spark(), directory.path_in_spark, directory.clean_in_spark)
+        return deleted
+
+    def _cleaned(
+        self,
+        there: Iterable[TaskId],
+        place: Callable[[TaskId], Path],
+        clean: Callable[[TaskId], object],
+    ) -> tuple[TaskId, ...]:
         now_ms = self._clock.epoch_ms()
-        touched = {
-            task: time
-            for task in self._directory.tasks()
-            if (time := last_touched_ms(self._directory.task_path(task))) is not None
-        }
+        touched = {task: time for task in there if (time := last_touched_ms(place(task))) is not None}
+        if not touched:
+            return ()
         deleted = []
         for task in obsolete(touched, frozenset(self._owned()), now_ms, self._delay_ms):
             if self._thread.is_stopping:
@@ -134,13 +143,13 @@ class StateCleaner:
                 log.info(
                     "deleting obsolete state directory '%s' of task %s: untouched for %d ms "
                     "(state.cleanup.delay.ms is %d)",
-                    self._directory.task_path(task),
+                    place(task),
                     task,
                     now_ms - touched[task],
                     self._delay_ms,
                 )
                 try:
-                    self._directory.clean(task)
+                    clean(task)
                 except ProcessorStateException as error:
                     log.warning("the state of task %s stays for now: %s", task, error)
                 else:

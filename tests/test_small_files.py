@@ -442,6 +442,7 @@ BY_THEMSELVES: Mapping[str, str] = {
     "class_data.py: keep": "an archive, whose name has its size",
     "class_data.py: _make": "the list of one run; a hint to the kernel of the system",
     "class_data.py: discard": "a mark without content",
+    "stores/directory.py: clean_in_spark": "a lock, which has no content",
     "java.py: _link": "a symbolic link",
     "jars/jar_cache.py: _accept": "a jar, which has a checksum",
     "jars/jar_cache.py: _is_good": "the same",

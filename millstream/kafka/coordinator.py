@@ -178,7 +178,7 @@ class GroupClient:
     """One member of a group, on a connection and an input/output thread of its own.
 
     Attributes:
-        trouble: why the last failed connection attempt failed.
+        trouble: why the last attempt to connect, or to be served by the group's coordinator, failed.
 
     Args:
         options: kafka-python's settings, from `clients.membership_config`.
@@ -214,6 +214,7 @@ class GroupClient:
             listener,
             tuple(topics),
             self._wakeup.notify,
+            self._note_trouble,
             {**settings, "api_version": _SPOKEN_VERSION},
         )
 
@@ -427,6 +428,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
         listener: Listener,
         topics: tuple[str, ...],
         wake: Callable[[], None],
+        note_trouble: Callable[[BaseException], None],
         options: Mapping[str, Any],
     ) -> None:
         super().__init__(client, **options)
@@ -435,6 +437,7 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
         self._listener = listener
         self._topics = topics
         self._wake = wake
+        self._note_trouble = note_trouble
 
     @property
     def member_id(self) -> str:
@@ -471,6 +474,12 @@ class _Coordinator(BaseCoordinator):  # type: ignore[misc]  # the library has no
         self._heartbeat_wakeup.notify()
 
     # The events in between.
+
+    def coordinator_dead(self, error: BaseException | str) -> None:
+        """After a failure of the connection, or if the broker says that it cannot serve the group."""
+        if isinstance(error, BaseException):
+            self._note_trouble(error)
+        super().coordinator_dead(error)
 
     def need_rejoin(self) -> bool:
         return not self.leaving and bool(super().need_rejoin())

@@ -37,6 +37,7 @@ log.addFilter(ESCAPED)
 _TICK_S = 0.05
 _CLIENT_TICK_S = 1.0
 _LEAST_PATIENCE_S = 2.0
+_TELL_AGAIN_S = 60.0
 """The minimum wait for an answer before another connection is tried."""
 
 
@@ -161,7 +162,7 @@ class KafkaMembership:
         self._thread: threading.Thread | None = None
         self._busy_since: float | None = None
         self._patience_from = 0.0
-        self._reported_waiting = False
+        self._tell_at = 0.0
         self._over = False  # failed, or closing: nothing more will come
         self._closing = False
         self._ended = threading.Event()
@@ -278,10 +279,10 @@ class KafkaMembership:
             # that does not know it). A new request handles both.
             self._patience_from = now
             client.reconnect()
-            if not standing.inside and not self._reported_waiting:
-                self._reported_waiting = True
+            if not standing.inside and now >= self._tell_at:
+                self._tell_at = now + _TELL_AGAIN_S
                 log.warning(
-                    "not a member of group '%s': no answer from %s for %g s (%s); still trying",
+                    "not a member of group '%s': not let in by %s for %g s (%s); still trying",
                     self._group_id,
                     ",".join(self._options["bootstrap_servers"]),
                     patience,
@@ -317,7 +318,7 @@ class KafkaMembership:
         if self._news and isinstance(self._news[-1], _Assigned):
             self._news.pop()  # an outdated one
         self._news.append(_Assigned(assignment, generation))
-        self._reported_waiting = False
+        self._tell_at = 0.0
         self._changed.notify_all()
 
 

@@ -144,10 +144,8 @@ class Participation:
         )
         self._grown: dict[str, int] = {}
         """The numbers of partitions of topics that have grown."""
-        self._was_warm = False
-        """Whether Spark was kept warm, the last time."""
         self._warm_again_at = math.inf
-        """When to try again to start Spark ahead."""
+        """From when on Spark is started ahead again, if it does not run."""
         self._left_out: tuple[str, ...] = ()
 
     # --- thread.Application --------------------------------------------------------------------------------
@@ -249,12 +247,11 @@ class Participation:
                         exc_info=None if isinstance(error, StreamsException) else error,
                     )
             else:
-                self._was_warm = True
+                self._warm_again_at = 0
                 log.info("stream-client [%s] keeps Spark warm", self._client_id)
                 self.rejoin("Spark is warm")
 
         self._warm_again_at = math.inf
-        self._was_warm = False
         threading.Thread(target=warm_up, name=f"{self._client_id}-WarmUp", daemon=True).start()
 
     def leave(self, timeout_s: float) -> None:
@@ -334,8 +331,7 @@ class Participation:
     def tick(self) -> None:
         if self._owner.state.is_wanted:
             self.report_warm()  # one that has warmed up may have waited long enough for others
-            is_gone = self._was_warm and not self._assembly.is_warm
-            if time.monotonic() >= self._warm_again_at or is_gone:
+            if time.monotonic() >= self._warm_again_at and not self._assembly.is_warm:
                 self.keep_warm()
 
     # --- inside ------------------------------------------------------------------------------------------

@@ -233,13 +233,7 @@ class StateDirectory:
         Raises:
             ProcessorStateException: something in it cannot be deleted.
         """
-        try:
-            shutil.rmtree(self.task_path(task_id))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise self._failure("deleted", error) from error
-        _log.info("deleted the state of task %s in '%s'", task_id, self._path)
+        self._delete(self.task_path(task_id), f"task {task_id}")
 
     def clean_in_spark(self, task_id: TaskId) -> None:
         """Delete what a task has in Spark's process, unless it is open there.
@@ -251,12 +245,11 @@ class StateDirectory:
         try:
             with (path / _LOCK_IN_SPARK).open("a") as lock:
                 _take(lock)  # as Java takes it: only another process can have it
-                shutil.rmtree(path)
+                self._delete(path, f"task {task_id} in Spark's process")
         except FileNotFoundError:
             return
         except OSError as error:
             raise self._failure("deleted", error) from error
-        _log.info("deleted the state of task %s in '%s'", task_id, path.parent)
 
     def clean_all(self) -> None:
         """Delete every task's directory and the global tables'; `KafkaStreams.clean_up()`. The rest stays.
@@ -273,20 +266,20 @@ class StateDirectory:
             try:
                 for task_id in self.tasks():
                     self.clean(task_id)
-                self._clean_folder(self.global_path, "global tables")
-                self._clean_folder(self._path / TASKS, "tasks in Spark's process")
+                self._delete(self.global_path, "the global tables")
+                self._delete(self._path / TASKS, "tasks in Spark's process")
             finally:
                 if not was_locked:
                     self.close()
 
-    def _clean_folder(self, folder: Path, whose: str) -> None:
+    def _delete(self, folder: Path, whose: str) -> None:
         try:
             shutil.rmtree(folder)
         except FileNotFoundError:
             return
         except OSError as error:
             raise self._failure("deleted", error) from error
-        _log.info("deleted the state of the %s in '%s'", whose, self._path)
+        _log.info("deleted the state of %s in '%s'", whose, self._path)
 
     # --- messages ----------------------------------------------------------------------------------------
 

@@ -436,7 +436,7 @@ class Chaos:
             if proof is not None:
                 self._prove(proof, left_s)
         except AssertionError as error:
-            report.wrong.append(str(error))
+            report.wrong.append(f"{cluster.lost_coordinator()}{error}")
             for client in cluster.clients:
                 report.wrong.append(f"{client.name} was {client.states()}; {client.end_of_log()}")
                 report.wrong.append(client.stacks())

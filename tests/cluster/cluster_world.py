@@ -461,6 +461,12 @@ class Cluster:
         self.kafka = kafka
         self._producer = self._new_producer()
 
+    def lost_coordinator(self) -> str:
+        """What the broker says if it serves no group until it is started again: its fault, nobody else's."""
+        lines = self.kafka.log_file.read_text(errors="replace").splitlines()
+        failed = [line for line in lines if "[GroupCoordinator" in line and "Failed to load metadata" in line]
+        return f"the broker serves no group: {failed[-1]}\n" if failed else ""
+
     def produce(self, topic: str, values: Iterable[str], **more: Any) -> float:
         """Write values, which are then expected in the counts; the time of day when the broker had them."""
         for value in values:

@@ -481,7 +481,7 @@ class Campaign:
             world.proof.write(WORDS * 3, same_round=True)
             detail = f"settled after {world.settled()}"
         except AssertionError as error:
-            failed, detail = error, str(error)
+            failed, detail = error, f"{world.cluster.lost_coordinator()}{error}"
         verdict = "exact" if failed is None else self._verdict(world, detail)
         return Outcome(
             name, number, fault.__name__.replace("_", " "), verdict, detail[:3000], time.monotonic() - began

@@ -6,7 +6,6 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.Consumer;
@@ -101,14 +100,7 @@ public final class Restore {
             ends.putAll(watch.ends(stores.keySet()));
             ends.putAll(read);
         });
-        String wrong = stores.keySet().stream()
-                .map(this::misplaced)
-                .filter(Objects::nonNull)
-                .findFirst()
-                .orElse(null);
-        if (wrong != null) {
-            state.wipe(wrong);
-        }
+        restored.check(stores, begins, ends, watch::deletionsKeptMs);
         stores.forEach((changelog, store) -> {
             reader.seek(changelog, Math.max(state.position(store), begins.get(changelog)));
             if (state.position(store) < ends.get(changelog)) {
@@ -117,15 +109,6 @@ public final class Restore {
         });
         read();
         progress = null;
-    }
-
-    private String misplaced(TopicPartition changelog) {
-        return restored.misplaced(
-                stores.get(changelog),
-                changelog,
-                begins.get(changelog),
-                ends.get(changelog),
-                watch::deletionsKeptMs);
     }
 
     private void read() {

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.function.ToLongFunction;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -24,13 +25,32 @@ final class Restored {
     }
 
     /**
-     * What is wrong with the position that a store has in its changelog; null if nothing is.
+     * Forgets the state if a store has a position that cannot be gone on from.
      *
-     * @param begin the first offset of the changelog
-     * @param end the next one
+     * @param stores their numbers
+     * @param begins the first offsets of their changelogs
+     * @param ends the next ones
      * @param deletionsKeptMs for how long a topic keeps deletions
      */
-    String misplaced(
+    void check(
+            Map<TopicPartition, Integer> stores,
+            Map<TopicPartition, Long> begins,
+            Map<TopicPartition, Long> ends,
+            ToLongFunction<String> deletionsKeptMs) {
+        stores.entrySet().stream()
+                .map(each -> misplaced(
+                        each.getValue(),
+                        each.getKey(),
+                        begins.get(each.getKey()),
+                        ends.get(each.getKey()),
+                        deletionsKeptMs))
+                .filter(Objects::nonNull)
+                .findFirst()
+                .ifPresent(state::wipe);
+    }
+
+    /** What is wrong with the position that a store has in its changelog; null if nothing is. */
+    private String misplaced(
             int store, TopicPartition changelog, long begin, long end, ToLongFunction<String> deletionsKeptMs) {
         long position = state.position(store);
         String name = plan.stores().get(store).name();

@@ -397,20 +397,7 @@ final class Standbys {
         void begin(Admin admin) {
             begins.putAll(Topics.begins(stores.keySet(), admin));
             ends.putAll(Topics.ends(stores.keySet(), admin));
-            String wrong = null;
-            for (Map.Entry<TopicPartition, Integer> each : stores.entrySet()) {
-                TopicPartition changelog = each.getKey();
-                String why = restored.misplaced(
-                        each.getValue(),
-                        changelog,
-                        begins.get(changelog),
-                        ends.get(changelog),
-                        topic -> Topics.deletionsKeptMs(topic, admin));
-                wrong = wrong == null ? why : wrong;
-            }
-            if (wrong != null) {
-                state.wipe(wrong);
-            }
+            restored.check(stores, begins, ends, topic -> Topics.deletionsKeptMs(topic, admin));
             note();
         }
 

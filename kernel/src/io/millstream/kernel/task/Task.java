@@ -90,9 +90,6 @@ final class Task extends RunningTask {
     /** Sources that are other topics than those whose offsets were committed. */
     private final Set<TopicPartition> anew = new HashSet<>();
 
-    /** How often it has waited for its directory. */
-    private int waits;
-
     private boolean isOpen;
     private boolean isDirty;
     private boolean isAsking;
@@ -159,44 +156,51 @@ final class Task extends RunningTask {
     }
 
     /** Its state as a standby has left it, or as it is on the disk. */
-    @SuppressWarnings("resource") // it is in `opened`
     private void openState(Topics now) {
+        for (int waits = 0; !takeStandby(now) && !openDirectory(now, waits); waits++) {
+            LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(WAIT_MS));
+            calls.check();
+        }
+    }
+
+    /** Whether a standby here had its state. */
+    @SuppressWarnings("resource") // it is in `opened`
+    private boolean takeStandby(Topics now) {
         State kept = Standbys.take(plan, partition, now);
-        if (kept != null) {
-            opened(kept);
-            checkTopics(now, kept.directory());
-            if (kept.directory() == null || kept.directory().fits(plan, now)) {
-                claim(kept.directory(), now);
-                LOG.info("task {}: its state is that of its standby here", name);
-                state = kept;
-                return;
-            }
+        if (kept == null) {
+            return false;
+        }
+        opened(kept);
+        checkTopics(now, kept.directory());
+        if (kept.directory() != null && !kept.directory().fits(plan, now)) {
             opened.remove(kept);
             kept.close();
+            return false;
         }
+        claim(kept.directory(), now);
+        LOG.info("task {}: its state is that of its standby here", name);
+        state = kept;
+        return true;
+    }
+
+    /** Whether its directory was free; not if a standby is being opened or closed, which takes a moment. */
+    @SuppressWarnings("resource") // it is in `opened`
+    private boolean openDirectory(Topics now, int waits) {
         TaskDirectory directory;
         try {
             directory = directory();
         } catch (IllegalStateException inUse) {
             boolean isFreeSoon = Standbys.isHeld(plan.directory(partition)) || waits == 0; // or since a moment ago
-            if (!isFreeSoon || !mayWait()) {
+            if (!isFreeSoon || waits == MOST_WAITS) {
                 throw inUse;
             }
-            openState(now); // a standby is being opened or closed
-            return;
+            return false;
         }
         checkTopics(now, directory);
         claim(directory, now);
         state = opened(new State(plan.stores(), directory));
         opened.remove(directory); // the state closes it
-    }
-
-    /** Waits a moment for its directory; not for ever. */
-    private boolean mayWait() {
-        waits++;
-        LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(WAIT_MS));
-        calls.check();
-        return waits < MOST_WAITS;
+        return true;
     }
 
     /** The ends of the changelogs of stores with versions that come from these. */

@@ -36,7 +36,15 @@ from millstream.spark.jvm.java_names import java_class
 from millstream.spark.jvm.session import SharedSession
 from millstream.spark.run.dropped import DropWatch
 from millstream.spark.run.failures import Report, first_line, report_of, report_of_java, translate, unreadable
-from millstream.spark.run.task_run import TaskRun, TaskSettings, task_rows, task_writer
+from millstream.spark.run.task_run import (
+    TaskRun,
+    TaskSettings,
+    has_news,
+    next_report,
+    task_rows,
+    task_writer,
+    with_ends,
+)
 from millstream.spark.worker.handler_calls import Asking, HandlerError, Question
 from millstream.topology.nodes import FrameTable, Repartition, Source, TableSource
 from millstream.topology.pipeline import Pipeline
@@ -203,7 +211,6 @@ class MemoryPipeline:
             pipeline.name, handlers.max_ratio, handlers.dead_letter_topic, own=handlers.own
         )
         self.goes_by_clock = task.processes
-        self._spark = spark
         self._in_batches = task.in_batches
         self._asking = task.asking
         self._task: Any = java_class(spark._jvm, "io.millstream.kernel.task.MemoryTask")
@@ -225,10 +232,10 @@ class MemoryPipeline:
         Raises:
             StreamsException: the query failed; the exception that a client's thread would see.
         """
-        lines = [_encoded(record) for batch in records.values() for record in batch]
-        rows = _lines(self._spark._jvm, lines)
-        written = self._task.process(self._run.name, rows, now_ms, self._in_batches, 60_000)
-        if written is None:
+        lines = "\n".join(_encoded(record) for batch in records.values() for record in batch)
+        number = next_report(self.drops.seen)
+        told = self._task.process(self._run.name, lines, now_ms, self._in_batches, 60_000, number)
+        if told is None:
             topics = tuple({record.topic for batch in records.values() for record in batch})
             try:
                 self._query.awaitTermination(10)
@@ -236,10 +243,10 @@ class MemoryPipeline:
             except Exception as error:
                 report = report_of(self._query, error)
                 raise translate(self.pipeline.name, topics, error, report=report)  # noqa: B904 - it has its cause
-        too_many = self.drops.look(self._run.reports(self.drops.seen))
+        report, *rows = map(json.loads, told.split("\n"))
+        too_many = self.drops.look([with_ends(report, {})] if has_news(report) else [])
         if too_many is not None:
             raise too_many
-        rows = [json.loads(line) for line in written.split("\n") if line]
         return _all_answered(self.pipeline.name, rows, self._asking)
 
     def close(self) -> None:

@@ -33,9 +33,12 @@ __all__ = [
     "TaskProgress",
     "TaskRun",
     "TaskSettings",
+    "has_news",
     "is_up_to_date",
+    "next_report",
     "task_rows",
     "task_writer",
+    "with_ends",
 ]
 
 _FORMAT = "io.millstream.kernel.task.TaskTable"
@@ -209,17 +212,8 @@ class TaskRun:
         Args:
             seen: the batch of the last report, and a text.
         """
-        batch = 0 if seen is None else seen[0] + 1
-        report = json.loads(self._runs.figures(self._id, batch))
-        (source,) = report["sources"]
-        has_read = source["startOffset"] != source["endOffset"] or report["numInputRows"]
-        if not (has_read or any(report["observedMetrics"].values()) or report["sink"]["metrics"]):
-            return []
-        latest: dict[str, dict[str, int]] = {}
-        for at, end in self.progress().ends.items():
-            latest.setdefault(at.topic, {})[str(at.partition)] = end
-        # Without a duration, it would be a report of a query that waits for records.
-        return [{**report, "sources": [{**source, "latestOffset": latest}], "durationMs": {"addBatch": 0}}]
+        report = json.loads(self._runs.figures(self._id, next_report(seen)))
+        return [with_ends(report, self.progress().ends)] if has_news(report) else []
 
     def unfinished(self) -> tuple[str, str]:
         """The offsets committed, and those reached, as Spark writes them."""
@@ -255,6 +249,28 @@ class FollowedTasks:
 
     def close(self) -> None:
         self._runs.leave(self._id)
+
+
+def next_report(seen: tuple[int, str] | None) -> int:
+    """The number of the report after this one."""
+    return 0 if seen is None else seen[0] + 1
+
+
+def has_news(report: Mapping[str, Any]) -> bool:
+    """Whether the kernel reports that anything has happened."""
+    (source,) = report["sources"]
+    has_read = source["startOffset"] != source["endOffset"] or report["numInputRows"]
+    return bool(has_read or any(report["observedMetrics"].values()) or report["sink"]["metrics"])
+
+
+def with_ends(report: Mapping[str, Any], ends: Mapping[TopicPartition, int]) -> Mapping[str, Any]:
+    """The kernel's report, as Spark has it of a batch."""
+    (source,) = report["sources"]
+    latest: dict[str, dict[str, int]] = {}
+    for at, end in ends.items():
+        latest.setdefault(at.topic, {})[str(at.partition)] = end
+    # Without a duration, it would be a report of a query that waits for records.
+    return {**report, "sources": [{**source, "latestOffset": latest}], "durationMs": {"addBatch": 0}}
 
 
 def _plan(

@@ -48,8 +48,8 @@ public final class MemoryTask extends RunningTask {
         /** The batch of Spark in which it was committed. */
         private volatile int number;
 
-        Batch(List<String> lines, long now) {
-            this.lines = List.copyOf(lines);
+        Batch(String lines, long now) {
+            this.lines = lines.lines().toList();
             this.now = now;
         }
     }
@@ -73,13 +73,16 @@ public final class MemoryTask extends RunningTask {
     }
 
     /**
-     * Process records, each a text in JSON, and commit.
+     * Process records, and commit: all in one call, because for a program one takes as long as the work.
      *
+     * @param lines the records, each a line in JSON
      * @param now the time of day, in ms, which comes before the records
      * @param inBatches whether to wait for the end of Spark's batch as well, with which it reports what functions print
-     * @return what was written, one text per line; null if the query has ended
+     * @param report the number of the report of what has happened
+     * @return the report in a line, and what was written, one line each; null if the query has ended
      */
-    public static String process(String name, List<String> lines, long now, boolean inBatches, long patienceMs)
+    public static String process(
+            String name, String lines, long now, boolean inBatches, long patienceMs, long report)
             throws InterruptedException {
         String run = TaskRuns.plan(name).run();
         long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
@@ -99,6 +102,7 @@ public final class MemoryTask extends RunningTask {
                 return null;
             }
         }
+        batch.written.add(0, TaskRuns.figures(run, report));
         return String.join("\n", batch.written);
     }
 

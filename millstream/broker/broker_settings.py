@@ -45,7 +45,7 @@ def broker_settings(
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",
         # What has to be loaded after a start stays short. Kafka 4.3 begins to load before a broker that was
-        # killed is fenced, and again afterwards; if both loads overlap, no group is served until another start.
+        # killed is fenced, and again afterwards; if both overlap, no group is served until another start.
         "offsets.topic.segment.bytes": str(1024 * 1024),
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",

@@ -95,12 +95,13 @@ class TopologyTestDriver:
     Every topic has one partition. The first driver of a process starts Spark (5 s), which keeps running.
 
     With `record_by_record=True`, the results are those of Kafka Streams' driver, which processes and commits
-    one record at a time: no two records of a list, or of an internal topic, share a batch. A batch takes two
-    or three milliseconds.
+    one record at a time: no two records of a list, or of an internal topic, share a batch. A batch takes a third
+    of a millisecond.
 
     Args:
         topology: the result of `StreamsBuilder.build()`.
-        config: as for a client, but nothing is required. `spark.*` keys are passed to Spark.
+        config: a client's, so that what it says holds in the test: serdes, handlers, dead letters. Nothing is
+            required. `spark.*` keys are passed to Spark.
         initial_wall_clock_time: the timestamp of the first record piped without one; None means now.
         record_by_record: process each record separately.
         spark: the SparkSession to use.
@@ -108,6 +109,7 @@ class TopologyTestDriver:
             program is taken to write to its own source topic without end.
 
     Raises:
+        ConfigException: a key is unknown, or a value is invalid.
         TopologyException: a function of the topology is wrong, or a serde does not fit. From `pipe_*` calls:
             `max_rounds` was exceeded.
     """
@@ -124,9 +126,10 @@ class TopologyTestDriver:
         spark: Any = None,
         max_rounds: int = 50,
     ) -> None:
-        config = dict(config or {})
+        needed = {"application.id": "test", "bootstrap.servers": "localhost:9092"}
+        settings = StreamsConfig({**needed, **(config or {})})
         self._topology = topology
-        self._application_id = str(config.get("application.id", "test"))
+        self._application_id = settings.application_id
         self._now = (
             time.time_ns() // 1_000_000
             if initial_wall_clock_time is None
@@ -151,10 +154,10 @@ class TopologyTestDriver:
         for name, place in self._plan.stores.items():
             if place.topic is not None:
                 self._fills.setdefault(place.topic, []).append(name)
-        defaults = _serde(config.get("default.key.serde")), _serde(config.get("default.value.serde"))
+        defaults = _serde(settings.default_key_serde), _serde(settings.default_value_serde)
         self._defaults = defaults
         self._registry = RegistrySettings.of(
-            {name: value for name, value in config.items() if is_of_registry(name)}, self._application_id
+            {name: value for name, value in settings.items() if is_of_registry(name)}, self._application_id
         )
         for part in global_parts(topology, dict.fromkeys(topology.global_topics, 1)):
             self._stores[part.store.name] = filled(
@@ -162,7 +165,7 @@ class TopologyTestDriver:
                 topology,
                 part.changelog,
                 application_id=self._application_id,
-                config=config,
+                config=settings,
                 default=defaults,
                 bound=partial(bound, settings=self._registry, topic=part.changelog.topic),
             )
@@ -170,15 +173,14 @@ class TopologyTestDriver:
         self._declared_serdes = declared_serdes(topology, *defaults, self._registry)
         self._source_records = SourceRecords(
             source_serdes(topology, defaults, partial(bound, settings=self._registry)),
-            _configured(config),
+            settings,
             SystemClock(),
         )
         self._directory = tempfile.mkdtemp(prefix="millstream-test-")
         self._pipelines: list[MemoryPipeline | MemoryQuery] = []
         try:
             if topology.queries:  # tables alone need no Spark
-                settings = {k: str(v) for k, v in config.items() if k.startswith("spark.")}
-                engine = self._engine = MemoryEngine(spark, settings)
+                engine = self._engine = MemoryEngine(spark, settings.spark)
             for pipeline in writers_first(topology.queries):
                 self._pipelines.append(
                     engine.pipeline(
@@ -188,12 +190,12 @@ class TopologyTestDriver:
                         default_key_serde=defaults[0],
                         default_value_serde=defaults[1],
                         checkpoint=f"{self._directory}/{pipeline.name}",
-                        handlers=RecordHandlers.of(_configured(config)),
-                        cached=config.get("statestore.cache.max.bytes") != 0,
+                        handlers=RecordHandlers.of(settings),
+                        cached=settings.has_cache,
                         timestamp_extractor=extractor(
-                            config.get("default.timestamp.extractor"), "'default.timestamp.extractor'"
+                            settings.get("default.timestamp.extractor"), "'default.timestamp.extractor'"
                         ),
-                        config=config,
+                        config=settings,
                         registry=self._registry,
                     )
                 )
@@ -749,13 +751,6 @@ def _reads(node: Input, topic: str, application_id: str) -> bool:
             node.pattern is not None and node.pattern.fullmatch(topic) is not None
         )
     return topic == node.topic
-
-
-def _configured(config: Mapping[str, Any]) -> StreamsConfig:
-    """The configured handlers for failed records; the rest of the configuration need not be a client's."""
-    names = ("exception.handler", "errors.", "producer.max.request.size")
-    given = {name: value for name, value in config.items() if any(part in name for part in names)}
-    return StreamsConfig({"application.id": "test", "bootstrap.servers": "localhost:9092", **given})
 
 
 def _serde(given: Any) -> Serde | None:

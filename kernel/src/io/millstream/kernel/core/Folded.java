@@ -115,6 +115,11 @@ public final class Folded implements Encoded {
         records = null;
     }
 
+    /** Its approximate size in bytes. */
+    long size() {
+        return size;
+    }
+
     // --- for its computation -------------------------------------------------------------------------------
 
     public boolean isKnown() {

@@ -9,6 +9,8 @@ import java.util.List;
  * <p>Null parts are ignored.
  */
 public final class Parts {
+    private static final int REFERENCE = 16;
+
     private final Rule[] rules;
 
     public Parts(List<Rule> rules) {
@@ -39,6 +41,35 @@ public final class Parts {
     /** A copy of an aggregate, which can be changed without changing the original. */
     public Object[] copy(Object[] aggregate) {
         return first(aggregate);
+    }
+
+    /** The approximate size of an aggregate in the memory, in bytes. */
+    static long size(Object[] aggregate) {
+        long size = 0;
+        for (Object part : aggregate) {
+            size += sizeOf(part);
+        }
+        return size;
+    }
+
+    private static long sizeOf(Object part) {
+        if (part instanceof byte[] bytes) {
+            return bytes.length;
+        }
+        if (part instanceof String text) {
+            return text.length();
+        }
+        if (part instanceof Folded folded) {
+            return folded.size();
+        }
+        if (part instanceof List<?> values) {
+            long size = 0;
+            for (Object value : values) {
+                size += REFERENCE + sizeOf(value);
+            }
+            return size;
+        }
+        return REFERENCE;
     }
 
     /** Prepares the aggregate of a session to become that of a larger one. */

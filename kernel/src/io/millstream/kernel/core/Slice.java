@@ -7,6 +7,9 @@ import java.util.ArrayList;
  * end.
  */
 final class Slice extends SliceName {
+    private static final int OWN_SIZE = 150;
+    private static final int WINDOW_SIZE = 120;
+
     final ArrayList<Window> windows;
     /** Windows that are gone and were emitted before; null for none. */
     ArrayList<Window> gone;
@@ -16,6 +19,8 @@ final class Slice extends SliceName {
     boolean isDue;
 
     boolean changed;
+    /** How large it was when that was last noted. */
+    long size;
 
     Slice(SliceName name, ArrayList<Window> kept) {
         set(name.key, name.number);
@@ -26,6 +31,15 @@ final class Slice extends SliceName {
             window.stored = true;
             window.slice = this;
         }
+    }
+
+    /** Its approximate size in the memory, in bytes. */
+    long size() {
+        long now = OWN_SIZE + key.length;
+        for (Window window : windows) {
+            now += WINDOW_SIZE + Parts.size(window.parts);
+        }
+        return now;
     }
 
     /** The place of the first window whose start is not before this; the number of windows, if there is none. */

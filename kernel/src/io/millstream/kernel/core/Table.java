@@ -3,12 +3,14 @@ package io.millstream.kernel.core;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.function.LongSupplier;
 
 /**
  * The slices of an aggregation, with a cache over the state: each is written once per commit.
  *
  * <p>A change is emitted once per commit as well, with its last value, as by a store with a cache; or at once.
- * When the cache is full, everything in it is written and emitted. The slices that were used last stay in it.
+ * When the cache is full, everything in it is written and emitted. The slices that were used last stay in it. It is full
+ * when it has so many slices, or so many bytes.
  */
 public final class Table {
     /** The default capacity of the cache, in slices. */
@@ -20,6 +22,10 @@ public final class Table {
     private final Output output;
     private final boolean atOnce;
     private final int capacity;
+    private final LongSupplier budget;
+    /** The approximate size of the slices in the cache, and of those that were only looked up. */
+    private long size;
+
     private HashMap<SliceName, Slice> cache = new HashMap<>();
     /** Slices that were not used lately, and are in the state as they are here. */
     private HashMap<SliceName, Slice> older = new HashMap<>();
@@ -41,12 +47,14 @@ public final class Table {
     /**
      * @param atOnce emit every change, not only the last before a commit
      * @param capacity the number of slices in the cache
+     * @param budget the number of bytes that they may have
      */
-    public Table(SliceState kept, Output output, boolean atOnce, int capacity) {
+    public Table(SliceState kept, Output output, boolean atOnce, int capacity, LongSupplier budget) {
         this.kept = kept;
         this.output = output;
         this.atOnce = atOnce;
         this.capacity = Math.max(1, capacity / 2);
+        this.budget = budget;
     }
 
     /** What changes from now on comes from a record with these headers. */
@@ -78,12 +86,21 @@ public final class Table {
 
     /** Called before a record: makes room if the cache is full. Earlier slices and windows are then invalid. */
     void makeRoom() {
-        if (cache.size() >= capacity && !isEmitting) {
+        if ((cache.size() >= capacity || size > budget.getAsLong() / 2) && !isEmitting) {
             flush();
             older = cache;
             cache = new HashMap<>();
             last = null;
+            seen = null;
+            size = 0;
         }
+    }
+
+    /** Notes how large a slice is now. */
+    private void weigh(Slice slice) {
+        long now = slice.size();
+        size += now - slice.size;
+        slice.size = now;
     }
 
     /** The requested slice, if it is in the cache. */
@@ -93,6 +110,7 @@ public final class Table {
             slice = older.remove(asked);
             if (slice != null) {
                 cache.put(slice, slice);
+                size += slice.size;
             }
         }
         return slice;
@@ -100,6 +118,7 @@ public final class Table {
 
     private Slice cache(Slice slice) {
         cache.put(slice, slice);
+        weigh(slice);
         unsee();
         return slice;
     }
@@ -142,6 +161,7 @@ public final class Table {
         int place = asked.hashCode() & SEEN - 1;
         if (!asked.equals(seen[place])) {
             seen[place] = new Slice(asked, read(key, number));
+            weigh(seen[place]);
         }
         return seen[place];
     }
@@ -251,6 +271,7 @@ public final class Table {
         if (!slice.changed) {
             slice.changed = true;
             changed.add(slice);
+            weigh(slice);
         }
     }
 
@@ -274,6 +295,7 @@ public final class Table {
         kept.write(slice.key, slice.number, slice.windows, slice.removed == null ? List.of() : slice.removed);
         slice.removed = null;
         slice.changed = false;
+        weigh(slice);
         for (Window window : slice.windows) {
             window.dirty = false;
             window.stored = true;

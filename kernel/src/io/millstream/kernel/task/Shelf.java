@@ -85,7 +85,8 @@ final class Shelf {
     }
 
     private Table table(Output output, boolean atOnce, int capacity) {
-        return new Table(slices, output, atOnce, capacity);
+        state.tables++;
+        return new Table(slices, output, atOnce, capacity, () -> Memory.entries() / state.tables);
     }
 
     Core core(Output output, int capacity) {

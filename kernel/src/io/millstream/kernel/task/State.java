@@ -98,6 +98,8 @@ final class State implements AutoCloseable {
     private ColumnFamilyHandle positions;
     private WriteOptions writing;
     private long changedBytes;
+    /** How many tables of operators keep entries of it at hand. */
+    int tables;
     /** The time of the record at hand. */
     long timestamp;
 

@@ -520,7 +520,8 @@ public class JoinTracesMain {
     }
 
     private Task task(Memory memory, Output output, boolean isOnClose) {
-        Table table = new Table(memory, output, true, asked.path("capacity").asInt(Table.CAPACITY));
+        int capacity = asked.path("capacity").asInt(Table.CAPACITY);
+        Table table = new Table(memory, output, true, capacity, () -> Long.MAX_VALUE);
         Due due = new LastingDue(memory.due, span(), false);
         Due closing = isOnClose ? new LastingDue(memory.closing, span(), true) : null;
         return new Task(parts, table, output, memory.clock, due, closing, true);

@@ -24,14 +24,20 @@ public final class JoinedTablesMain implements Matches {
         Memory left = new Memory(PARTS);
         Memory right = new Memory(PARTS);
         for (JsonNode batch : asked.get("batches")) {
-            new JoinedTablesMain().run(batch, left, right, asked.get("capacity").asInt());
+            new JoinedTablesMain()
+                    .run(
+                            batch,
+                            left,
+                            right,
+                            asked.get("capacity").asInt(),
+                            asked.get("budget").asLong());
         }
     }
 
-    private void run(JsonNode batch, Memory left, Memory right, int capacity) {
+    private void run(JsonNode batch, Memory left, Memory right, int capacity, long budget) {
         TableJoin join = new TableJoin(() -> tables.get(0), () -> tables.get(1), this);
-        tables.add(table(left, join.of(new Nothing(), true), capacity));
-        tables.add(table(right, join.of(new Nothing(), false), capacity));
+        tables.add(table(left, join.of(new Nothing(), true), capacity, budget));
+        tables.add(table(right, join.of(new Nothing(), false), capacity, budget));
         for (JsonNode update : batch) {
             byte[] key = update.get(1).asText().getBytes(StandardCharsets.UTF_8);
             Object[] parts = {update.get(2).textValue()};
@@ -41,8 +47,8 @@ public final class JoinedTablesMain implements Matches {
         tables.forEach(Core::finish);
     }
 
-    private static Latest table(Memory memory, Output output, int capacity) {
-        Table table = new Table(memory, output, false, capacity);
+    private static Latest table(Memory memory, Output output, int capacity, long budget) {
+        Table table = new Table(memory, output, false, capacity, () -> budget);
         return new Latest(new Task(PARTS, table, output, memory.clock, null, null, true));
     }
 
